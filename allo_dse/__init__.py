@@ -1,0 +1,83 @@
+"""allo-dse: an autotuner and design-space explorer for dataflow accelerator programs.
+
+    import allo_dse as dse
+
+    program = dse.load_program(gemm, Pm=32, Pn=32, Pk=32)     # a region, or a function that returns one
+    folded = program.vmg.apply(mapping_primitives)            # the virtual mapping graph, folded
+    dse.check(folded, dse.Device.load("npu1_4col"))           # violations of the device's limits; empty when it fits
+    dse.simulate(program, A, B, C)                            # numbers and cycles in one run
+    dse.Study("gemm", program=gemm, params={...}, device="npu1_4col", objectives=[dse.minimize("latency_us")]).run(500)
+
+Names are imported when first used, so that `import allo_dse` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import check as check
+    from .api import simulate as simulate
+    from .backends.device import Device as Device
+    from .errors import AlloDseError as AlloDseError
+    from .errors import DeviceError as DeviceError
+    from .errors import IllegalFold as IllegalFold
+    from .errors import SimulationError as SimulationError
+    from .errors import StudyError as StudyError
+    from .eval.evaluator import Evaluator as Evaluator
+    from .eval.evaluator import Metrics as Metrics
+    from .eval.npu import NpuSimulator as NpuSimulator
+    from .frontend.diagnostics import ProgramError as ProgramError
+    from .mapper.buffering import Buffering as Buffering
+    from .mapper.check import Violation as Violation
+    from .mapper.folds import AxisFold as AxisFold
+    from .mapper.folds import KernelFold as KernelFold
+    from .mapper.folds import MeshFold as MeshFold
+    from .mapper.program import Program as Program
+    from .mapper.program import load_program as load_program
+    from .mapper.vmg import VMG as VMG
+    from .space.design import Design as Design
+    from .space.params import choices as choices
+    from .space.params import divisors as divisors
+    from .space.params import powers_of_two as powers_of_two
+    from .tune.objectives import maximize as maximize
+    from .tune.objectives import minimize as minimize
+    from .tune.objectives import require as require
+    from .tune.result import Result as Result
+    from .tune.study import Study as Study
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "api": ["check", "simulate"],
+    "backends.device": ["Device"],
+    "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
+    "eval.evaluator": ["Evaluator", "Metrics"],
+    "eval.npu": ["NpuSimulator"],
+    "frontend.diagnostics": ["ProgramError"],
+    "mapper.buffering": ["Buffering"],
+    "mapper.check": ["Violation"],
+    "mapper.folds": ["AxisFold", "KernelFold", "MeshFold"],
+    "mapper.program": ["Program", "load_program"],
+    "mapper.vmg": ["VMG"],
+    "space.design": ["Design"],
+    "space.params": ["choices", "divisors", "powers_of_two"],
+    "tune.objectives": ["maximize", "minimize", "require"],
+    "tune.result": ["Result"],
+    "tune.study": ["Study"],
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+__all__ = [*sorted(_MODULE_OF), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'allo_dse' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,40 @@
+"""The exceptions a user of allo-dse can meet.
+
+Every error that a user can cause derives from `AlloDseError` and carries, beside what went wrong, a `hint` that says
+what to do next. The command line prints these without a traceback; any other exception is a bug of ours and keeps it.
+"""
+
+from __future__ import annotations
+
+
+class AlloDseError(Exception):
+    """Base of every error a user can cause.
+
+    Args:
+        message: what is wrong and where.
+        hint: what to do next; empty when there is nothing better than the message.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class IllegalFold(AlloDseError):
+    """A `bundle` or `chain` that the mapping rules do not allow."""
+
+
+class DeviceError(AlloDseError):
+    """A device file that is missing, unreadable or impossible."""
+
+
+class SimulationError(AlloDseError):
+    """A simulation that cannot start or cannot finish."""
+
+
+class StudyError(AlloDseError):
+    """A study that is declared wrongly, or a run directory that cannot be used."""

@@ -1,0 +1,50 @@
+"""A decided design: a program, how it is folded, how its ports are buffered, and the device it is for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..backends.device import Device
+from ..mapper.buffering import Buffering
+from ..mapper.folds import MeshFold
+from ..mapper.program import Program
+from ..mapper.vmg import VMG
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """One point of the space: everything an evaluator needs, and nothing else."""
+
+    program: Program
+    fold: MeshFold
+    buffering: Buffering
+    device: Device
+
+    @cached_property
+    def vmg(self) -> VMG:
+        """The program's graph, folded. Cheap: the tasks of a node are computed when asked for."""
+        return self.program.vmg.fold(self.fold)
+
+    @property
+    def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
+        """The `bundle`/`chain` sequence that folds the program's graph into this design, as Allo takes it."""
+        return self.vmg.mapping_primitives
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of what decides the design's value: program, parameters, fold, buffering and device."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        return {
+            "program": self.program.name,
+            "params": {name: str(value) for name, value in self.program.params.items()},
+            "fold": self.fold.to_dict(),
+            "buffering": self.buffering.to_dict(),
+            "device": self.device.name,
+        }
