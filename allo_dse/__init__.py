@@ -16,6 +16,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .lang.targets import register_target
+
 if TYPE_CHECKING:
     from .api import check as check
     from .api import simulate as simulate
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.npu import NpuSimulator as NpuSimulator
-    from .frontend.diagnostics import ProgramError as ProgramError
+    from .lang.diagnostics import ProgramError as ProgramError
     from .mapper.buffering import Buffering as Buffering
     from .mapper.check import Violation as Violation
     from .mapper.folds import AxisFold as AxisFold
@@ -55,7 +57,7 @@ _HOME = {
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
     "eval.npu": ["NpuSimulator"],
-    "frontend.diagnostics": ["ProgramError"],
+    "lang.diagnostics": ["ProgramError"],
     "mapper.buffering": ["Buffering"],
     "mapper.check": ["Violation"],
     "mapper.folds": ["AxisFold", "KernelFold", "MeshFold"],
@@ -69,6 +71,11 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*sorted(_MODULE_OF), "__version__"]
+
+
+for _target in ("simulator", "llvm"):
+    register_target(_target, "allo_dse.api:build_simulator")
+register_target("aie", "allo_dse.api:build_aie")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,11 @@
+"""The language that programs are written in.
+
+`install()` makes `import allo` resolve to it when Allo is not installed, so that programs run unchanged.
+"""
+
+from .diagnostics import ProgramError
+from .install import install
+from .region import Region, as_region
+from .targets import builder_of, known_targets, register_target
+
+__all__ = ["ProgramError", "Region", "as_region", "builder_of", "install", "known_targets", "register_target"]

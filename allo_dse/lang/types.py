@@ -1,11 +1,24 @@
-"""Element types of tensors and streams."""
+"""Element types, tensor types and stream types, as programs write them.
+
+int16, Int(5), UInt(256), bfloat16, Fixed(16, 8)      element types
+int16[M, K]                                           a tensor of them
+int16[M, K] @ [S(0), R]                               a tensor that is sharded over the kernel's mesh
+Stream[int16[Mt, Nt], 2]                              a stream of blocks, two tokens deep
+Stream[float32, 4][P0, P1]                            an array of streams
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import builtins
+import operator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from .diagnostics import ProgramError
+from .memory import Layout, Memory, as_layout
 
 Kind = Literal["int", "uint", "float", "bfloat", "fixed", "ufixed", "index", "bool"]
+MAX_BITS = 1024
 
 
 @dataclass(frozen=True)
@@ -22,5 +35,191 @@ class DType:
         """Bytes of one element in memory."""
         return -(-self.bits // 8)
 
+    @property
+    def is_integer(self) -> builtins.bool:
+        """Whether values are whole numbers (`index` and `bool` included)."""
+        return self.kind in ("int", "uint", "index", "bool")
+
+    @property
+    def is_float(self) -> builtins.bool:
+        return self.kind in ("float", "bfloat")
+
+    @property
+    def is_fixed(self) -> builtins.bool:
+        return self.kind in ("fixed", "ufixed")
+
+    @property
+    def is_signed(self) -> builtins.bool:
+        return self.kind in ("int", "fixed", "index")
+
+    def __getitem__(self, shape: Any) -> TensorType:
+        return TensorType(self, _extents(shape, "a tensor"))
+
+    def __matmul__(self, layout: Any) -> Any:
+        return TensorType(self, ()) @ layout
+
+    def __call__(self, value: Any) -> Any:
+        """In a kernel, a cast. Outside of one there is nothing to cast to."""
+        raise ProgramError(f"{self.name}(...) is a cast and can only be used inside a kernel")
+
     def __repr__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A tensor of elements; `layout` is None where the program gives none (replicated)."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: Layout | None = None
+
+    def __matmul__(self, layout: Any) -> Any:
+        """Behind `@` stands a layout, `Stateful`, or a `Memory` (which does not change the type)."""
+        if layout is Stateful:
+            return StatefulType(self)
+        if isinstance(layout, Memory):
+            return self
+        return replace(self, layout=as_layout(layout))
+
+    def __getitem__(self, index: Any) -> TensorType:
+        raise ProgramError(f"{self} already has a shape", hint="write all extents in one bracket: int16[M, N]")
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class StreamType:
+    """A stream, or an array of streams when `shape` is not empty; `block` is empty for scalar tokens."""
+
+    dtype: DType
+    block: tuple[int, ...]
+    depth: int
+    shape: tuple[int, ...] = ()
+
+    def __getitem__(self, shape: Any) -> StreamType:
+        if self.shape:
+            raise ProgramError("this array of streams already has a shape")
+        return replace(self, shape=_extents(shape, "an array of streams"))
+
+    def __repr__(self) -> str:
+        token = repr(TensorType(self.dtype, self.block)) if self.block else repr(self.dtype)
+        array = f"[{', '.join(map(str, self.shape))}]" if self.shape else ""
+        return f"Stream[{token}, {self.depth}]{array}"
+
+
+class Stream:
+    """`Stream[token, depth]`: a bounded first-in first-out channel from one task to another."""
+
+    DEFAULT_DEPTH = 2
+
+    def __class_getitem__(cls, item: Any) -> StreamType:
+        return stream_type(*item) if isinstance(item, tuple) else stream_type(item)
+
+
+def stream_type(token: Any, depth: Any = Stream.DEFAULT_DEPTH) -> StreamType:
+    """The type of a stream of elements, or of blocks of them."""
+    if isinstance(token, DType):
+        token = TensorType(token, ())
+    if not isinstance(token, TensorType):
+        raise ProgramError(f"a stream carries elements or blocks of them, not {token!r}")
+    depth = _extent(depth, "a stream's depth")
+    if depth < 1:
+        raise ProgramError(f"a stream's depth must be at least 1, not {depth}")
+    return StreamType(token.dtype, token.shape, depth)
+
+
+@dataclass(frozen=True)
+class ConstExprType:
+    """The annotation of a variable that is computed at compile time."""
+
+    dtype: DType
+
+
+class ConstExpr:
+    """`x: ConstExpr[int32] = M // P0`: a variable whose value is computed at compile time."""
+
+    def __class_getitem__(cls, dtype: Any) -> ConstExprType:
+        return ConstExprType(_element(dtype))
+
+
+@dataclass(frozen=True)
+class StatefulType:
+    """The annotation of a variable that keeps its value from one call to the next."""
+
+    type: TensorType
+
+
+class Stateful:
+    """`x: Stateful[int32]` or `x: int32[4] @ Stateful`: a variable that keeps its value from one call to the next."""
+
+    def __class_getitem__(cls, item: Any) -> StatefulType:
+        return StatefulType(item if isinstance(item, TensorType) else TensorType(_element(item), ()))
+
+
+def Int(bits: int) -> DType:
+    """A signed integer of 1 to 1024 bits."""
+    return DType(f"int{_width(bits)}", "int", bits)
+
+
+def UInt(bits: int) -> DType:
+    """An unsigned integer of 1 to 1024 bits."""
+    return DType(f"uint{_width(bits)}", "uint", bits)
+
+
+def Fixed(bits: int, fraction_bits: int) -> DType:
+    """A signed fixed-point number of `bits` bits, `fraction_bits` of them after the point."""
+    return DType(f"fixed{_width(bits)}_{fraction_bits}", "fixed", bits, fraction_bits)
+
+
+def UFixed(bits: int, fraction_bits: int) -> DType:
+    """An unsigned fixed-point number of `bits` bits, `fraction_bits` of them after the point."""
+    return DType(f"ufixed{_width(bits)}_{fraction_bits}", "ufixed", bits, fraction_bits)
+
+
+def Float(bits: int) -> DType:
+    """An IEEE floating-point number of 16, 32 or 64 bits."""
+    if bits not in (16, 32, 64):
+        raise ProgramError(f"there is no float of {bits} bits", hint="use 16, 32 or 64")
+    return DType(f"float{bits}", "float", bits)
+
+
+def _width(bits: Any) -> int:
+    width = _extent(bits, "a width")
+    if not 1 <= width <= MAX_BITS:
+        raise ProgramError(f"a width must be 1 to {MAX_BITS} bits, not {width}")
+    return width
+
+
+def _element(dtype: Any) -> DType:
+    if not isinstance(dtype, DType):
+        raise ProgramError(f"expected an element type such as int32, not {dtype!r}")
+    return dtype
+
+
+def _extent(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ProgramError(f"{what} must be an integer, not {value!r}") from None
+
+
+def _extents(shape: Any, what: str) -> tuple[int, ...]:
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    extents = tuple(_extent(n, f"an extent of {what}") for n in shape)
+    for extent in extents:
+        if extent < 0:
+            raise ProgramError(f"an extent of {what} must not be negative, not {extent}")
+    return extents
+
+
+bool = DType("bool", "bool", 1)
+index = DType("index", "index", 64)
+bfloat16 = DType("bfloat16", "bfloat", 16)
+float16, float32, float64 = Float(16), Float(32), Float(64)
+int1, int2, int3, int4, int5, int6, int7, int8 = (Int(n) for n in range(1, 9))
+int16, int32, int64, int128, int256, int512 = (Int(n) for n in (16, 32, 64, 128, 256, 512))
+uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (UInt(n) for n in range(1, 9))
+uint16, uint32, uint64, uint128, uint256, uint512 = (UInt(n) for n in (16, 32, 64, 128, 256, 512))
+Index = index

@@ -1,0 +1,226 @@
+"""Devices: the limits that designs are checked against and the costs they are timed with.
+
+    device = Device.load("npu1_4col")                    # a name, or the path of a device file
+    device = device.with_options(clock_ghz=1.8)          # a changed copy
+    device.core.memory_bytes, device.board.dram_gb_s, device.kernel_cost("i16", "i16")
+
+docs/devices.md describes the file format. `kind` says which model a file follows; there is one so far, "npu".
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError, model_validator
+
+from ..errors import DeviceError
+from ..lang.types import DType
+from .loader import device_names, read_device_table, suggest
+from .model import (
+    Array,
+    Board,
+    Core,
+    ElementwiseCost,
+    Host,
+    Interconnect,
+    KernelCost,
+    KernelLibrary,
+    MemoryTile,
+    Model,
+    ScalarLoop,
+    Size,
+    Tile,
+)
+from .validation import device_error, option_error
+
+_TYPE_PREFIX = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf", "index": "i", "bool": "u"}
+_OTHER = "other"
+
+
+def type_key(dtype: DType) -> str:
+    """How device files write an element type: `i16`, `u8`, `bf16`, `f32`; other kinds keep their own name."""
+    prefix = _TYPE_PREFIX.get(dtype.kind)
+    return f"{prefix}{dtype.bits}" if prefix else dtype.name
+
+
+class Device(Model):
+    """An NPU: its tiles, and what its board and kernel libraries make of them.
+
+    Attributes:
+        family: "xdna1", "xdna2", ... : what kernels are compiled for.
+        boards: named variants of everything that differs by board; `board_name` selects `board`.
+        reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
+            kernel library, because it depends on the tools that build the kernels.
+        kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
+        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
+    """
+
+    name: str
+    kind: Literal["npu"]
+    family: str
+    description: str
+    array: Array
+    core: Core
+    memory_tile: MemoryTile
+    shim: Tile
+    interconnect: Interconnect
+    host: Host
+    boards: Mapping[str, Board]
+    board_name: str = "default"
+    board: Board
+    reserved_bytes: Mapping[str, Size]
+    kernels: Mapping[str, KernelLibrary]
+    kernel_library: str
+    elementwise: Mapping[str, ElementwiseCost]
+    scalar_loop: ScalarLoop
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Device:
+        if self.kernel_library not in self.kernels:
+            raise ValueError(f"kernel_library {self.kernel_library!r} is not in kernels ({', '.join(self.kernels)})")
+        for library, costs in self.kernels.items():
+            if _OTHER not in costs:
+                raise ValueError(f"kernels.{library}: needs an entry {_OTHER!r} for element types that are not listed")
+            reserved = self.reserved_bytes.get(library)
+            if reserved is None:
+                raise ValueError(f"reserved_bytes.{library}: missing; every kernel library needs one")
+            if not self.core.stack_bytes <= reserved < self.core.memory_bytes:
+                raise ValueError(
+                    f"reserved_bytes.{library}: {reserved} is not between core.stack_bytes {self.core.stack_bytes} "
+                    f"and core.memory_bytes {self.core.memory_bytes}"
+                )
+        if _OTHER not in self.elementwise:
+            raise ValueError(f"elementwise: needs an entry {_OTHER!r} for operations that are not listed")
+        return self
+
+    @staticmethod
+    def load(name_or_path: str | Path) -> Device:
+        """The device of a name (`Device.names()`) or of a device file.
+
+        Raises:
+            DeviceError: naming the file, the key and the reason.
+        """
+        if isinstance(name_or_path, str) and name_or_path in device_names():
+            return _load_named(name_or_path)
+        return _load(name_or_path)
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """The devices that come with the package."""
+        return device_names()
+
+    def with_options(self, **options: Any) -> Device:
+        """A copy with another board variant (`board="ph"`), kernel library (`kernel_library="tuned"`) or board values.
+
+        Board values (`clock_ghz=1.8`, `dram_gb_s=17.5`, ...) apply on top of the selected variant.
+
+        Raises:
+            DeviceError: for an unknown option or variant, or an impossible value.
+        """
+        board_name = options.pop("board", self.board_name)
+        library = options.pop("kernel_library", self.kernel_library)
+        if board_name not in self.boards:
+            raise DeviceError(
+                f"{self.name}: no board variant {board_name!r}", hint=suggest(str(board_name), self.boards)
+            )
+        if library not in self.kernels:
+            raise DeviceError(f"{self.name}: no kernel library {library!r}", hint=suggest(str(library), self.kernels))
+        for option in options:
+            if option not in Board.model_fields:
+                known = ["board", "kernel_library", *Board.model_fields]
+                raise DeviceError(f"{self.name}: no option {option!r}", hint=suggest(option, known))
+        base = self.board if board_name == self.board_name else self.boards[board_name]
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        try:
+            board = Board.model_validate({**base.model_dump(), **options})
+        except ValidationError as error:
+            raise option_error(error) from None
+        return Device.model_validate({**fields, "board_name": board_name, "board": board, "kernel_library": library})
+
+    @property
+    def compute_tiles(self) -> int:
+        """How many cores there are: the most nodes a design can have."""
+        return self.array.columns * self.array.core_rows
+
+    @property
+    def reserved_core_bytes(self) -> int:
+        """Data memory of a core that buffers cannot use, with the selected kernel library."""
+        return self.reserved_bytes[self.kernel_library]
+
+    @property
+    def clock_ghz(self) -> float:
+        return self.board.clock_ghz
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Hash of everything that can change what a design is worth on this device; names and prose do not count."""
+        content = self.model_dump(mode="json", exclude={"name", "description", "boards", "board_name"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
+        """Cost of a matrix multiplication by its element types: operands, then the result.
+
+        The most specific entry of the library wins: "i8->i16" before "i8", "i16xi8->i32" before "i16xi8"; element
+        types without an entry are scalar code ("other").
+        """
+        *operands, result = (t if isinstance(t, str) else type_key(t) for t in types)
+        distinct = list(dict.fromkeys(operands)) or [result]
+        costs = self.kernels[library or self.kernel_library]
+        name = "x".join(distinct)
+        candidates = [f"{name}->{result}", name, *(["x".join(reversed(distinct))] if len(distinct) > 1 else [])]
+        return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
+
+    def elementwise_cost(self, kind: str) -> ElementwiseCost:
+        """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
+        return self.elementwise.get(kind, self.elementwise[_OTHER])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.name == other.name and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.key))
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r}, board={self.board_name!r}, key={self.key})"
+
+
+@functools.cache
+def _load_named(name: str) -> Device:
+    return _load(name)
+
+
+def _load(name_or_path: str | Path) -> Device:
+    table = read_device_table(name_or_path)
+    values = {"name": table.path.stem, **table.values}
+    kind = values.get("kind")
+    if kind != "npu":
+        said = "missing" if kind is None else f"unknown kind {kind!r}"
+        raise DeviceError(f"{table.origin(('kind',))}: kind: {said}", hint="known: npu")
+    for derived in ("board", "board_name"):
+        if derived in values:
+            raise DeviceError(
+                f"{table.origin((derived,))}: {derived}: unknown key",
+                hint="board values belong in [boards.default] or in a named variant [boards.<name>]",
+            )
+    values["boards"] = boards = _complete_boards(values.get("boards"))
+    if "default" not in boards:
+        raise DeviceError(f"{table.origin(('boards',))}: boards.default: missing", hint="see docs/devices.md")
+    values["board"] = boards["default"]
+    try:
+        return Device.model_validate(values)
+    except ValidationError as error:
+        raise device_error(error, Device, table) from None
+
+
+def _complete_boards(boards: Any) -> dict[str, Any]:
+    """Board variants with the values they do not mention taken from [boards.default]."""
+    if not isinstance(boards, dict) or not isinstance(boards.get("default"), dict):
+        return boards if isinstance(boards, dict) else {}
+    return {
+        name: {**boards["default"], **board} if isinstance(board, dict) else board for name, board in boards.items()
+    }

@@ -1,0 +1,242 @@
+"""What a device file says, as immutable models that reject unknown keys, wrong types and impossible numbers.
+
+Units are part of the names. Where a number comes from is written beside it in the device file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(gt=0, le=1 << 40)]
+Size = Annotated[int, Field(ge=0, le=1 << 50)]
+Bits = Annotated[int, Field(gt=0, le=64)]
+Positive = Annotated[float, Field(gt=0, lt=1e15, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, lt=1e15, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Model(BaseModel):
+    """Base of all parts of a device: immutable, no conversions between types, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Descriptor(Model):
+    """What one DMA buffer descriptor can express: a nest of loops over 32-bit words.
+
+    Attributes:
+        dims: nested dimensions; the outermost has no wrap register, its extent follows from the length.
+        length_bits: bits of the length register, in 32-bit words.
+        wrap_bits, step_bits: bits of a dimension's extent and of its stride, in 32-bit words.
+        iteration_bits: bits of the repeat count, which acts as one more (outermost) dimension; 0 when there is none.
+    """
+
+    dims: Count
+    length_bits: Bits
+    wrap_bits: Bits
+    step_bits: Bits
+    iteration_bits: Annotated[int, Field(ge=0, le=32)]
+
+    @property
+    def max_words(self) -> int:
+        return (1 << self.length_bits) - 1
+
+    @property
+    def max_wrap(self) -> int:
+        return (1 << self.wrap_bits) - 1
+
+    @property
+    def max_step_words(self) -> int:
+        return 1 << self.step_bits
+
+    @property
+    def max_iterations(self) -> int:
+        """The largest repeat count; 1 when the descriptor has no iteration register."""
+        return 1 << self.iteration_bits
+
+
+class Tile(Model):
+    """What every kind of tile has.
+
+    Attributes:
+        dma_in, dma_out: DMA channels that write into the tile's memory (S2MM) and that read from it (MM2S). For a shim
+            tile the memory is DRAM: `dma_out` channels feed the array, `dma_in` channels drain it.
+        descriptor_banks: descriptors are divided evenly among banks; channel c can use bank c modulo this number only.
+        task_queue: descriptors a channel can have queued.
+    """
+
+    dma_in: Count
+    dma_out: Count
+    buffer_descriptors: Count
+    descriptor_banks: Count
+    locks: Count
+    task_queue: Count
+    descriptor: Descriptor
+
+    @model_validator(mode="after")
+    def _banks_divide(self) -> Tile:
+        if self.buffer_descriptors % self.descriptor_banks:
+            raise ValueError(
+                f"{self.buffer_descriptors} buffer_descriptors do not divide into {self.descriptor_banks} banks"
+            )
+        return self
+
+
+class Core(Tile):
+    """A compute tile.
+
+    Attributes:
+        memory_bytes: data memory.
+        stack_bytes: default stack.
+        program_memory_bytes: instruction memory.
+        neighbours: sides whose core's data memory this core can address.
+        load_bits, store_bits: per cycle.
+    """
+
+    memory_bytes: Count
+    memory_banks: Count
+    stack_bytes: Size
+    program_memory_bytes: Count
+    neighbours: tuple[Annotated[str, Field(pattern="^(north|south|east|west)$")], ...]
+    load_bits: Count
+    store_bits: Count
+
+    @property
+    def max_neighbours(self) -> int:
+        """Cores it can share memory with: a side is usable if either of the two cores addresses the other's memory."""
+        opposite = {"north": "south", "south": "north", "east": "west", "west": "east"}
+        return len({*self.neighbours, *(opposite[side] for side in self.neighbours)})
+
+
+class MemoryTile(Tile):
+    """A memory tile: staging between DRAM and the cores of a column."""
+
+    memory_bytes: Count
+
+
+class Array(Model):
+    """The grid of tiles: per column one shim tile, one memory tile and `core_rows` compute tiles.
+
+    Attributes:
+        columns: columns that this device uses, of the `usable_columns` that the chip offers.
+    """
+
+    columns: Count
+    usable_columns: Count
+    core_rows: Count
+
+    @model_validator(mode="after")
+    def _columns_exist(self) -> Array:
+        if self.columns > self.usable_columns:
+            raise ValueError(f"columns {self.columns} exceeds usable_columns {self.usable_columns}")
+        return self
+
+
+class SwitchPorts(Model):
+    """Ports of a stream switch, (out, in) per side; (0, 0) where there is no connection."""
+
+    north: tuple[Size, Size]
+    south: tuple[Size, Size]
+    east: tuple[Size, Size]
+    west: tuple[Size, Size]
+
+
+class Interconnect(Model):
+    """Streams between tiles.
+
+    Attributes:
+        stream_bytes_per_cycle: of every switch connection and DMA channel.
+        cascade_bits: width of the cascade to the neighbour core, per cycle.
+    """
+
+    stream_bytes_per_cycle: Positive
+    cascade_bits: Size
+    core: SwitchPorts
+    memory_tile: SwitchPorts
+    shim: SwitchPorts
+
+
+class Host(Model):
+    """What the host side of a call offers: tensors it can pass."""
+
+    buffers: Count
+    reserved_buffers: Size
+
+    @model_validator(mode="after")
+    def _some_are_usable(self) -> Host:
+        if self.reserved_buffers >= self.buffers:
+            raise ValueError(f"reserved_buffers {self.reserved_buffers} leaves none of {self.buffers} buffers")
+        return self
+
+    @property
+    def usable_buffers(self) -> int:
+        return self.buffers - self.reserved_buffers
+
+
+class Board(Model):
+    """What differs between boards with the same device, and with their power mode.
+
+    Attributes:
+        dram_gb_s: bandwidth that all shim channels share, in 1e9 bytes per second.
+        dram_burst_half_bytes: contiguous run length L0 at which DRAM reaches half its bandwidth: its efficiency is
+            L / (L + L0).
+        launch_us: overhead of one call, host to host.
+        reconfigure_us: loading another array configuration.
+        host_sync_gb_s: rate at which the host makes its buffers visible to the device and back, in 1e9 bytes per
+            second.
+        host_rewrite_us: the host writing one more shim descriptor while the array runs.
+    """
+
+    clock_ghz: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
+    dram_gb_s: Positive
+    dram_burst_half_bytes: NotNegative
+    launch_us: NotNegative
+    reconfigure_us: NotNegative
+    host_sync_gb_s: Positive
+    host_rewrite_us: NotNegative
+
+
+class KernelCost(Model):
+    """Cycles of a matrix multiplication of one tile: m*k*n / (peak * efficiency) + a*m*n + call.
+
+    Attributes:
+        peak_mac_per_cycle: multiply-accumulates per cycle of one core.
+        efficiency: share of the peak that the inner loop reaches.
+        accumulate_cycles_per_element: a, the cost of loading and storing one accumulator per call of the kernel.
+        call_cycles: fixed cost per call (locks, prologue, epilogue).
+    """
+
+    peak_mac_per_cycle: Positive
+    efficiency: Share
+    accumulate_cycles_per_element: NotNegative
+    call_cycles: NotNegative
+
+    def cycles(self, m: int, k: int, n: int) -> float:
+        """Core cycles for C[m, n] += A[m, k] @ B[k, n]."""
+        return (
+            m * k * n / (self.peak_mac_per_cycle * self.efficiency)
+            + self.accumulate_cycles_per_element * m * n
+            + self.call_cycles
+        )
+
+
+class ElementwiseCost(Model):
+    """Cycles of an operation on whole tiles: bytes of the result / bytes_per_cycle + call."""
+
+    bytes_per_cycle: Positive
+    call_cycles: NotNegative
+
+    def cycles(self, result_bytes: int) -> float:
+        return result_bytes / self.bytes_per_cycle + self.call_cycles
+
+
+class ScalarLoop(Model):
+    """Scalar code: cycles of one iteration of an innermost source loop."""
+
+    cycles_per_iteration: Positive
+
+
+KernelLibrary = Mapping[str, KernelCost]

@@ -1,0 +1,157 @@
+"""The command line: `allo-tune STUDY.py`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from . import __version__
+from .errors import AlloDseError, StudyError
+
+RESERVED = ("best", "compare", "dashboard", "pareto", "replay", "report", "show", "status")
+"""Words that later versions use as subcommands: a study file of that name must be given as a path (`./status`)."""
+
+_EXIT_USER_ERROR = 2
+_EXIT_NO_RESULT = 1
+_EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
+
+_HELP = """Search the designs of the studies in a Python file, and show the best ones.
+
+[bold]Examples[/]
+
+  allo-tune studies/gemm_npu.py                              until the study's trials are done
+  allo-tune studies/gemm_npu.py --time 60s --seed 1          for a minute
+  allo-tune studies/gemm_npu.py --set dtype=bf16             with an argument of the study function
+  allo-tune studies/gemm_npu.py --trials 5000 --workers 8    in eight worker processes
+  allo-tune studies/gemm_npu.py --json > result.ndjson       for machines
+
+Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; a second one
+stops now.
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"allo-tune {__version__}")
+        raise typer.Exit
+
+
+@app.command(help=_HELP)
+def tune(
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.", show_default=False)
+    ],
+    trials: Annotated[
+        int | None, typer.Option(help="Designs to evaluate in all, those of earlier runs included.", show_default=False)
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Time budget of this run: 90s, 5m, 1h30m.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Same seed and one worker: same trials. [default: the earlier run's, or 0]", show_default=False
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="1 evaluates in this process, more in worker processes.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Use the workers of a running Ray cluster.", show_default=False),
+    ] = None,
+    sampler: Annotated[str, typer.Option(help="auto, evolution, random, nsga2, tpe or exhaustive.")] = "auto",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Argument of the study function; repeatable.", show_default=False
+        ),
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Where log and results go. [default: runs/<study>]", show_default=False)
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not run and compare the final designs.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    command = _resume_command(sys.argv[1:])
+    options = {
+        "trials": trials,
+        "time": time,
+        "workers": workers,
+        "ray_address": ray,
+        "seed": seed,
+        "sampler": sampler,
+        "run_dir": run_dir,
+        "fresh": fresh,
+        "verify": not no_verify,
+        "progress": "json" if as_json else "quiet" if quiet else "auto",
+        "command": command,
+    }
+    try:
+        code = _run(study, settings or [], options)
+    except KeyboardInterrupt:
+        print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
+        code = _EXIT_SIGNALS["Ctrl-C"]
+    raise typer.Exit(code)
+
+
+def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
+    """Run every study of a file and print what came out; returns the exit code."""
+    from .tune.loader import load_studies, parse_settings
+    from .tune.output import file_name, print_result
+
+    studies = load_studies(file, parse_settings(settings))
+    run_dir, code = options["run_dir"], 0
+    for study in studies:
+        if run_dir is not None and len(studies) > 1:
+            options["run_dir"] = run_dir / file_name(study.name)
+        result = study.run(**options)
+        if options["progress"] != "json":
+            print_result(result, Console(), options["command"])
+        if result.stopped in _EXIT_SIGNALS:
+            return _EXIT_SIGNALS[result.stopped]
+        if result.wrong or not result.front:
+            code = _EXIT_NO_RESULT
+    return code
+
+
+def _resume_command(arguments: Sequence[str]) -> list[str]:
+    """The command that goes on with this run."""
+    return ["allo-tune", *(a for a in arguments if a != "--fresh")]
+
+
+def main() -> None:
+    """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
+    arguments = sys.argv[1:]
+    try:
+        if arguments and arguments[0] in RESERVED:
+            raise StudyError(
+                f"`allo-tune {arguments[0]}` is not available in version {__version__}",
+                hint=f"to run a study file of that name: allo-tune ./{arguments[0]}",
+            )
+        app()
+    except AlloDseError as error:
+        _print_error(error, as_json="--json" in arguments)
+        sys.exit(_EXIT_USER_ERROR)
+
+
+def _print_error(error: AlloDseError, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"event": "error", "message": error.message, "hint": error.hint}), flush=True)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        console.print(f"[bold]hint:[/] {escape(error.hint)}")

@@ -1,0 +1,39 @@
+"""Core cycles of a task on an NPU, from the operations of its class and the device's cost tables.
+
+The matrix kernel computes C += A @ B: it adds to an accumulator that is already in place. An addition to the product,
+and moving the sum on to the next task of a chain or into the output slot, are part of the kernel and cost nothing more.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...backends.device import Device
+from ...frontend.program import TaskClass, TileOp
+
+_MOVES = ("copy", "get", "put")
+_ACCUMULATING = ("add", *_MOVES)
+
+
+def class_cycles(task_class: TaskClass, device: Device) -> float:
+    """Cycles one task of the class computes, data movement not included."""
+    total, accumulator = 0.0, None
+    for op in task_class.work:
+        if op.kind == "matmul":
+            m, k, n = op.shape
+            accumulator = (m, n)
+            total += _count(op) * device.kernel_cost(*op.dtypes).cycles(m, k, n)
+        elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
+            total += _count(op) * _elementwise_cycles(op, device)
+    return total
+
+
+def _elementwise_cycles(op: TileOp, device: Device) -> float:
+    if op.kind == "loop":
+        return device.scalar_loop.cycles_per_iteration
+    return device.elementwise_cost(op.kind).cycles(prod(op.shape) * op.dtypes[-1].bits // 8)
+
+
+def _count(op: TileOp) -> int:
+    """How often the operation runs; once where that depends on data, which makes the time a lower bound."""
+    return 1 if op.count is None else op.count

@@ -1,0 +1,111 @@
+"""Which FIFO every stream of a folded graph becomes.
+
+After folding, the streams of one array that lead from one node to another become one FIFO that is used in turn, provided
+that their tokens are consumed in the order in which they are produced; otherwise each keeps a FIFO of its own. A FIFO
+inside a node is a local buffer: it holds as many tokens as its node leaves in it at one time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...frontend.program import CompiledProgram, IntArray
+from ...mapper.vmg import VMG
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Attributes:
+    fifo: per stream of the program, the number of the FIFO that carries it.
+    array: per FIFO, the position of its stream array in `program.streams`.
+    depth: per FIFO, the tokens it holds.
+    stream: per FIFO, one of the streams it carries (for names).
+    """
+
+    fifo: IntArray
+    array: IntArray
+    depth: IntArray
+    stream: IntArray
+
+
+def declared_depths(program: CompiledProgram) -> IntArray:
+    """The declared depth of every stream."""
+    return np.repeat([array.depth for array in program.streams], [array.count for array in program.streams])
+
+
+def one_fifo_each(program: CompiledProgram, depths: IntArray) -> Wiring:
+    """Every stream a FIFO of its own."""
+    numbers = np.arange(program.stream_count)
+    arrays = np.repeat(np.arange(len(program.streams)), [array.count for array in program.streams])
+    return Wiring(numbers, arrays, depths, numbers)
+
+
+def folded_wiring(vmg: VMG, depths: IntArray) -> Wiring:
+    """The FIFOs of a folded graph, `depths` giving the depth of every stream."""
+    edges, program = vmg.graph.edges, vmg.program
+    if not len(edges):
+        return one_fifo_each(program, depths)
+    position = _positions(vmg)
+    source, target = vmg.node_of_task[edges.source], vmg.node_of_task[edges.target]
+    order = np.lexsort((position[edges.source], edges.array, target, source))
+    key = np.stack([source, target, edges.array], axis=1)[order]
+    new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
+    consumed = position[edges.target][order]
+    out_of_turn = np.concatenate(([False], (np.diff(consumed) < 0) & ~new[1:]))
+    bundle = np.cumsum(new) - 1
+    split = np.isin(bundle, bundle[out_of_turn])
+    fifo_of_edge = np.cumsum(new | split) - 1
+    wiring = one_fifo_each(program, depths)
+    used = edges.stream[order]
+    unused = np.setdiff1d(wiring.stream, used, assume_unique=True)
+    first = np.flatnonzero(np.concatenate(([True], np.diff(fifo_of_edge) > 0)))
+    fifo = np.empty(program.stream_count, np.int64)
+    fifo[used] = fifo_of_edge
+    fifo[unused] = fifo_of_edge[-1] + 1 + np.arange(len(unused))
+    stream = np.concatenate([used[first], unused])
+    depth = depths[stream].copy()
+    inside = key[first, 0] == key[first, 1]
+    depth[: len(first)][inside] = _local_depth(
+        program, position, edges.source[order], edges.target[order], used, fifo_of_edge
+    )[inside]
+    return Wiring(fifo, wiring.array[stream], depth, stream)
+
+
+def _positions(vmg: VMG) -> IntArray:
+    """Where each task stands in its node's schedule."""
+    result = np.empty(vmg.task_count, np.int64)
+    for group in vmg.groups:
+        tasks = group.leaves.tasks()
+        result[tasks] = np.arange(tasks.shape[1])[None, :]
+    return result
+
+
+def _local_depth(
+    program: CompiledProgram, position: IntArray, source: IntArray, target: IntArray, stream: IntArray, fifo: IntArray
+) -> IntArray:
+    """Per FIFO, the most tokens in it at one time if its producer and consumer run on one node."""
+    tokens = _tokens(program, stream)
+    when = np.concatenate([2 * position[source] + 1, 2 * position[target]])
+    change = np.concatenate([tokens, -tokens])
+    of = np.concatenate([fifo, fifo])
+    order = np.lexsort((when, of))
+    held = np.cumsum(change[order])
+    result = np.zeros(int(fifo[-1]) + 1, np.int64)
+    np.maximum.at(result, of[order], held)
+    return np.maximum(result, 1)
+
+
+def _tokens(program: CompiledProgram, streams: IntArray) -> IntArray:
+    """Tokens that one task puts to each stream; a thousand where that depends on data."""
+    per_stream = np.zeros(program.stream_count, np.int64)
+    for kernel in program.kernels:
+        for task_class in kernel.classes:
+            for port in task_class.stream_ports:
+                if port.direction == "put":
+                    first = program.first_stream[port.stream.name]
+                    count = 1024 if port.tokens is None else port.tokens
+                    view = per_stream[first : first + port.stream.count]
+                    np.maximum(view, count, out=view)
+    return per_stream[streams]

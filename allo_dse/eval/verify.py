@@ -1,0 +1,177 @@
+"""Verification: a folded program computes what it should.
+
+The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed on
+random inputs. The result is compared with the study's reference (NumPy), and bit by bit with the unfolded program: folding
+changes when tasks run, never what they compute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import AlloDseError, SimulationError
+from ..frontend.program import CompiledProgram, Tensor
+from ..lang.types import DType
+from ..mapper.vmg import VMG
+from ..space.design import Design
+from .simulator.arguments import numpy_dtype
+from .simulator.functional import run_graph
+
+MAX_UNFOLDED_TASKS = 100_000
+"""Above this, the unfolded program is not run where there is a reference to compare with."""
+
+_MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
+
+Arrays = list[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """Attributes:
+    message: what was compared, or how it differs.
+    """
+
+    ok: bool
+    message: str
+    seconds: float
+
+
+def verify_design(
+    design: Design,
+    *,
+    reference: Callable[..., Any] | None = None,
+    verify_with: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    seed: int = 0,
+    seconds: float = 120.0,
+) -> VerifyResult:
+    """Execute a folded design on random inputs and compare.
+
+    Args:
+        reference: from the input arrays to the output array (or a tuple of them). Inputs narrower than 32-bit floats come
+            as float32; integers as they are, so that overflow wraps as in the program.
+        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
+        seed: of the random inputs.
+        seconds: time limit of each execution.
+    """
+    started = time.perf_counter()
+    try:
+        ok, message = _compare(design, reference, verify_with, seed, seconds)
+    except SimulationError as error:
+        ok, message = False, error.message
+    return VerifyResult(ok, message, time.perf_counter() - started)
+
+
+def _compare(
+    design: Design,
+    reference: Callable[..., Any] | None,
+    verify_with: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None,
+    seed: int,
+    seconds: float,
+) -> tuple[bool, str]:
+    program = design.program
+    if verify_with is not None:
+        program = program.with_params(**verify_with(program.params))
+    _same_mesh(design.program, program)
+    inputs, outputs = _directions(program)
+    arrays = _random_arrays(program, inputs, seed)
+    folded = program.vmg.fold(design.fold)
+    found = _outputs(folded, arrays, outputs, seconds)
+    compared = []
+    if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
+        for name, value, other in zip(outputs, found, _outputs(program.vmg, arrays, outputs, seconds), strict=True):
+            if value.tobytes() != other.tobytes():
+                return False, f"{name} differs from the unfolded program's in {_share(value != other)}"
+        compared.append("the unfolded program")
+    if reference is not None:
+        message = _differs_from_reference(program, reference, arrays, inputs, outputs, found)
+        if message:
+            return False, message
+        compared.append("the reference")
+    sizes = ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
+    return True, f"equal to {' and '.join(compared)} ({sizes}, {program.task_count:,} tasks)"
+
+
+def _same_mesh(program: CompiledProgram, reduced: CompiledProgram) -> None:
+    for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
+        if kernel.mesh != small.mesh:
+            raise AlloDseError(
+                f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
+                hint="a reduced instance must have the same number of tasks along every axis",
+            )
+
+
+def _directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
+    """Names of the tensors that are only read, and of those that are written."""
+    ports = [port for kernel in program.kernels for cls in kernel.classes for port in cls.tensor_ports]
+    written = {port.tensor.name for port in ports if port.writes}
+    names = [tensor.name for tensor in program.tensors]
+    return [name for name in names if name not in written], [name for name in names if name in written]
+
+
+def _random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[Any]]:
+    """Random inputs and zeroed outputs."""
+    rng = np.random.default_rng(seed)
+    return {
+        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
+        for t in program.tensors
+    }
+
+
+def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[Any]:
+    dtype = tensor.dtype
+    if dtype.is_float:
+        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
+    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
+    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
+
+
+def _outputs(vmg: VMG, arrays: dict[str, NDArray[Any]], outputs: list[str], seconds: float) -> Arrays:
+    own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
+    run_graph(vmg, *own.values(), seconds=seconds)
+    return [own[name] for name in outputs]
+
+
+def _differs_from_reference(
+    program: CompiledProgram,
+    reference: Callable[..., Any],
+    arrays: dict[str, NDArray[Any]],
+    inputs: list[str],
+    outputs: list[str],
+    found: Arrays,
+) -> str:
+    """How the outputs differ from the reference's; empty if they agree."""
+    expected = reference(*(_wide(arrays[name]) for name in inputs))
+    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    types = {tensor.name: tensor.dtype for tensor in program.tensors}
+    for name, value, wanted in zip(outputs, found, expected, strict=True):
+        if not types[name].is_float:
+            wrong = value != np.asarray(wanted).astype(value.dtype)
+        else:
+            exact = np.asarray(wanted, np.float64)
+            allowed = _tolerance(types[name], program) * max(float(np.abs(exact).max(initial=0)), 1e-30)
+            wrong = ~(np.abs(value.astype(np.float64) - exact) <= allowed)
+        if wrong.any():
+            return f"{name} differs from the reference in {_share(wrong)}"
+    return ""
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    """Narrow floats as float32, which NumPy computes with."""
+    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array
+
+
+def _tolerance(dtype: DType, program: CompiledProgram) -> float:
+    """Relative to the largest value: a rounding per task along the longest mesh axis, which add up like a random walk."""
+    bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
+    longest = max(max(kernel.mesh) for kernel in program.kernels)
+    return float(4.0 * np.sqrt(longest) * 2.0 ** -(bits + 1))
+
+
+def _share(wrong: NDArray[np.bool_]) -> str:
+    return f"{int(np.count_nonzero(wrong)):,} of {wrong.size:,} elements"

@@ -1,0 +1,69 @@
+"""Bits of integers: `x[3]`, `x[8:16]`, as values and as targets."""
+
+from __future__ import annotations
+
+import ast
+
+from ..lang.types import DType, UInt, index
+from .linear_forms import constant_difference
+from .meta import Meta
+from .scalars import as_scalar, binary_as, convert, integer
+from .task import Task
+from .values import Const, Scalar, Value
+
+
+def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int]:
+    """Which bits a subscript names: the lowest one, and how many."""
+    part = node.slice
+    if not isinstance(part, ast.Slice):
+        low, width = task.lower(task, part), 1
+    else:
+        if part.step is not None:
+            task.fail(part.step, "bits cannot be taken in steps")
+        low = Const(0) if part.lower is None else task.lower(task, part.lower)
+        high = ast.copy_location(ast.Constant(dtype.bits), node) if part.upper is None else part.upper
+        found = constant_difference(task, part.lower, high)
+        if found is None:
+            task.fail(part, "how many bits are taken must be known at compile time")
+        width = found
+    first = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
+    if width < 1 or (first is not None and not 0 <= first <= dtype.bits - width):
+        task.fail(node, f"bits {first}:{(first or 0) + width} are out of range for {dtype}")
+    return Const(first) if first is not None else low, width
+
+
+def _check(task: Task, dtype: DType, node: ast.AST) -> None:
+    if dtype.kind not in ("int", "uint"):
+        task.fail(node, f"a value of type {dtype} cannot be indexed", "only tiles and the bits of integers can")
+
+
+def _amount(task: Task, low: Value, raw: DType, node: ast.AST) -> Scalar:
+    if isinstance(low, Const):
+        return Scalar(task.text.constant(low.value, raw), raw)
+    position = convert(task, as_scalar(task, low, node, like=index), index)
+    return convert(task, position, raw)
+
+
+def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
+    """The bits that a subscript takes out of an integer, as an unsigned integer of their number."""
+    _check(task, value.dtype, node)
+    low, width = _range(task, node, value.dtype)
+    raw = integer(value.dtype.bits, False)
+    shifted = binary_as(task, ">>", Scalar(value.ssa, raw), _amount(task, low, raw, node), raw)
+    task.scalar_op()
+    return convert(task, shifted, UInt(width))
+
+
+def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Scalar:
+    """The integer `old` with the bits that a subscript names replaced."""
+    _check(task, old.dtype, node)
+    low, width = _range(task, node, old.dtype)
+    raw = integer(old.dtype.bits, False)
+    amount = _amount(task, low, raw, node)
+    part = convert(task, convert(task, as_scalar(task, value, node), UInt(width)), raw)
+    part = binary_as(task, "<<", part, amount, raw)
+    field = binary_as(task, "<<", Scalar(task.text.constant((1 << width) - 1, raw), raw), amount, raw)
+    keep = binary_as(task, "^", field, Scalar(task.text.constant(-1, raw), raw), raw)
+    kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
+    task.scalar_op()
+    return Scalar(binary_as(task, "|", kept, part, raw).ssa, old.dtype)

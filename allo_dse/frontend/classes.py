@@ -1,0 +1,151 @@
+"""From a kernel's source to its task classes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import meta
+from .expressions import lower
+from .helpers import local_copy, mutable_names
+from .meta import Meta
+from .program import IndexMap, Kernel, StreamArray, StreamPort, TaskBody, TaskClass, TensorPort
+from .regions import KernelSource, Parameter, RegionSource
+from .statements import lower_block
+from .streams import receive
+from .task import Mask, PortUse, Split, Task
+from .text import memref_type
+from .values import Buffer
+
+LONGEST_PATH = 24
+
+
+def compile_kernel(source: RegionSource, kernel: KernelSource) -> tuple[Kernel, list[Task]]:
+    """Compile a kernel; the result's classes and the compiled task sets correspond one to one.
+
+    Raises:
+        ProgramError: at the first thing that is wrong.
+    """
+    tasks = sorted(_task_sets(source, kernel), key=lambda task: _first_task(task.mask))
+    shape = np.broadcast_shapes(*(task.mask.shape for task in tasks))
+    table = np.zeros(shape, np.int64)
+    for position, task in enumerate(tasks):
+        table[np.broadcast_to(task.mask, shape)] = position
+    classes = tuple(_task_class(task, name) for task, name in zip(tasks, _names(tasks), strict=True))
+    arguments = tuple(parameter.tensor for parameter in kernel.parameters)
+    return Kernel(kernel.name, kernel.mesh, arguments, classes, table, kernel.location), tasks
+
+
+def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
+    """Compile the kernel for all tasks at once; where they differ, start over with each part."""
+    pending = [np.ones((1,) * len(kernel.mesh), np.bool_)]
+    while pending:
+        mask = pending.pop()
+        task = Task(source, kernel, mask, lower, lower_block, receive)
+        try:
+            _compile(task)
+        except Split as split:
+            pending.extend(part for part in split.masks if part.any())
+        except RecursionError:
+            source.file.fail(kernel.node, f"kernel `{kernel.name}` is nested too deeply")
+        else:
+            yield task
+
+
+def _compile(task: Task) -> None:
+    task.mutable.append(mutable_names(task.kernel.node))
+    for position, parameter in enumerate(task.kernel.parameters):
+        argument = _argument(parameter, position)
+        own_copy = argument.shape == () and task.is_mutable(parameter.name)
+        task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
+    task.lower_block(task, task.kernel.node.body)
+
+
+def _argument(parameter: Parameter, position: int) -> Buffer:
+    ssa = _ssa(parameter, position)
+    type_ = memref_type(parameter.tensor.dtype, parameter.tile_shape, strided=True)
+    return Buffer(ssa, parameter.tensor.dtype, parameter.tile_shape, type_, ssa, position)
+
+
+def _ssa(parameter: Parameter, position: int) -> str:
+    return f"%{parameter.name}" if parameter.name.isascii() else f"%arg{position}"
+
+
+def _first_task(mask: Mask) -> tuple[int, ...]:
+    """The smallest pid in a set, in row-major order."""
+    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
+
+
+def _names(tasks: list[Task]) -> list[str]:
+    """Names of classes: the answers of their conditions, so that they do not change with the mesh."""
+    names = ["t" + "".join(task.path) if task.path else "all" for task in tasks]
+    if max(map(len, names)) > LONGEST_PATH:
+        return [f"c{position}" for position in range(len(tasks))]
+    return names
+
+
+def _task_class(task: Task, name: str) -> TaskClass:
+    kernel = task.kernel
+    symbol = f"{kernel.name}_{name}" if kernel.name.isascii() else f"kernel_{name}"
+    arguments = [(f"%pid{axis}", "index") for axis in range(len(kernel.mesh))]
+    for position, parameter in enumerate(kernel.parameters):
+        arguments.append((_ssa(parameter, position), _argument(parameter, position).type))
+    arguments += [(port.ssa, "index") for port in task.ports.values()]
+    bound = [_binding(task, port) for port in task.ports.values()]
+    stream_ports = tuple(itertools.chain.from_iterable(_stream_ports(task, port) for port in task.ports.values()))
+    return TaskClass(
+        name=name,
+        kernel=kernel.name,
+        tensor_ports=tuple(_tensor_port(task, position) for position in range(len(kernel.parameters))),
+        stream_ports=stream_ports,
+        work=tuple(task.work),
+        stream_ops=tuple(task.stream_ops),
+        body=TaskBody(symbol, task.text.finish(symbol, arguments), tuple(bound)),
+        location=task.location(kernel.node),
+    )
+
+
+def _tensor_port(task: Task, position: int) -> TensorPort:
+    parameter = task.kernel.parameters[position]
+    return TensorPort(
+        arg=position,
+        tensor=parameter.tensor,
+        layout=parameter.layout,
+        tile_shape=parameter.tile_shape,
+        tile=parameter.tile,
+        reads=position in task.reads,
+        writes=position in task.writes,
+    )
+
+
+def _binding(task: Task, port: PortUse) -> StreamPort | StreamArray:
+    return port.stream if port.index is None else _static_port(task, port, port.index)
+
+
+def _static_port(task: Task, port: PortUse, index: tuple[Meta, ...]) -> StreamPort:
+    location = task.location(port.node)
+    where = index_map(task, port.stream, index)
+    return StreamPort(port.stream, port.direction, where, task.published(port.tokens), location)
+
+
+def _stream_ports(task: Task, port: PortUse) -> Iterator[StreamPort]:
+    """The ports of a stream argument: one, or one per stream that a computed index can reach."""
+    if port.index is not None:
+        yield _static_port(task, port, port.index)
+        return
+    rank = len(task.kernel.mesh)
+    for where in itertools.product(*(range(low, high + 1) for low, high in port.ranges or ())):
+        yield _static_port(task, port, tuple(meta.constant(i, rank) for i in where))
+
+
+def index_map(task: Task, stream: StreamArray, index: tuple[Meta, ...]) -> IndexMap:
+    """Which stream of the array each task uses: affine where possible, else a table over the whole mesh."""
+    if all(i.affine is not None for i in index):
+        rows = [i.affine for i in index if i.affine is not None]
+        return IndexMap(stream.shape, tuple(row for row, _ in rows), tuple(offset for _, offset in rows))
+    linear = np.zeros((1,) * len(task.kernel.mesh), np.int64)
+    for value, extent in zip(index, stream.shape, strict=True):
+        linear = linear * extent + np.clip(value.array, 0, extent - 1)
+    return IndexMap(stream.shape, table=np.broadcast_to(linear, task.kernel.mesh).copy())

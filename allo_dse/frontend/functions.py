@@ -1,0 +1,74 @@
+"""A plain typed function as a program: one task, whose results are extra arguments at the end.
+
+def add(A: int32[M], B: int32[M]) -> int32[M]:          arguments A, B and return_0
+    return allo.add(A, B)
+"""
+
+from __future__ import annotations
+
+import ast
+from types import FunctionType
+
+from ..lang.diagnostics import ProgramError
+from ..lang.types import DType, TensorType
+from .program import IndexMap, Tensor
+from .regions import KernelSource, Parameter, RegionSource, plain_arguments, tensor_type
+from .source import function_source, names_of
+
+RESULT = "return_"
+
+
+def is_typed(function: FunctionType) -> bool:
+    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated)."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    annotations = [function.__annotations__.get(name) for name in names]
+    if not names or not all(isinstance(a, (DType, TensorType, str)) for a in annotations):
+        return False
+    try:
+        file, node = function_source(function)
+        values = [
+            file.evaluate_annotation(a.annotation, names_of(function, {})) for a in node.args.args if a.annotation
+        ]
+    except ProgramError:
+        return all(isinstance(a, (DType, TensorType)) for a in annotations)
+    return all(isinstance(v, (DType, TensorType)) for v in values)
+
+
+def read_function(function: FunctionType) -> RegionSource:
+    """A function as a region with one kernel of one task.
+
+    Raises:
+        ProgramError: at the first thing that is wrong.
+    """
+    file, node = function_source(function)
+    source = RegionSource(node.name, file, names_of(function, {}))
+    parameters = []
+    for argument in plain_arguments(file, node):
+        type_ = tensor_type(source, argument)
+        parameters.append(_whole(Tensor(argument.arg, type_.dtype, type_.shape), argument))
+        source.tensor_nodes[argument.arg] = argument
+    results = _results(source, node)
+    for position, type_ in enumerate(results):
+        parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node))
+    source.tensors = {p.name: p.tensor for p in parameters}
+    kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), len(results))
+    source.kernels.append(kernel)
+    return source
+
+
+def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
+    if node.returns is None:
+        return []
+    value = source.file.evaluate_annotation(node.returns, source.names)
+    types = list(value) if isinstance(value, tuple) else [] if value is None else [value]
+    for type_ in types:
+        if not isinstance(type_, (DType, TensorType)):
+            source.file.fail(node.returns, f"a result must have an element or tensor type, not {type_!r}")
+    return [TensorType(t, ()) if isinstance(t, DType) else t for t in types]
+
+
+def _whole(tensor: Tensor, node: ast.AST) -> Parameter:
+    rank = len(tensor.shape)
+    tile = IndexMap((1,) * rank, ((0,),) * rank, (0,) * rank)
+    return Parameter(tensor.name, tensor, (None,) * rank, tensor.shape, tile, node)

@@ -1,0 +1,377 @@
+"""From a statement to code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..lang.intrinsics import intrinsic_of
+from ..lang.types import ConstExprType, DType, StatefulType, StreamType, TensorType
+from . import scalars, subscripts, tiles
+from .bits import bits_of, with_bits
+from .expressions import OPERATORS, apply
+from .loops import for_loop, while_loop
+from .meta import Meta
+from .scalars import as_scalar
+from .task import Task
+from .text import element_type
+from .values import Buffer, Const, PendingGet, Scalar, StreamRef, TileExpr, Tuple, Value, Variable
+
+
+def lower_block(task: Task, body: Sequence[ast.stmt]) -> None:
+    """Compile the statements of one block, in the scope that is open."""
+    chain = _Chain()
+    for statement in body:
+        if task.returned:
+            return
+        if isinstance(statement, ast.With):
+            _with(task, statement, chain)
+            continue
+        chain.open = False
+        handler = _HANDLERS.get(type(statement))
+        if handler is None:
+            kind = type(statement).__name__.lower()
+            task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
+        handler(task, statement)
+
+
+class _Chain:
+    """A chain of meta_if, meta_elif and meta_else: whether one is open, and whether a branch of it was taken."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.taken = False
+
+
+def _with(task: Task, node: ast.With, chain: _Chain) -> None:
+    call = node.items[0].context_expr
+    name = None
+    if len(node.items) == 1 and isinstance(call, ast.Call):
+        callee = task.lower(task, call.func)
+        name = intrinsic_of(callee.value) if isinstance(callee, Const) else None
+    if name == "meta_for":
+        chain.open = False
+        _meta_for(task, node)
+        return
+    if name not in ("meta_if", "meta_elif", "meta_else") or not isinstance(call, ast.Call):
+        task.fail(node, "`with` is only used with allo.meta_if, meta_elif, meta_else and meta_for")
+    if name != "meta_if" and not chain.open:
+        task.fail(node, f"{name} without a meta_if before it")
+    if name == "meta_if":
+        chain.open, chain.taken = True, False
+    expected = 0 if name == "meta_else" else 1
+    if len(call.args) != expected or call.keywords:
+        task.fail(call, f"{name} takes {expected} conditions, {len(call.args)} are given")
+    if not chain.taken and (name == "meta_else" or task.decide(task.lower(task, call.args[0]), call.args[0])):
+        chain.taken = True
+        with task.scope():
+            lower_block(task, node.body)
+    if name == "meta_else":
+        chain.open = False
+
+
+def _meta_for(task: Task, node: ast.With) -> None:
+    """A loop that is unrolled at compile time."""
+    call, target = node.items[0].context_expr, node.items[0].optional_vars
+    assert isinstance(call, ast.Call)
+    if not isinstance(target, ast.Name):
+        task.fail(node, "meta_for needs a variable", "write `with allo.meta_for(4) as i:`")
+    bounds = [subscripts.constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args]
+    if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
+        task.fail(call, "meta_for takes the arguments of range()")
+    for value in range(*bounds):
+        with task.scope():
+            task.declare(target.id, Const(value))
+            lower_block(task, node.body)
+
+
+# -- assignments -----------------------------------------------------------------------------------------------------
+
+
+def _expression(task: Task, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Constant):
+        return
+    value = task.lower(task, node.value)
+    if isinstance(value, (TileExpr, PendingGet)):
+        tiles.materialise(task, value)
+
+
+def _declaration(task: Task, node: ast.AnnAssign) -> None:
+    """`name: type = value`."""
+    if not isinstance(node.target, ast.Name):
+        task.fail(node, "only names can be declared")
+    type_ = task.source.file.evaluate_annotation(node.annotation, task.constants())
+    name = node.target.id
+    if isinstance(type_, ConstExprType):
+        _declare_constant(task, name, node)
+        return
+    if isinstance(type_, StatefulType):
+        task.fail(
+            node, f"`{name}` is Stateful, which is not supported yet", "pass the state as an argument of the region"
+        )
+    if isinstance(type_, StreamType):
+        task.fail(node, "streams are declared in the region, outside of its kernels")
+    if isinstance(type_, DType):
+        type_ = TensorType(type_, ())
+    if not isinstance(type_, TensorType):
+        task.fail(node.annotation, f"`{name}` must have an element or tensor type, not {type_!r}")
+    if type_.shape:
+        _declare_tile(task, name, type_, node)
+        return
+    value = None if node.value is None else task.lower(task, node.value)
+    if isinstance(value, Meta) and type_.dtype.kind == "index":
+        task.declare(name, value)
+        return
+    scalar = None if value is None else _scalar(task, value, type_.dtype, node)
+    _declare_scalar(task, name, type_.dtype, scalar)
+
+
+def _declare_constant(task: Task, name: str, node: ast.AnnAssign) -> None:
+    if node.value is None:
+        task.fail(node, f"`{name}` is a ConstExpr and needs a value")
+    value = task.lower(task, node.value)
+    if not isinstance(value, (Const, Meta)):
+        task.fail(node.value, f"`{name}` is a ConstExpr, but its value is not known at compile time")
+    task.declare(name, value)
+
+
+def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
+    value = None if node.value is None else task.lower(task, node.value)
+    buffer = task.new_buffer(type_.dtype, type_.shape)
+    if value is not None:
+        _initialise(task, buffer, value, node)
+    task.declare(name, buffer)
+
+
+def _initialise(task: Task, buffer: Buffer, value: Value, node: ast.stmt) -> None:
+    if isinstance(value, Const) and isinstance(value.value, (list, tuple, np.ndarray)):
+        array = np.asarray(value.value)
+        if array.shape != buffer.shape:
+            task.fail(node, f"shapes do not match: {list(buffer.shape)} = {list(array.shape)}")
+        value = task.constant_buffer(array, buffer.dtype)
+    tiles.assign(task, buffer, value, node)
+
+
+def _scalar(task: Task, value: Value, dtype: DType, node: ast.AST) -> Scalar:
+    return tiles.element(task, value, dtype, node)
+
+
+def _declare_scalar(task: Task, name: str, dtype: DType, value: Scalar | None) -> None:
+    if not task.is_mutable(name) and value is not None:
+        task.declare(name, value)
+        return
+    type_ = f"memref<{element_type(dtype)}>"
+    variable = Variable(task.text.slot(type_), dtype)
+    if value is not None:
+        task.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {type_}")
+    task.declare(name, variable)
+
+
+def _assignment(task: Task, node: ast.Assign) -> None:
+    value = task.lower(task, node.value)
+    for target in node.targets:
+        _assign(task, target, value, node)
+
+
+def _assign(task: Task, target: ast.expr, value: Value, node: ast.stmt) -> None:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        items = _items(task, value, node)
+        if len(items) != len(target.elts):
+            task.fail(node, f"{len(items)} values for {len(target.elts)} names")
+        for element, item in zip(target.elts, items, strict=True):
+            _assign(task, element, item, node)
+    elif isinstance(target, ast.Name):
+        _assign_name(task, target, value, node)
+    elif isinstance(target, ast.Subscript):
+        _assign_subscript(task, target, value, node)
+    else:
+        task.fail(target, "cannot assign to this")
+
+
+def _items(task: Task, value: Value, node: ast.AST) -> Sequence[Value]:
+    if isinstance(value, Tuple):
+        return value.items
+    if isinstance(value, Const) and isinstance(value.value, (tuple, list)):
+        return [Const(v) for v in value.value]
+    if isinstance(value, Meta):
+        task.fail(node, "one value for several names", f"the mesh of {task.kernel.name} has one axis")
+    task.fail(node, "this is not a tuple")
+
+
+def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> None:
+    known = task.find(target.id)
+    if isinstance(known, Variable):
+        scalar = _scalar(task, value, known.dtype, node)
+        task.text.line(f"memref.store {scalar.ssa}, {known.ssa}[] : memref<{element_type(known.dtype)}>")
+        task.scalar_op()
+    elif isinstance(known, Buffer):
+        if known.shape == ():
+            _store_element(task, known, [], value, node)
+        else:
+            _writable(task, known, target)
+            _initialise(task, known, value, node)
+    else:
+        _declare_untyped(task, target.id, value, node)
+
+
+def _declare_untyped(task: Task, name: str, value: Value, node: ast.stmt) -> None:
+    """The first assignment to a name without a type: it takes the type of the value."""
+    if isinstance(value, (TileExpr, PendingGet)):
+        value = tiles.materialise(task, value)
+    if isinstance(value, StreamRef):
+        task.declare(name, value)
+        return
+    constant = isinstance(value, Const) and scalars.is_number(value.value)
+    if task.is_mutable(name) and (constant or isinstance(value, (Scalar, Meta))):
+        scalar = as_scalar(task, value, node)
+        _declare_scalar(task, name, scalar.dtype, scalar)
+        return
+    task.declare(name, value)
+
+
+def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
+    if buffer.constant:
+        task.fail(node, "a constant array cannot be written")
+
+
+def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast.stmt) -> None:
+    base = task.lower(task, target.value)
+    if isinstance(base, Scalar):
+        _assign(task, target.value, with_bits(task, base, target, value), node)
+        return
+    if isinstance(base, StreamRef):
+        task.fail(target, "a stream is written with put(value)")
+    if not isinstance(base, Buffer):
+        task.fail(target, "cannot assign to this", "constants cannot be written")
+    part, where = subscripts.view(task, base, target)
+    _writable(task, part, target)
+    if where is None:
+        _initialise(task, part, value, node)
+    else:
+        _store_element(task, part, where, value, node)
+
+
+def _store_element(task: Task, buffer: Buffer, where: Sequence[str], value: Value, node: ast.stmt) -> None:
+    scalar = _scalar(task, value, buffer.dtype, node)
+    task.touch(buffer, write=True)
+    task.scalar_op()
+    task.text.line(f"memref.store {scalar.ssa}, {buffer.ssa}[{', '.join(where)}] : {buffer.type}")
+
+
+def _augmented(task: Task, node: ast.AugAssign) -> None:
+    """`target op= value`."""
+    op = OPERATORS.get(type(node.op))
+    if op is None:
+        task.fail(node, "this operator is not supported in an assignment")
+    if isinstance(node.target, ast.Subscript):
+        base = task.lower(task, node.target.value)
+        if isinstance(base, Scalar):
+            old_bits = bits_of(task, base, node.target)
+            new_bits = apply(task, op, old_bits, task.lower(task, node.value), node)
+            _assign(task, node.target.value, with_bits(task, base, node.target, new_bits), node)
+            return
+        if not isinstance(base, Buffer):
+            task.fail(node.target, "cannot assign to this")
+        part, where = subscripts.view(task, base, node.target)
+        _writable(task, part, node.target)
+        value = task.lower(task, node.value)
+        if where is None:
+            tiles.assign(task, part, apply(task, op, part, value, node), node)
+            return
+        task.touch(part, write=False)
+        old = Scalar(task.text.op(f"memref.load {part.ssa}[{', '.join(where)}] : {part.type}"), part.dtype)
+        _store_element(task, part, where, apply(task, op, old, value, node), node)
+    elif isinstance(node.target, ast.Name):
+        old_value = task.lower(task, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+        _assign_name(task, node.target, apply(task, op, old_value, task.lower(task, node.value), node), node)
+    else:
+        task.fail(node.target, "cannot assign to this")
+
+
+# -- control ---------------------------------------------------------------------------------------------------------
+
+
+def _if(task: Task, node: ast.If) -> None:
+    condition = task.lower(task, node.test)
+    if isinstance(condition, (Const, Meta)):
+        with task.scope():
+            lower_block(task, node.body if task.decide(condition, node.test) else node.orelse)
+        return
+    test = scalars.truth(task, condition, node.test)
+    task.scalar_op()
+    closing = "} else {" if node.orelse else "}"
+    with task.guarded():
+        with task.text.block(f"scf.if {test.ssa} {{", closing), task.scope():
+            lower_block(task, node.body)
+        if node.orelse:
+            with task.text.continued(), task.scope():
+                lower_block(task, node.orelse)
+
+
+def _return(task: Task, node: ast.Return) -> None:
+    if not task.calls:
+        _return_results(task, node)
+    elif node.value is not None:
+        value = task.lower(task, node.value)
+        if isinstance(value, (TileExpr, PendingGet)):
+            value = tiles.materialise(task, value)
+        task.result = value
+    if (len(task.loops), task.guards) != task.entry:
+        task.fail(
+            node, "return inside a loop or a data-dependent `if` is not supported", "assign to a variable and return it"
+        )
+    task.returned = True
+
+
+def _return_results(task: Task, node: ast.Return) -> None:
+    """The results of a plain function go into the parameters that stand for them."""
+    results = task.kernel.parameters[len(task.kernel.parameters) - task.kernel.results :]
+    if node.value is None and not results:
+        return
+    if not results:
+        task.fail(
+            node, "nothing can be returned here", "write results into an argument, or declare the result: -> int32"
+        )
+    value = Const(None) if node.value is None else task.lower(task, node.value)
+    items = _items(task, value, node) if len(results) > 1 else [value]
+    if len(items) != len(results):
+        task.fail(node, f"{len(items)} values are returned, {len(results)} are declared")
+    for parameter, item in zip(results, items, strict=True):
+        target = task.find(parameter.name)
+        assert isinstance(target, Buffer)
+        if target.shape:
+            _initialise(task, target, item, node)
+        else:
+            _store_element(task, target, [], item, node)
+
+
+def _pass(task: Task, node: ast.Pass) -> None:
+    return
+
+
+def _local_function(task: Task, node: ast.FunctionDef) -> None:
+    task.fail(node, "functions cannot be defined inside kernels", "define the helper outside of the region")
+
+
+_HINTS: dict[type[ast.stmt], str] = {
+    ast.Break: "use a while loop with a condition",
+    ast.Continue: "put the rest of the loop's body under an `if`",
+    ast.Import: "import at the top of the file",
+    ast.Try: "there are no exceptions in hardware",
+}
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
+    ast.Expr: _expression,
+    ast.AnnAssign: _declaration,
+    ast.Assign: _assignment,
+    ast.AugAssign: _augmented,
+    ast.For: for_loop,
+    ast.While: while_loop,
+    ast.If: _if,
+    ast.Return: _return,
+    ast.Pass: _pass,
+    ast.FunctionDef: _local_function,
+}

@@ -1,0 +1,191 @@
+"""Puts and gets, and which stream they go to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from ..lang.types import index
+from . import meta
+from .meta import Meta
+from .program import StreamOp
+from .scalars import as_scalar, binary_as, convert
+from .task import PortUse, Task
+from .text import element_type
+from .tiles import assign, is_tile, materialise, shape_of
+from .values import Buffer, Const, PendingGet, Scalar, StreamRef, Value
+
+Direction = Literal["get", "put"]
+
+
+def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST) -> StreamRef:
+    """One stream (or a part) of an array of streams."""
+    stream = ref.stream
+    all_indices = (*ref.indices, *indices)
+    if len(all_indices) > len(stream.shape):
+        task.fail(
+            node, f"stream `{stream.name}` has {len(stream.shape)} dimensions, {len(all_indices)} indices are given"
+        )
+    for dimension, value in enumerate(indices, len(ref.indices)):
+        _check_range(task, stream.name, dimension, stream.shape[dimension], value, node)
+    return StreamRef(stream, all_indices, node)
+
+
+def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
+    if isinstance(value, Const):
+        if not isinstance(value.value, (int, np.integer)):
+            task.fail(node, f"a stream index must be an integer, not {value.value!r}")
+        low = high = int(value.value)
+    elif isinstance(value, Meta):
+        low, high = int(task.per_task(value).min()), int(task.per_task(value).max())
+    elif isinstance(value, Scalar) and value.bounds is not None and not task.guards:
+        low, high = value.bounds
+    else:
+        return
+    if low < 0 or high >= extent:
+        wrong = low if low < 0 else high
+        task.fail(
+            node,
+            f"index {wrong} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
+            _edge_hint(task, value, extent),
+        )
+
+
+def _edge_hint(task: Task, value: Value, extent: int) -> str:
+    """Which task goes out of range."""
+    if not isinstance(value, Meta):
+        return ""
+    shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
+    bad = np.broadcast_to(task.mask, shape) & np.broadcast_to((value.array < 0) | (value.array >= extent), shape)
+    pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
+    return f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
+
+
+def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tuple[PortUse, str]:
+    """The port that an operation uses, and the run-time number of its stream."""
+    if not ref.is_single:
+        task.fail(
+            node,
+            f"`{ref.stream.name}` is an array of streams of shape {list(ref.stream.shape)}",
+            f"say which one: {ref.stream.name}[{', '.join('i' * len(ref.stream.shape))}].{direction}(...)",
+        )
+    rank = len(task.kernel.mesh)
+    fixed = [meta.constant(int(i.value), rank) if isinstance(i, Const) else i for i in ref.indices]
+    static = tuple(i for i in fixed if isinstance(i, Meta))
+    if len(static) == len(fixed):
+        key = (ref.stream.name, direction, tuple(m.affine or (m.array.shape, m.array.tobytes()) for m in static))
+        port = task.ports.get(key)
+        if port is None:
+            port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
+        _count(task, port)
+        return port, port.ssa
+    return _computed_port(task, ref, direction, node)
+
+
+def _count(task: Task, port: PortUse) -> None:
+    port.tokens = None if port.tokens is None or task.count is None else port.tokens + task.count
+
+
+def _computed_port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tuple[PortUse, str]:
+    """The port of an array whose index the body computes."""
+    bounds = [_bounds(task, i, extent) for i, extent in zip(ref.indices, ref.stream.shape, strict=True)]
+    key = (ref.stream.name, direction, None)
+    port = task.ports.get(key)
+    if port is None:
+        port = PortUse(ref.stream, direction, f"%s{len(task.ports)}", None, node, ranges=bounds)
+        task.ports[key] = port
+    assert port.ranges is not None
+    port.ranges = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(port.ranges, bounds, strict=True)]
+    port.tokens = None
+    linear: Scalar | None = None
+    for value, extent in zip(ref.indices, ref.stream.shape, strict=True):
+        position = convert(task, as_scalar(task, value, node, like=index), index)
+        if linear is not None:
+            scaled = binary_as(task, "*", linear, Scalar(task.text.constant(extent, index), index), index)
+            position = binary_as(task, "+", scaled, position, index)
+        linear = position
+    assert linear is not None
+    return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
+
+
+def _bounds(task: Task, value: Value, extent: int) -> tuple[int, int]:
+    if isinstance(value, Const):
+        return int(value.value), int(value.value)
+    if isinstance(value, Meta):
+        return int(task.per_task(value).min()), int(task.per_task(value).max())
+    if isinstance(value, Scalar) and value.bounds is not None:
+        return max(0, value.bounds[0]), min(extent - 1, value.bounds[1])
+    return 0, extent - 1
+
+
+def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> int:
+    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node)))
+    return len(task.stream_ops) - 1
+
+
+def get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.get()`: a scalar now, or a block when its place is known."""
+    if ref.stream.block:
+        return PendingGet(ref, node)
+    _, number = _port(task, ref, "get", node)
+    position = _operation(task, ref, "get", node)
+    type_ = element_type(ref.stream.dtype)
+    task.scalar_op()
+    return Scalar(task.text.op(f'"df.get"({number}) {{op = {position} : i64}} : (index) -> {type_}'), ref.stream.dtype)
+
+
+def receive(task: Task, pending: PendingGet, target: Buffer) -> None:
+    """Get a block straight into a tile of the same shape and type."""
+    _, number = _port(task, pending.ref, "get", pending.node)
+    position = _operation(task, pending.ref, "get", pending.node)
+    task.touch(target, write=True)
+    task.text.line(f'"df.get_block"({number}, {target.ssa}) {{op = {position} : i64}} : (index, {target.type}) -> ()')
+
+
+def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
+    """`stream.put(value)`."""
+    stream = ref.stream
+    if shape_of(value) != stream.block:
+        token = f"blocks of shape {list(stream.block)}" if stream.block else "scalars"
+        given = f"a tile of shape {list(shape_of(value))}" if is_tile(value) else "a scalar"
+        task.fail(node, f"stream `{stream.name}` carries {token}, but {given} is put")
+    if not stream.block:
+        _put_scalar(task, ref, value, node)
+        return
+    if isinstance(value, Buffer) and value.dtype == stream.dtype:
+        block = value
+    else:
+        block = task.new_buffer(stream.dtype, stream.block)
+        if isinstance(value, Buffer):
+            _check_type(task, ref, value, node)
+        assign(task, block, value if not isinstance(value, PendingGet) else materialise(task, value), node)
+    _, number = _port(task, ref, "put", node)
+    position = _operation(task, ref, "put", node)
+    task.touch(block, write=False)
+    task.text.line(f'"df.put_block"({number}, {block.ssa}) {{op = {position} : i64}} : (index, {block.type}) -> ()')
+
+
+def _check_type(task: Task, ref: StreamRef, value: Buffer | Scalar, node: ast.AST) -> None:
+    """Tiles and declared variables must have the stream's own type; expressions are converted."""
+    if value.dtype != ref.stream.dtype:
+        task.fail(
+            node,
+            f"stream `{ref.stream.name}` carries {ref.stream.dtype}, but {value.dtype} is put",
+            f"declare the variable as {ref.stream.dtype}, or the stream as Stream[{value.dtype}, ...]",
+        )
+
+
+def _put_scalar(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
+    dtype = ref.stream.dtype
+    scalar = as_scalar(task, value, node, like=dtype)
+    if scalar.dtype.is_float and dtype.is_integer:
+        _check_type(task, ref, scalar, node)
+    scalar = convert(task, scalar, dtype)
+    _, number = _port(task, ref, "put", node)
+    position = _operation(task, ref, "put", node)
+    task.scalar_op()
+    type_ = element_type(dtype)
+    task.text.line(f'"df.put"({number}, {scalar.ssa}) {{op = {position} : i64}} : (index, {type_}) -> ()')

@@ -1,0 +1,316 @@
+"""The state of compiling one set of tasks of a kernel: its text, names, work and stream ports.
+
+All tasks of the set must run the same code. Where a compile-time condition tells them apart, `Task.decide` raises
+`Split` and compilation starts over with each part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..lang.types import DType, Float, Int, UInt, index
+from ..lang.types import bool as bool_
+from .meta import Meta, selected
+from .program import IntArray, SourceLocation, StreamArray, StreamOp, TileOp
+from .regions import KernelSource, RegionSource
+from .text import FunctionText, dense, memref_type
+from .values import Buffer, Const, PendingGet, RegionCall, Value
+
+Mask = NDArray[np.bool_]
+# How often something happens in each task: a number, a value per task, or None when it depends on data.
+Count = int | IntArray | None
+
+
+_ELEMENTS: dict[str, Callable[[int], DType]] = {"i": Int, "u": UInt, "f": Float, "b": lambda bits: bool_}
+
+
+_INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
+_INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+
+
+def _computable(tree: tuple[Any, ...]) -> bool:
+    """Whether a function of the pid can be computed by index arithmetic."""
+    if tree[0] in ("pid", "const"):
+        return True
+    if tree[0] == "table":
+        return bool(tree[1].dtype.kind in "iu")
+    return tree[0] in (*_INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
+
+
+class Split(Exception):
+    """The tasks of a set must be compiled apart; `masks` are the parts."""
+
+    def __init__(self, masks: Sequence[Mask]) -> None:
+        super().__init__("tasks differ")
+        self.masks = masks
+
+
+@dataclass(eq=False)
+class PortUse:
+    """A stream argument of the body under construction.
+
+    Attributes:
+        index: per dimension of the stream array its index, or None where the body computes the index at run time.
+        ranges: per dimension the smallest and largest index, where the body computes it; None where not known.
+        tokens: tokens that move, by direction.
+    """
+
+    stream: StreamArray
+    direction: Literal["get", "put"]
+    ssa: str
+    index: tuple[Meta, ...] | None
+    node: ast.AST
+    tokens: Count = 0
+    ranges: list[tuple[int, int]] | None = None
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names declared in one block; `helper` marks the outermost block of an inlined function."""
+
+    names: dict[str, Value] = field(default_factory=dict)
+    helper: bool = False
+
+
+@dataclass(eq=False)
+class Loop:
+    """What a loop contains: scalar work directly, and other loops."""
+
+    has_scalar_work: bool = False
+    has_loops: bool = False
+
+
+@dataclass(eq=False)
+class Task:
+    """Compilation of the tasks in `mask` (which broadcasts against the kernel's mesh).
+
+    Attributes:
+        lower, lower_block, receive: the compilers of expressions, blocks and block gets; handed in because they need
+            this class themselves.
+        count: how often the code being written runs in each task.
+        path: the answers of compile-time conditions so far; tasks with equal paths form a class.
+        mutable: per function being inlined, the scalars that are assigned after their declaration.
+        loops: the enclosing loops; the first entry is the function itself.
+        guards: how many data-dependent conditions surround the code being written.
+        calls: names of the helper functions being inlined.
+        result, returned: what the innermost of them returned, and whether it did.
+        entry: how many loops and guards surrounded its call.
+    """
+
+    source: RegionSource
+    kernel: KernelSource
+    mask: Mask
+    lower: Callable[[Task, ast.expr], Value]
+    lower_block: Callable[[Task, Sequence[ast.stmt]], None]
+    receive: Callable[[Task, PendingGet, Buffer], None]
+    text: FunctionText = field(default_factory=FunctionText)
+    scopes: list[Scope] = field(default_factory=lambda: [Scope()])
+    count: Count = 1
+    work: list[TileOp] = field(default_factory=list)
+    stream_ops: list[StreamOp] = field(default_factory=list)
+    ports: dict[Any, PortUse] = field(default_factory=dict)
+    region_calls: list[RegionCall] = field(default_factory=list)
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+    path: list[str] = field(default_factory=list)
+    mutable: list[frozenset[str]] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=lambda: [Loop()])
+    guards: int = 0
+    calls: list[str] = field(default_factory=list)
+    result: Value | None = None
+    returned: bool = False
+    entry: tuple[int, int] = (1, 0)
+
+    # -- diagnostics -------------------------------------------------------------------------------------------------
+
+    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
+        self.source.file.fail(node, message, hint)
+
+    def location(self, node: ast.AST) -> SourceLocation:
+        return self.source.file.location(node)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, helper: bool = False) -> Iterator[Scope]:
+        """A block: names declared in it end with it."""
+        self.scopes.append(Scope(helper=helper))
+        yield self.scopes[-1]
+        self.scopes.pop()
+
+    def find(self, name: str) -> Value | None:
+        """The local variable `name`, if there is one."""
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope.names[name]
+            if scope.helper:
+                return None
+        return None
+
+    def declare(self, name: str, value: Value) -> None:
+        self.scopes[-1].names[name] = value
+
+    def constants(self) -> dict[str, Any]:
+        """The names that an expression evaluated by Python may use."""
+        names = dict(self.source.names)
+        visible: list[Scope] = []
+        for scope in reversed(self.scopes):
+            visible.append(scope)
+            if scope.helper:
+                break
+        for scope in reversed(visible):
+            for name, value in scope.names.items():
+                if isinstance(value, Const):
+                    names[name] = value.value
+                else:
+                    names.pop(name, None)
+        return names
+
+    def is_mutable(self, name: str) -> bool:
+        """Whether a scalar variable is assigned after its declaration."""
+        return name in self.mutable[-1]
+
+    # -- sets of tasks -----------------------------------------------------------------------------------------------
+
+    def decide(self, condition: Value, node: ast.AST) -> bool:
+        """Whether a compile-time condition holds; splits the set where tasks differ."""
+        if isinstance(condition, Const):
+            answer = bool(condition.value)
+        elif isinstance(condition, Meta):
+            answer = bool(self.uniform(condition))
+        else:
+            self.fail(
+                node,
+                "this condition must be known at compile time",
+                "use `if` for conditions that depend on data",
+            )
+        self.path.append("1" if answer else "0")
+        return answer
+
+    def uniform(self, value: Meta) -> Any:
+        """The one value that all tasks of the set have; splits the set where they differ."""
+        values = selected(value.array, self.mask)
+        first = values[0]
+        if (values != first).any():
+            raise Split([self.mask & (value.array == v) for v in np.unique(values)[::-1]])
+        return first.item()
+
+    def per_task(self, value: Meta) -> NDArray[Any]:
+        """The values that the tasks of the set have."""
+        return selected(value.array, self.mask)
+
+    def published(self, count: Count) -> int | None:
+        """A count as it is reported: None where it is not the same for all tasks."""
+        if isinstance(count, np.ndarray):
+            values = selected(count, self.mask)
+            return int(values[0]) if (values == values[0]).all() else None
+        return count
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def pid(self, value: Meta) -> str:
+        """The run-time value (an `index`) of a function of the pid."""
+        if value.affine is not None:
+            return self._affine(*value.affine)
+        if _computable(value.tree):
+            return self._tree(value.tree)
+        loaded = self._table_entry(value.array.astype(np.int64), Int(64))
+        return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
+
+    def pid_number(self, value: Meta, dtype: DType) -> str:
+        """The run-time value, of a floating-point type, of a function of the pid."""
+        return self._table_entry(value.array, dtype)
+
+    def _affine(self, row: tuple[int, ...], offset: int) -> str:
+        if not any(row):
+            return self.text.constant(offset, index)
+        if offset == 0 and sorted(row) == [0] * (len(row) - 1) + [1]:
+            return f"%pid{row.index(1)}"
+        dims = ", ".join(f"d{a}" for a in range(len(row)))
+        terms = [f"d{a}" if factor == 1 else f"d{a} * {factor}" for a, factor in enumerate(row) if factor]
+        terms += [str(offset)] if offset else []
+        pids = ", ".join(f"%pid{a}" for a in range(len(row)))
+        return self.text.shared(f"affine.apply affine_map<({dims}) -> ({' + '.join(terms)})>({pids})")
+
+    def _tree(self, tree: tuple[Any, ...]) -> str:
+        if tree[0] == "pid":
+            return f"%pid{tree[1]}"
+        if tree[0] == "const":
+            return self.text.constant(int(tree[1]), index)
+        if tree[0] == "table":
+            loaded = self._table_entry(tree[1].astype(np.int64), Int(64))
+            return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
+        op, left, right = tree[0], self._tree(tree[1]), self._tree(tree[2])
+        if op == "%":
+            quotient = self.text.shared(f"arith.floordivsi {left}, {right} : index")
+            product = self.text.shared(f"arith.muli {quotient}, {right} : index")
+            return self.text.shared(f"arith.subi {left}, {product} : index")
+        return self.text.shared(f"arith.{_INDEX_OPERATIONS[op]} {left}, {right} : index")
+
+    def _table_entry(self, values: NDArray[Any], dtype: DType) -> str:
+        """This task's entry of an array that broadcasts against the mesh."""
+        table = self.constant_buffer(values, dtype)
+        zero = self.text.constant(0, index)
+        where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
+        return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
+
+    def new_buffer(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """A local array."""
+        type_ = memref_type(dtype, shape)
+        ssa = self.text.alloc(type_)
+        return Buffer(ssa, dtype, shape, type_, ssa)
+
+    def constant_buffer(self, array: NDArray[Any], dtype: DType | None = None) -> Buffer:
+        """A constant array in memory, of the given type or that of the array."""
+        dtype = dtype or _ELEMENTS[array.dtype.kind](array.dtype.itemsize * 8)
+        type_ = memref_type(dtype, array.shape)
+        ssa = self.text.global_constant(self.kernel.name, dense(array, dtype), type_)
+        return Buffer(ssa, dtype, array.shape, type_, ssa, constant=True)
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def touch(self, buffer: Buffer, *, write: bool) -> None:
+        """Note that the body reads or writes a buffer."""
+        if buffer.arg is not None:
+            (self.writes if write else self.reads).add(buffer.arg)
+
+    def price(self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count) -> None:
+        """Record work that was just written, and let the body's clock advance by its cost."""
+        site = len(self.work)
+        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(count), self.location(node)))
+        self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
+
+    def scalar_op(self) -> None:
+        """Note that the innermost loop contains scalar work."""
+        self.loops[-1].has_scalar_work = True
+
+    @contextmanager
+    def loop(self) -> Iterator[Loop]:
+        """A run-time loop."""
+        self.loops[-1].has_loops = True
+        self.loops.append(Loop())
+        yield self.loops[-1]
+        self.loops.pop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Whatever is compiled inside happens only where data says so."""
+        self.guards += 1
+        with self.repeated(None):
+            yield
+        self.guards -= 1
+
+    @contextmanager
+    def repeated(self, trips: Count) -> Iterator[None]:
+        """Whatever is compiled inside happens `trips` times for each time outside."""
+        outer = self.count
+        self.count = None if outer is None or trips is None else outer * trips
+        yield
+        self.count = outer

@@ -1,0 +1,149 @@
+"""Code for the time-stamped FIFO: the one place where the clock rules of streams are written down for compiled code.
+
+get:  t = max(t, stamp(token) + latency);  slot freed at t
+put:  t = max(t, freed(slot) + 1);         token stamped t
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .emit import Emitter, function
+from .layout import Entry, Header, Node, State, Stream
+
+WAKE = "df_wake"
+
+
+def define_wake(module: Any) -> None:
+    """`df_wake(header, stream word)`: queue the node registered there as runnable and clear the registration."""
+    ptr = Emitter.pointer_type()
+    op = function(module, WAKE, [ptr, ptr])
+    header, place = op.arguments
+    e = Emitter(op.entry_block)
+    node = e.load_ptr(place)
+    e.store(0, place)
+    push_ready(e, header, node)
+    e.return_()
+
+
+def push_ready(e: Emitter, header: Any, node: Any) -> None:
+    """Queue a node that can run."""
+    tail = e.load(header, Header.READY_TAIL)
+    position = e.bits_and(tail, e.load(header, Header.READY_MASK))
+    e.store(node, e.load_ptr(header, Header.READY), position)
+    e.store(e.add(tail, 1), header, Header.READY_TAIL)
+
+
+def record(e: Emitter, streams: Any, number: Any) -> Any:
+    """Address of a stream's record, by its number (an index)."""
+    return e.field(streams, e.mul(e.from_index(number), int(Stream.SIZE)))
+
+
+def can_get(e: Emitter, stream: Any) -> Any:
+    return e.is_(e.load(stream, Stream.HEAD), "<", e.load(stream, Stream.TAIL))
+
+
+def can_put(e: Emitter, stream: Any) -> Any:
+    used = e.sub(e.load(stream, Stream.TAIL), e.load(stream, Stream.HEAD))
+    return e.is_(used, "<", e.load(stream, Stream.DEPTH))
+
+
+def block(e: Emitter, node: Any, stream: Any, state: State, op: Any) -> None:
+    """Register `node` as waiting in operation `op` of `stream`; the opposite operation wakes it."""
+    e.store(stream, node, Node.WAITS_ON)
+    e.store(e.add(op, int(state)), node, Node.WAITS_IN)
+    e.store(node, stream, Stream.WAITER)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The words of a stream that an operation needs, loaded once, before anything is stored."""
+
+    stream: Any
+    count: Any
+    """Number of the token that the operation puts or takes."""
+    others: Any
+    """How many operations of the other side have been executed."""
+    mask: Any
+    ring: Any
+    words: Any
+    most: Any
+
+    def entry(self, e: Emitter, token: Any) -> Any:
+        return e.field(self.ring, e.mul(e.bits_and(token, self.mask), self.words))
+
+
+def _view(e: Emitter, stream: Any, count: Stream, others: Stream, words: int | None) -> _View:
+    return _View(
+        stream,
+        e.load(stream, count),
+        e.load(stream, others),
+        e.load(stream, Stream.MASK),
+        e.load_ptr(stream, Stream.RING),
+        e.word(words) if words else e.half(stream, Stream.FORMAT, 1),
+        e.load(stream, Stream.OCCUPANCY),
+    )
+
+
+def get(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = None) -> tuple[Any, Any]:
+    """Take the oldest token of a stream that has one.
+
+    Args:
+        words: words per ring entry, where known.
+
+    Returns:
+        The clock after it, and the address of the token's bytes.
+    """
+    view = _view(e, stream, Stream.HEAD, Stream.TAIL, words)
+    entry = view.entry(e, view.count)
+    now = e.max(clock, e.add(e.load(entry, Entry.PUT), e.half(stream, Stream.FORMAT, 0)))
+    e.store(now, entry, Entry.TAKEN)
+    e.store(e.add(view.count, 1), stream, Stream.HEAD)
+    _observe_get(e, view, now)
+    _wake(e, header, stream)
+    return now, e.field(entry, Entry.TOKEN)
+
+
+def put(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = None) -> tuple[Any, Any]:
+    """Add a token to a stream that has room; arguments and result as for `get`, the bytes are yet to be written."""
+    view = _view(e, stream, Stream.TAIL, Stream.HEAD, words)
+    freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
+    now = e.max(clock, e.add(freed, 1))
+    entry = view.entry(e, view.count)
+    e.store(now, entry, Entry.PUT)
+    e.store(e.add(view.count, 1), stream, Stream.TAIL)
+    _observe_put(e, view, now)
+    _wake(e, header, stream)
+    return now, e.field(entry, Entry.TOKEN)
+
+
+def _wake(e: Emitter, header: Any, stream: Any) -> None:
+    """Whoever waits there waits for this: the one that runs cannot be it."""
+    with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
+        e.call(WAKE, [header, e.field(stream, Stream.WAITER)])
+
+
+# Occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n, so
+# the most ever held is the largest n + 1 - m over pairs with time(put n) <= time(get m). Whichever of the two is
+# executed later tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
+
+
+def _observe_get(e: Emitter, view: _View, now: Any) -> None:
+    last = e.variable(e.add(view.count, view.most))
+    with e.forever() as (_, leave):
+        token = e.get(last)
+        e.leave_unless(e.is_(token, "<", view.others), leave, rare=True)
+        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.PUT), "<=", now), leave)
+        e.increase(view.stream, Stream.OCCUPANCY, 1)
+        e.set(last, e.add(token, 1))
+
+
+def _observe_put(e: Emitter, view: _View, now: Any) -> None:
+    first = e.variable(e.sub(view.count, view.most))
+    with e.forever() as (_, leave):
+        token = e.get(first)
+        e.leave_unless(e.is_below(token, view.others), leave, rare=True)
+        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.TAKEN), ">=", now), leave)
+        e.increase(view.stream, Stream.OCCUPANCY, 1)
+        e.set(first, e.sub(token, 1))

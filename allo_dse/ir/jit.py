@@ -1,0 +1,56 @@
+"""Compiling a module of LLVM-dialect operations to machine code, and calling into it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import SimulationError
+from .bindings import execution_engine, ir, passmanager
+
+TO_LLVM = (
+    "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,arith-expand,convert-math-to-llvm,"
+    "convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,"
+    "convert-func-to-llvm,canonicalize,reconcile-unrealized-casts)"
+)
+"""func, cf, arith, math, memref -> llvm."""
+
+
+def run_passes(module: Any, pipeline: str) -> None:
+    """Run a pass pipeline in place.
+
+    Raises:
+        SimulationError: with MLIR's message if a pass fails.
+    """
+    try:
+        passmanager.PassManager.parse(pipeline).run(module.operation)
+    except ir.MLIRError as error:
+        raise SimulationError(f"MLIR cannot compile this program: {error}") from error
+
+
+class CompiledModule:
+    """Machine code of a module that has been lowered to the llvm dialect."""
+
+    def __init__(self, module: Any, *, opt_level: int = 3) -> None:
+        # No object dump: it would keep a second copy of the code.
+        self._engine = execution_engine.ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
+
+    def function(self, name: str) -> Callable[[int], None]:
+        """A public function of one 64-bit argument and no result.
+
+        The call lets other Python threads run, and holds interrupts back until it returns.
+        """
+        owner = self._engine  # the code lives as long as the engine does
+        address = owner.raw_lookup(f"_mlir_ciface_{name}")
+        if not address:
+            raise SimulationError(f"the compiled module has no function {name}")
+        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+        def call(argument: int) -> None:
+            value = ctypes.c_int64(argument)
+            packed = (ctypes.c_void_p * 1)(ctypes.addressof(value))
+            entry(ctypes.addressof(packed))
+
+        call.owner = owner  # type: ignore[attr-defined]
+        return call

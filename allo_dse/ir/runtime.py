@@ -1,0 +1,17 @@
+"""The run-time module: scheduler, table process, and the compiled task bodies that are linked with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import fifo, scheduler, tables
+from .bindings import ir
+
+
+def add_runtime(module: Any, bodies: Sequence[str]) -> None:
+    """Add the scheduler and the table process; `bodies` name the start functions of compiled bodies."""
+    with ir.Location.unknown():
+        fifo.define_wake(module)
+        tables.define_table_process(module)
+        scheduler.define_scheduler(module, bodies)

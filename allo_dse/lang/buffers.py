@@ -1,0 +1,17 @@
+"""What programs import from `allo.ir.utils`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MockBuffer:
+    """Names an array of a kernel in a schedule: `MockBuffer("gemm", "local_A")`."""
+
+    func: str
+    name: str
+    idx: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.func}:{self.name}"

@@ -1,0 +1,46 @@
+"""The one exception for programs that are wrong."""
+
+from __future__ import annotations
+
+from ..errors import AlloDseError
+
+
+class ProgramError(AlloDseError):
+    """A program that does not compile.
+
+    Attributes:
+        file, line, column: the place in the user's source (1-based), or None where there is none.
+        source_line: the text of that line.
+        width: how many characters the caret underlines.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        source_line: str = "",
+        width: int = 1,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.source_line = source_line
+        self.width = width
+
+    def __str__(self) -> str:
+        if self.file is None or self.line is None or self.column is None:
+            return super().__str__()
+        margin = f"{self.line:>5} | "
+        lines = [f"{self.file}:{self.line}:{self.column}: error: {self.message}"]
+        if self.source_line:
+            lines.append(margin + self.source_line)
+            pad = "".join("\t" if c == "\t" else " " for c in self.source_line[: self.column - 1])
+            lines.append(" " * 5 + " | " + pad + "^" + "~" * (self.width - 1))
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)

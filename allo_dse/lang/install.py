@@ -1,0 +1,68 @@
+"""Make `import allo` resolve to this package when Allo itself is not installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
+MODULES: dict[str, tuple[str, ...]] = {
+    "allo": ("dsl", "schedule"),
+    "allo.dataflow": ("dataflow",),
+    "allo.dsl": ("dsl",),
+    "allo.memory": ("memory",),
+    "allo.customize": ("schedule",),
+    "allo.ir": (),
+    "allo.ir.types": ("types",),
+    "allo.ir.utils": ("buffers",),
+    "allo.utils": ("structs",),
+    "allo.backend": (),
+    "allo.backend.aie": ("backend_aie",),
+    "allo.backend.aie.external_kernel": ("backend_aie",),
+    "allo.backend.hls": ("backend_hls",),
+}
+
+
+class _Loader(Loader):
+    """Fills a fresh module with the public names of ours."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        for name in MODULES:
+            if name.rpartition(".")[0] == module.__name__:
+                importlib.import_module(name)
+        for part in MODULES[module.__name__]:  # after the submodules: `allo.customize` is the function, as in Allo
+            source = importlib.import_module(f"{__package__}.{part}")
+            names = [name for name in vars(source) if not name.startswith("_") and name != "annotations"]
+            module.__dict__.update({name: getattr(source, name) for name in names})
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in MODULES:
+            return None
+        is_package = any(name.startswith(fullname + ".") for name in MODULES)
+        return ModuleSpec(fullname, _Loader(), is_package=is_package)
+
+
+def install() -> bool:
+    """Make `import allo` and its submodules resolve to this package; calling it again changes nothing.
+
+    Returns:
+        Whether `allo` is ours now. An installed Allo is never shadowed: then nothing is done and the result is False.
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return True
+    if "allo" in sys.modules or importlib.util.find_spec("allo") is not None:
+        return False
+    sys.meta_path.append(_Finder())
+    return True

@@ -1,0 +1,116 @@
+"""Layouts: how a tensor is distributed over a kernel's mesh."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .diagnostics import ProgramError
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """A tensor dimension that is cut into as many parts as the mesh axis `axis` is long."""
+
+    axis: int
+
+    def __repr__(self) -> str:
+        return f"S({self.axis})"
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A tensor dimension of which every task sees all."""
+
+    def __repr__(self) -> str:
+        return "R"
+
+
+Dims = tuple[Sharded | Replicated, ...]
+
+
+class Layout:
+    """One `Shard` or `Replicate` per tensor dimension.
+
+    Written as a list, `[Layout.Shard(0), Layout.Replicate]`, mesh axes count from the first one of the mapping. The
+    older string form, `Layout("S0R")`, counts them from the last one; which axis that is, is known with the mesh.
+    """
+
+    Replicate: ClassVar[Replicated] = Replicated()
+
+    @staticmethod
+    def Shard(axis: int) -> Sharded:
+        """Cut the dimension into as many parts as mesh axis `axis` is long."""
+        return Sharded(operator.index(axis))
+
+    def __init__(self, dims: Any = ()) -> None:
+        self.from_last = isinstance(dims, str)
+        self.dims: Dims = _parse(dims) if isinstance(dims, str) else _check(dims)
+
+    def axes(self, mesh_rank: int) -> tuple[int | None, ...]:
+        """Per tensor dimension the mesh axis that shards it, or None.
+
+        Raises:
+            ProgramError: when an axis does not exist or shards two dimensions.
+        """
+        axes: list[int | None] = []
+        for dim in self.dims:
+            if isinstance(dim, Replicated):
+                axes.append(None)
+                continue
+            if not 0 <= dim.axis < mesh_rank:
+                raise ProgramError(f"layout {self} shards on mesh axis {dim.axis}, but the mesh has {mesh_rank} axes")
+            axis = mesh_rank - 1 - dim.axis if self.from_last else dim.axis
+            if axis in axes:
+                raise ProgramError(f"layout {self} shards two dimensions on mesh axis {axis}")
+            axes.append(axis)
+        return tuple(axes)
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+    def __iter__(self) -> Iterator[Sharded | Replicated]:
+        return iter(self.dims)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (self.dims, self.from_last) == (other.dims, other.from_last)
+
+    def __hash__(self) -> int:
+        return hash((self.dims, self.from_last))
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.dims))}]"
+
+
+def as_layout(value: Any) -> Layout:
+    """A layout from what may stand behind `@`: a `Layout`, a list of shards, or a string."""
+    return value if isinstance(value, Layout) else Layout(value)
+
+
+def _parse(text: str) -> Dims:
+    parts = re.findall(r"S\d+|R", text)
+    if "".join(parts) != text:
+        raise ProgramError(f"cannot read layout {text!r}", hint="write one S<axis> or R per dimension, such as 'S0R'")
+    return tuple(Replicated() if part == "R" else Sharded(int(part[1:])) for part in parts)
+
+
+def _check(dims: Any) -> Dims:
+    if not isinstance(dims, (list, tuple)):
+        raise ProgramError(f"a layout is a list of Layout.Shard(axis) and Layout.Replicate, not {dims!r}")
+    for dim in dims:
+        if not isinstance(dim, (Sharded, Replicated)):
+            raise ProgramError(f"a layout is a list of Layout.Shard(axis) and Layout.Replicate; it has {dim!r}")
+    return tuple(dims)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where a tensor is kept on a device; recorded for code generators, without effect on results."""
+
+    resource: str = "AUTO"
+    storage_type: str | None = None
+    latency: int | None = None
+    depth: int | None = None

@@ -1,0 +1,43 @@
+"""What `df.build(..., target=...)` can build for.
+
+Upper layers register a target by the name of the function that builds it; it is imported when first asked for, so that
+the language depends on none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .diagnostics import ProgramError
+
+_BUILDERS: dict[str, str] = {}
+
+
+def register_target(name: str, builder: str) -> None:
+    """Make `df.build(region, target=name)` call `builder`, given as "module:function".
+
+    The function is called as `builder(region, **options)` and returns the built module, which is called with arrays.
+    """
+    if ":" not in builder:
+        raise ValueError(f"builder of target {name!r} must be 'module:function', not {builder!r}")
+    _BUILDERS[name] = builder
+
+
+def known_targets() -> tuple[str, ...]:
+    """The registered target names, sorted."""
+    return tuple(sorted(_BUILDERS))
+
+
+def builder_of(name: str) -> Callable[..., Any]:
+    """The function that builds for target `name`.
+
+    Raises:
+        ProgramError: when no such target is registered.
+    """
+    if name not in _BUILDERS:
+        raise ProgramError(f"unknown target {name!r}", hint=f"known targets: {', '.join(known_targets()) or 'none'}")
+    module, function = _BUILDERS[name].split(":")
+    builder: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return builder

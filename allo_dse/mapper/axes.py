@@ -1,0 +1,244 @@
+"""What each mesh axis of a kernel allows: derived from stream index maps and task classes, never from lists of tasks.
+
+The cost depends on the number of classes and ports only, so a mesh of two million tasks is analysed as fast as one of
+two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..frontend.program import CompiledProgram, Kernel, StreamArray, StreamPort, TaskClass
+
+How = Literal["bundle", "chain"]
+
+
+@dataclass(frozen=True)
+class AxisRule:
+    """What may be done with one mesh axis.
+
+    Attributes:
+        extent: tasks along the axis.
+        how: the fold that is legal along it, or None when it must stay spatial.
+        direction: +1 when streams run towards larger indices (or nowhere), -1 when towards smaller ones: the order in
+            which a chain executes its tasks.
+        streams: whether streams connect tasks at different places of the axis.
+        partial: whether a chain may be cut into several nodes.
+        reason: why the axis must stay spatial; empty when it need not.
+    """
+
+    extent: int
+    how: How | None
+    direction: int = 1
+    streams: bool = False
+    partial: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
+
+    kernel: int
+    cls: int
+    port: StreamPort
+    computed: bool
+
+
+def axis_rules(program: CompiledProgram) -> tuple[tuple[AxisRule, ...], ...]:
+    """The rules of every axis of every kernel."""
+    ends = _endpoints(program)
+    looped = _kernels_on_cycles(len(program.kernels), ends)
+    return tuple(_kernel_rules(program, number, ends, number in looped) for number in range(len(program.kernels)))
+
+
+Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
+
+
+def _endpoints(program: CompiledProgram) -> Endpoints:
+    """Per stream array: who puts and who gets."""
+    ends: Endpoints = {array.name: ([], []) for array in program.streams}
+    for number, kernel in enumerate(program.kernels):
+        for cls, task_class in enumerate(kernel.classes):
+            for port in task_class.stream_ports:
+                computed = port.stream.name in computed_arrays(task_class)
+                ends[port.stream.name][port.direction == "get"].append(_Endpoint(number, cls, port, computed))
+    return ends
+
+
+def computed_arrays(task_class: TaskClass) -> set[str]:
+    """Names of the stream arrays of which a task computes at run time which stream it uses."""
+    return {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
+
+
+def _kernels_on_cycles(count: int, ends: Endpoints) -> set[int]:
+    """Kernels that reach themselves through streams to and from another kernel."""
+    reach = np.zeros((count, count), bool)
+    for puts, gets in ends.values():
+        for a in {end.kernel for end in puts}:
+            reach[a, [end.kernel for end in gets if end.kernel != a]] = True
+    for middle in range(count):
+        reach |= np.outer(reach[:, middle], reach[middle])
+    return set(np.flatnonzero(reach.diagonal()).tolist())
+
+
+def _kernel_rules(program: CompiledProgram, number: int, ends: Endpoints, looped: bool) -> tuple[AxisRule, ...]:
+    kernel = program.kernels[number]
+    rank = len(kernel.mesh)
+    irregular: dict[int, str] = {}
+    signs: list[set[int]] = [set() for _ in range(rank)]
+    for name, (puts, gets) in ends.items():
+        own_puts, own_gets = [e for e in puts if e.kernel == number], [e for e in gets if e.kernel == number]
+        for step in _distances(kernel, own_puts, own_gets):
+            if isinstance(step, _Irregular):
+                irregular.update(dict.fromkeys(step.axes, f"stream {name} connects tasks that are not at one distance"))
+            else:
+                for axis, distance in enumerate(step):
+                    signs[axis] |= {int(np.sign(distance))} - {0}
+    mixed = next((axis for axis, found in enumerate(signs) if len(found) > 1), None)
+    rules = []
+    for axis, extent in enumerate(kernel.mesh):
+        streams = bool(signs[axis])
+        if extent == 1:
+            rules.append(AxisRule(1, None))
+        elif looped:
+            rules.append(_spatial(extent, streams, "streams lead to another kernel and back"))
+        elif axis in irregular:
+            rules.append(_spatial(extent, True, irregular[axis]))
+        elif streams and mixed is not None:
+            rules.append(_spatial(extent, True, f"streams run both ways along axis {mixed}"))
+        elif streams:
+            rules.append(AxisRule(extent, "chain", signs[axis].pop(), streams=True))
+        else:
+            rules.append(_streamless_rule(program, number, axis, ends))
+    return tuple(rules)
+
+
+def _spatial(extent: int, streams: bool, reason: str) -> AxisRule:
+    return AxisRule(extent, None, streams=streams, reason=reason)
+
+
+def _streamless_rule(program: CompiledProgram, number: int, axis: int, ends: Endpoints) -> AxisRule:
+    """The rule of an axis along which no stream of the kernel runs."""
+    kernel = program.kernels[number]
+    extent = kernel.mesh[axis]
+    if class_varies(kernel, axis):
+        return _spatial(extent, False, "tasks along it are of different classes and no stream connects them")
+    if shared := _accumulated(kernel, axis):
+        return AxisRule(extent, "chain", partial=False, reason=f"tasks along it write the same tile of {shared}")
+    for name, (puts, gets) in ends.items():
+        for mine, peers in ((puts, gets), (gets, puts)):
+            own = [e for e in mine if e.kernel == number]
+            other = [e for e in peers if e.kernel != number]
+            if not own or not other or _is_one_task(program, other):
+                continue
+            if not all(_same_peer(e, axis, other) for e in own):
+                return _spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
+    return AxisRule(extent, "bundle")
+
+
+def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:
+    """Whether all ends belong to the one task of one kernel."""
+    kernels = {end.kernel for end in ends}
+    return len(kernels) == 1 and program.kernels[kernels.pop()].task_count == 1
+
+
+def class_varies(kernel: Kernel, axis: int) -> bool:
+    """Whether the task class changes along a mesh axis."""
+    table = kernel.class_table
+    return bool(table.shape[axis] > 1 and (table != np.take(table, [0], axis=axis)).any())
+
+
+def _accumulated(kernel: Kernel, axis: int) -> str:
+    """Name of a tensor of which all tasks along the axis write one tile; empty when there is none."""
+    for task_class in kernel.classes:
+        for port in task_class.tensor_ports:
+            if port.writes and not port.tile.depends_on(axis):
+                return port.tensor.name
+    return ""
+
+
+@dataclass(frozen=True)
+class _Irregular:
+    """A pair of ports whose tasks have no fixed distance along `axes`."""
+
+    axes: tuple[int, ...]
+
+
+def _distances(
+    kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]
+) -> Iterator[tuple[int, ...] | _Irregular]:
+    """Distance (consumer's pid minus producer's pid) of each pair of ports of one kernel that can meet."""
+    rank = len(kernel.mesh)
+    for source in puts:
+        for target in gets:
+            p, g = source.port.index, target.port.index
+            if source.computed or target.computed:
+                yield _Irregular(tuple(range(rank)))
+                continue
+            if not (p.is_affine and g.is_affine and p.matrix == g.matrix and _is_selection(p.matrix)):
+                yield _Irregular(tuple(a for a in range(rank) if p.depends_on(a) or g.depends_on(a)))
+                continue
+            step = [0] * rank
+            meets = True
+            for row, here, there in zip(p.matrix, p.offset, g.offset, strict=True):
+                axis = next((a for a, factor in enumerate(row) if factor), None)
+                if axis is None:
+                    meets &= here == there
+                else:
+                    step[axis], rest = divmod(here - there, row[axis])
+                    meets &= rest == 0
+            if not meets:
+                continue
+            unseen = [a for a in range(rank) if kernel.mesh[a] > 1 and not p.depends_on(a)]
+            loose = [a for a in unseen if not _same_place(kernel, a, source.cls, target.cls)]
+            if loose:
+                yield _Irregular(tuple(loose))
+            yield tuple(step)
+
+
+def _is_selection(matrix: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether every row and every column has at most one entry, so that an index determines pids axis by axis."""
+    used = [a for row in matrix for a, factor in enumerate(row) if factor]
+    return len(set(used)) == len(used) and all(sum(f != 0 for f in row) <= 1 for row in matrix)
+
+
+def _same_place(kernel: Kernel, axis: int, first: int, second: int) -> bool:
+    """Whether two classes can only meet at equal places of an axis that the stream's index does not depend on."""
+    table = kernel.class_table
+    if table.shape[axis] == 1:
+        return True
+    places = [set(np.nonzero(table == cls)[axis].tolist()) for cls in (first, second)]
+    return len(places[0] | places[1]) == 1
+
+
+def _same_peer(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> bool:
+    """Whether all tasks along an axis reach the same task of another kernel through this port.
+
+    True where the stream's index does not change along the axis, or where it changes in one dimension of the array that
+    says nothing about the peer: each peer class has, per otherwise equal index map, a port for every value.
+    """
+    index = end.port.index
+    if end.computed or any(peer.computed for peer in peers):
+        return False
+    if not index.depends_on(axis):
+        return True
+    if not index.is_affine:
+        return False
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if len(moved) != 1:
+        return False
+    (dim,) = moved
+    values = index.grid[dim]
+    offsets: dict[object, set[int]] = {}
+    for peer in peers:
+        there = peer.port.index
+        if not there.is_affine or any(there.matrix[dim]):
+            return False
+        rest = there.matrix, there.offset[:dim] + there.offset[dim + 1 :]
+        offsets.setdefault((peer.kernel, peer.cls, rest), set()).add(there.offset[dim])
+    return all(len(found) == values for found in offsets.values())

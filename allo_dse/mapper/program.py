@@ -1,0 +1,69 @@
+"""Programs as users hold them: compiled, with their virtual mapping graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+from ..frontend.compiler import compile_region
+from ..frontend.program import CompiledProgram
+from .vmg import VMG
+
+
+@dataclass(frozen=True, eq=False)
+class Program(CompiledProgram):
+    """A compiled program and its graph; immutable, and independent of any mapping or device.
+
+    Attributes:
+        source: the region, or the function that returned it for `params`.
+    """
+
+    source: Callable[..., Any] | None = None
+
+    @staticmethod
+    def of(compiled: CompiledProgram, source: Callable[..., Any] | None = None) -> Program:
+        """The same program, with a graph."""
+        return Program(
+            name=compiled.name,
+            tensors=compiled.tensors,
+            streams=compiled.streams,
+            kernels=compiled.kernels,
+            params=compiled.params,
+            warnings=compiled.warnings,
+            source=source,
+        )
+
+    def with_params(self, **changes: Any) -> Program:
+        """The program that the same source gives for other parameters."""
+        assert self.source is not None, "only a loaded program can be loaded again"
+        return load_program(self.source, **{**self.params, **changes})
+
+    @cached_property
+    def vmg(self) -> VMG:
+        """The unfolded virtual mapping graph: every task on a node of its own."""
+        return VMG.of(self)
+
+
+def load_program(region: Callable[..., Any], /, **params: Any) -> Program:
+    """Compile a region, or the region that a function returns for `params`.
+
+    Raises:
+        ProgramError: when the program is wrong; it names the place in the user's source.
+    """
+    return Program.of(compile_region(region, _with_defaults(region, params)), region)
+
+
+def _with_defaults(region: Callable[..., Any], params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters together with the defaults of those not given; as given where they do not fit the function."""
+    if not isinstance(region, FunctionType):
+        return params
+    try:
+        bound = inspect.signature(region).bind(**params)
+    except TypeError:
+        return params
+    bound.apply_defaults()
+    return dict(bound.arguments)

@@ -1,0 +1,64 @@
+"""A limit of the device that a mapping exceeds. A value, not an exception: searches count them, users read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Every constraint there is: what is counted, and in which unit. docs/devices.md explains each.
+CONSTRAINTS: Mapping[str, tuple[str, str]] = {
+    "compute_tiles": ("compute tiles", ""),
+    "host_buffers": ("host buffers", ""),
+    "core_dma_in": ("DMA in-channels", ""),
+    "core_dma_out": ("DMA out-channels", ""),
+    "core_memory": ("data memory", "bytes"),
+    "core_descriptors": ("buffer descriptors", ""),
+    "core_locks": ("locks", ""),
+    "memory_tile_dma_in": ("DMA in-channels", ""),
+    "memory_tile_dma_out": ("DMA out-channels", ""),
+    "memory_tile_memory": ("memory", "bytes"),
+    "memory_tile_descriptors": ("buffer descriptors", ""),
+    "memory_tile_locks": ("locks", ""),
+    "shim_dma_in": ("DMA channels to DRAM", ""),
+    "shim_dma_out": ("DMA channels from DRAM", ""),
+    "shim_descriptors": ("buffer descriptors", ""),
+    "column_assignment": ("columns", ""),
+    "descriptor_length": ("words in one descriptor", ""),
+    "word_alignment": ("bytes beyond whole words", ""),
+}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One exceeded limit.
+
+    Attributes:
+        constraint: machine name, one of `CONSTRAINTS`.
+        where: the tile, node or tensor it concerns.
+        needed, limit: in `unit`.
+        detail: what makes up the need.
+
+    >>> str(Violation("core_dma_in", "core a_0", 3, 2, "A, B, pipe"))
+    'DMA in-channels on core a_0: needs 3, has 2 (A, B, pipe)'
+    """
+
+    constraint: str
+    where: str
+    needed: int
+    limit: int
+    detail: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the limit counts, in words."""
+        return CONSTRAINTS[self.constraint][0]
+
+    @property
+    def unit(self) -> str:
+        """Unit of `needed` and `limit`; empty for things that are counted."""
+        return CONSTRAINTS[self.constraint][1]
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        reason = f" ({self.detail})" if self.detail else ""
+        return f"{self.title} on {self.where}: needs {self.needed:,}{unit}, has {self.limit:,}{unit}{reason}"

@@ -1,0 +1,207 @@
+"""How a design is written as genes: named integers with a fixed range each, which any Optuna sampler can propose.
+
+Optuna wants one fixed distribution per name, but what is legal depends on what was chosen before: a mesh axis of 32
+has other divisors than one of 48. So a gene says what is *wanted*, in terms that mean the same for every program of
+the study ("8 nodes along m", "the outermost loop is n"), and decoding takes the legal option that comes closest.
+Crossing two designs or changing a tile size then keeps the rest of the mapping as far as it can be kept. Genes that
+want the impossible decode to a neighbour's design; such repeats cost nothing, because designs are told apart by their
+key, not by their genes.
+
+Names: `param.<name>` (position in the parameter's values), `fold.<kernel>.<axis>.spatial` (nodes along the axis),
+`fold.<kernel>.<axis>.how`, `fold.<kernel>.<axis>.pattern`, `fold.<kernel>.order` (number of the permutation of the
+axes, lexicographic), `output_depth`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Suggest = Callable[[str, "Gene"], int]
+
+HOW = ("bundle", "chain")
+PATTERN = ("cyclic", "block")
+
+
+@dataclass(frozen=True)
+class Gene:
+    """The range of one gene: the integers from `low` to `high`.
+
+    Attributes:
+        kind: "ordinal" (neighbouring numbers mean similar designs), "log" (the same, in ratios) or "categorical".
+    """
+
+    low: int
+    high: int
+    kind: str = "ordinal"
+
+
+_TWO = Gene(0, 1, "categorical")
+
+
+class AxisChoice(Protocol):
+    """One legal way to fold one mesh axis."""
+
+    @property
+    def spatial(self) -> int: ...
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def how(self) -> str: ...
+
+
+class AxisOptions:
+    """The legal folds of one mesh axis, arranged for decoding.
+
+    Attributes:
+        spatial: the legal numbers of nodes, ascending.
+        varies: which of "spatial", "how" and "pattern" leave a choice ("how" and "pattern": under the same `spatial`).
+    """
+
+    def __init__(self, options: Sequence[AxisChoice]) -> None:
+        self.by_spatial: dict[int, list[AxisChoice]] = {}
+        for option in options:
+            self.by_spatial.setdefault(option.spatial, []).append(option)
+        self.spatial = tuple(sorted(self.by_spatial))
+        groups = self.by_spatial.values()
+        self.varies = {
+            name for name in ("how", "pattern") if any(len({getattr(o, name) for o in g}) > 1 for g in groups)
+        }
+        if len(self.spatial) > 1:
+            self.varies.add("spatial")
+
+    def nearest(self, wanted: int) -> int:
+        """The legal number of nodes nearest to the wanted one, in ratio; the smaller one when in doubt."""
+        return min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
+
+    def match(self, wanted: WantedAxis, spatial: int) -> AxisChoice:
+        """Of the options onto `spatial` nodes the one most like what is wanted: `how` first, then `pattern`."""
+        same = self.by_spatial[spatial]
+        return (
+            same[0] if len(same) == 1 else min(same, key=lambda o: (o.how != wanted.how, o.pattern != wanted.pattern))
+        )
+
+
+@dataclass(frozen=True)
+class WantedAxis:
+    """What genes say about one axis, legal or not."""
+
+    spatial: int
+    how: str | None
+    pattern: str | None
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """The legal folds of each axis of one kernel's mesh."""
+
+    kernel: str
+    axes: tuple[AxisOptions, ...]
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """A decided fold of one kernel: an option per axis, and in which order to nest the axes (outermost first)."""
+
+    axes: tuple[Any, ...]
+    order: tuple[int, ...]
+
+    @property
+    def nodes(self) -> int:
+        return math.prod(axis.spatial for axis in self.axes)
+
+
+def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> list[KernelPlan]:
+    """The legal fold nearest to what the genes want, on at most `max_nodes` nodes where that is possible."""
+    wanted = [
+        [_wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes) for n, axis in enumerate(k.axes)]
+        for k in kernels
+    ]
+    spatial = [
+        [axis.nearest(want.spatial) for axis, want in zip(kernel.axes, wants, strict=True)]
+        for kernel, wants in zip(kernels, wanted, strict=True)
+    ]
+    _fit_budget(spatial, kernels, max_nodes)
+    plans = []
+    for kernel, wants, sizes in zip(kernels, wanted, spatial, strict=True):
+        chosen = tuple(axis.match(want, size) for axis, want, size in zip(kernel.axes, wants, sizes, strict=True))
+        plans.append(KernelPlan(chosen, _order(kernel, suggest)))
+    return plans
+
+
+def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> dict[str, int]:
+    """Genes that decode to the given fold."""
+    genes: dict[str, int] = {}
+    for kernel, plan in zip(kernels, plans, strict=True):
+        for number, (fold, axis) in enumerate(zip(plan.axes, kernel.axes, strict=True)):
+            values = {"spatial": fold.spatial, "how": HOW.index(fold.how), "pattern": PATTERN.index(fold.pattern)}
+            genes.update(
+                {f"fold.{kernel.kernel}.{number}.{field}": values[field] for field in values if field in axis.varies}
+            )
+        if len(kernel.axes) > 1:
+            full = (*plan.order, *(a for a in range(len(kernel.axes)) if a not in plan.order))
+            genes[f"fold.{kernel.kernel}.order"] = _rank(full)
+    return genes
+
+
+def _wanted_axis(name: str, axis: AxisOptions, suggest: Suggest, max_nodes: int) -> WantedAxis:
+    spatial = axis.spatial[0]
+    if "spatial" in axis.varies:
+        spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
+    how = HOW[suggest(f"{name}.how", _TWO)] if "how" in axis.varies else None
+    pattern = PATTERN[suggest(f"{name}.pattern", _TWO)] if "pattern" in axis.varies else None
+    return WantedAxis(spatial, how, pattern)
+
+
+def _fit_budget(spatial: list[list[int]], kernels: Sequence[KernelOptions], max_nodes: int) -> None:
+    """Shrink the largest factor of the largest kernel, step by step, until all nodes fit or nothing can shrink."""
+    while sum(math.prod(sizes) for sizes in spatial) > max_nodes:
+        shrinkable = [
+            (math.prod(sizes), size, -k, -a)
+            for k, sizes in enumerate(spatial)
+            for a, size in enumerate(sizes)
+            if size > kernels[k].axes[a].spatial[0]
+        ]
+        if not shrinkable:
+            return
+        _, size, k, a = max(shrinkable)
+        spatial[-k][-a] = max(s for s in kernels[-k].axes[-a].spatial if s < size)
+
+
+def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
+    rank = len(kernel.axes)
+    if rank < 2:
+        return tuple(range(rank))
+    return _unrank(suggest(f"fold.{kernel.kernel}.order", Gene(0, math.factorial(rank) - 1, "categorical")), rank)
+
+
+def _unrank(number: int, rank: int) -> tuple[int, ...]:
+    """The permutation of `range(rank)` with this lexicographic number."""
+    rest, result = list(range(rank)), []
+    for left in range(rank - 1, -1, -1):
+        position, number = divmod(number, math.factorial(left))
+        result.append(rest.pop(position))
+    return tuple(result)
+
+
+def _rank(permutation: Sequence[int]) -> int:
+    """The lexicographic number of a permutation."""
+    rest, number = sorted(permutation), 0
+    for left, item in zip(range(len(rest) - 1, -1, -1), permutation, strict=True):
+        number += rest.index(item) * math.factorial(left)
+        rest.remove(item)
+    return number
+
+
+def suggest_from(genes: Mapping[str, int], otherwise: Suggest | None = None) -> Suggest:
+    """A `Suggest` that reads genes, and asks `otherwise` for those that are missing."""
+
+    def suggest(name: str, gene: Gene) -> int:
+        value = genes.get(name)
+        if value is None:
+            return gene.low if otherwise is None else otherwise(name, gene)
+        return min(max(value, gene.low), gene.high)
+
+    return suggest

@@ -1,0 +1,186 @@
+"""What a study may vary in its program: parameters, conditions on them, and the assignments that satisfy them all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import StudyError
+
+Condition = Callable[["Assignment"], Any]
+
+
+class Assignment(Mapping[str, Any]):
+    """Parameter values by name: a read-only mapping whose entries are also attributes (`p["Pm"]` or `p.Pm`)."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"no parameter {name!r}; there are {', '.join(self._values)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Assignment({self._values!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Assignment, (dict(self._values),)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The values one program parameter may take.
+
+    Attributes:
+        values: all values, smallest first when `ordered`.
+        ordered: whether neighbours in `values` are similar, which lets samplers take small steps.
+        when: the parameter is only passed to the program when this holds for the parameters declared before it.
+    """
+
+    values: tuple[Any, ...]
+    ordered: bool = True
+    when: Condition | None = None
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise StudyError("a parameter has no value left to choose from", hint="widen its bounds")
+
+    def describe(self) -> list[str]:
+        return [plain_value(v) for v in self.values]
+
+
+def plain_value(value: Any) -> str:
+    """A parameter value as text that is the same in every process (no addresses)."""
+    if isinstance(value, str | int | float | bool | None):
+        return str(value)
+    return str(getattr(value, "name", None) or getattr(value, "__name__", None) or value)
+
+
+def divisors(number: int, *, at_least: int = 1, at_most: int | None = None, when: Condition | None = None) -> Parameter:
+    """All divisors of `number` between `at_least` and `at_most`, both included.
+
+        >>> divisors(12, at_most=6).values
+        (1, 2, 3, 4, 6)
+
+    Raises:
+        StudyError: if there is none, or `number` is not positive.
+    """
+    if number < 1:
+        raise StudyError(f"divisors({number}): the number must be positive")
+    high = number if at_most is None else at_most
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    every = sorted({*small, *(number // d for d in small)})
+    found = tuple(d for d in every if at_least <= d <= high)
+    if not found:
+        raise StudyError(f"{number} has no divisor from {at_least} to {high}", hint=f"its divisors: {every}")
+    return Parameter(found, when=when)
+
+
+def powers_of_two(low: int, high: int, *, when: Condition | None = None) -> Parameter:
+    """The powers of two from `low` to `high`, both included.
+
+    >>> powers_of_two(4, 32).values
+    (4, 8, 16, 32)
+    """
+    found = tuple(1 << e for e in range(max(high, 1).bit_length()) if low <= 1 << e <= high)
+    if not found:
+        raise StudyError(f"there is no power of two from {low} to {high}")
+    return Parameter(found, when=when)
+
+
+def choices(values: Iterable[Any], *, ordered: bool = False, when: Condition | None = None) -> Parameter:
+    """Any of the given values. `ordered=True` tells samplers that neighbours in the list are similar."""
+    found = tuple(values)
+    if len({plain_value(v) for v in found}) != len(found):
+        raise StudyError(f"choices({list(found)!r}) contains the same value twice")
+    return Parameter(found, ordered=ordered, when=when)
+
+
+class ParameterSpace:
+    """Named parameters and the conditions on them.
+
+    Args:
+        parameters: by name; anything that is not a `Parameter` is a fixed value.
+        where: conditions that every complete assignment must satisfy.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any], where: Sequence[Condition] = ()) -> None:
+        self.parameters: dict[str, Parameter] = {
+            name: value if isinstance(value, Parameter) else Parameter((value,)) for name, value in parameters.items()
+        }
+        self.where = tuple(where)
+
+    @property
+    def free(self) -> dict[str, Parameter]:
+        """The parameters that have something to decide."""
+        return {name: p for name, p in self.parameters.items() if len(p.values) > 1}
+
+    @property
+    def product(self) -> int:
+        """How many combinations of values there are before any condition."""
+        return math.prod(len(p.values) for p in self.parameters.values())
+
+    def assign(self, pick: Callable[[str, Parameter], int]) -> Assignment:
+        """Choose every active parameter's value by position; `pick` is asked only where there is a choice."""
+        values: dict[str, Any] = {}
+        for name, parameter in self.parameters.items():
+            if self._active(name, parameter, values):
+                position = pick(name, parameter) if len(parameter.values) > 1 else 0
+                values[name] = parameter.values[position]
+        return Assignment(values)
+
+    def positions(self, params: Mapping[str, Any]) -> dict[str, int]:
+        """The inverse of `assign`: the position of each free parameter's value."""
+        return {name: self.free[name].values.index(params[name]) for name in self.free if name in params}
+
+    def allows(self, params: Assignment) -> bool:
+        """Whether a complete assignment satisfies every `where` condition."""
+        return all(_ask(condition, params, "where") for condition in self.where)
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Every legal assignment, in the order of the declared values, the last parameter varying fastest."""
+        for values in self._extend(list(self.parameters.items()), {}):
+            params = Assignment(values)
+            if self.allows(params):
+                yield params
+
+    def _extend(self, rest: list[tuple[str, Parameter]], values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if not rest:
+            yield values
+            return
+        (name, parameter), *others = rest
+        if not self._active(name, parameter, values):
+            yield from self._extend(others, values)
+            return
+        for value in parameter.values:
+            yield from self._extend(others, {**values, name: value})
+
+    def _active(self, name: str, parameter: Parameter, values: dict[str, Any]) -> bool:
+        return parameter.when is None or _ask(parameter.when, Assignment(values), f"when= of parameter {name!r}")
+
+
+def _ask(condition: Condition, params: Assignment, what: str) -> bool:
+    try:
+        return bool(condition(params))
+    except (KeyError, AttributeError) as error:
+        raise StudyError(
+            f"{what} asks for a parameter that is not there: {error}",
+            hint="`when=` sees the parameters declared before it; conditional ones may be absent (use p.get(name))",
+        ) from error

@@ -1,0 +1,165 @@
+"""The space of a study: every legal combination of program parameters, fold and buffering."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from .encoding import Gene, KernelOptions, KernelPlan, Suggest, decode_folds, encode_folds, suggest_from
+from .params import Assignment, Parameter, ParameterSpace
+
+
+class Structures(Protocol):
+    """Programs and their folds, as the search sees them. `MapperStructures` is the real one."""
+
+    max_nodes: int
+
+    def program(self, params: Assignment) -> Any:
+        """The program of these parameters; cached."""
+        ...
+
+    def choices(self, program: Any) -> Sequence[KernelOptions]:
+        """The legal folds of each kernel's axes; cached with the program."""
+        ...
+
+    def fold(self, program: Any, plans: Sequence[KernelPlan]) -> Any:
+        """The fold of these plans in canonical form, or None when it is not legal as a whole."""
+        ...
+
+    def plans(self, fold: Any) -> list[KernelPlan]:
+        """The inverse of `fold`."""
+        ...
+
+    def folds(self, program: Any) -> Iterator[Any]:
+        """Every legal fold of the program."""
+        ...
+
+    def fold_count(self, program: Any) -> int:
+        """How many folds `folds` yields."""
+        ...
+
+    def design(self, program: Any, fold: Any, output_depth: int) -> Any:
+        """The design that folds the program this way."""
+        ...
+
+    def mapping_source(self, design: Any) -> str:
+        """A Python module whose `mapping_primitives()` returns what Allo takes."""
+        ...
+
+    def digest(self, program: Any) -> str:
+        """Hash of what the program computes and how."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A proposed design, beside the genes it was decoded from.
+
+    Attributes:
+        design: a `space.design.Design`.
+    """
+
+    genes: dict[str, int]
+    params: Assignment
+    design: Any
+
+    @property
+    def key(self) -> str:
+        return str(self.design.key)
+
+
+class Space:
+    """Generates designs; knows how many there are when they are few; reads and writes them as genes.
+
+    Args:
+        parameters: the program's parameters.
+        structures: compiles programs and folds them.
+        output_depths: object FIFO depths of output ports to choose from (1: single buffer, 2: double buffer).
+    """
+
+    def __init__(
+        self, parameters: ParameterSpace, structures: Structures, *, output_depths: Sequence[int] = (1, 2)
+    ) -> None:
+        self.parameters = parameters
+        self.structures = structures
+        self.output_depths = tuple(output_depths)
+        self.genes: dict[str, Gene] = {}  # the range of every gene met so far
+
+    def decode(self, suggest: Suggest) -> Candidate | None:
+        """The design the genes describe, or None where a condition of the study or the folding rules forbid it."""
+        genes: dict[str, int] = {}
+
+        def ask(name: str, gene: Gene) -> int:
+            self.genes[name] = gene
+            genes[name] = suggest(name, gene)
+            return genes[name]
+
+        def pick(name: str, parameter: Parameter) -> int:
+            kind = "ordinal" if parameter.ordered else "categorical"
+            return ask(f"param.{name}", Gene(0, len(parameter.values) - 1, kind))
+
+        params = self.parameters.assign(pick)
+        if not self.parameters.allows(params):
+            return None
+        program = self.structures.program(params)
+        plans = decode_folds(self.structures.choices(program), ask, self.structures.max_nodes)
+        depth = self.output_depths[0]
+        if len(self.output_depths) > 1:
+            depth = self.output_depths[ask("output_depth", Gene(0, len(self.output_depths) - 1, "categorical"))]
+        fold = self.structures.fold(program, plans)
+        return None if fold is None else Candidate(genes, params, self.structures.design(program, fold, depth))
+
+    def decode_genes(self, genes: dict[str, int]) -> Candidate | None:
+        """The design of stored genes."""
+        return self.decode(suggest_from(genes))
+
+    def encode(self, params: Assignment, fold: Any, output_depth: int) -> dict[str, int]:
+        """Genes that decode to this design."""
+        genes = {f"param.{name}": position for name, position in self.parameters.positions(params).items()}
+        choices = self.structures.choices(self.structures.program(params))
+        genes.update(encode_folds(choices, self.structures.plans(fold)))
+        if len(self.output_depths) > 1:
+            genes["output_depth"] = self.output_depths.index(output_depth)
+        return genes
+
+    def count(self, limit: int) -> int | None:
+        """How many designs the space generates, or None when there are more than `limit`."""
+        total = 0
+        for programs, params in enumerate(self.parameters.assignments()):
+            if programs >= max(1, limit):
+                return None
+            total += self.structures.fold_count(self.structures.program(params)) * len(self.output_depths)
+            if total > limit:
+                return None
+        return total
+
+    def designs(self) -> Iterator[Candidate]:
+        """Every design, program by program."""
+        for params in self.parameters.assignments():
+            program = self.structures.program(params)
+            for fold in self.structures.folds(program):
+                for depth in self.output_depths:
+                    yield Candidate(
+                        self.encode(params, fold, depth), params, self.structures.design(program, fold, depth)
+                    )
+
+    @cached_property
+    def first_params(self) -> Assignment | None:
+        """The first legal assignment, or None when the conditions leave none."""
+        return next(self.parameters.assignments(), None)
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the meaning of genes, as plain data: runs can only be resumed when it is the same."""
+        return {
+            "params": {name: p.describe() for name, p in self.parameters.parameters.items()},
+            "output_depths": list(self.output_depths),
+            "max_nodes": self.structures.max_nodes,
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,94 @@
+"""The programs of a study and the folds that are legal for each, as the search sees them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..backends.device import Device
+from ..mapper.buffering import Buffering
+from ..mapper.fold import KernelFold, MeshFold
+from ..mapper.folds import FoldSpace, fold_choices
+from ..mapper.program import Program, load_program
+from .design import Design
+from .encoding import AxisOptions, KernelOptions, KernelPlan
+from .params import Assignment, plain_value
+
+
+class MapperStructures:
+    """Compiles the program once per assignment of its parameters, and folds it with the mapper's rules.
+
+    Args:
+        source: a region, or a function of the parameters that returns one.
+        device: its compute tiles bound the number of nodes.
+    """
+
+    def __init__(self, source: Any, device: Device) -> None:
+        self._source = source
+        self._device = device
+        self.max_nodes = device.compute_tiles
+        self._programs: dict[tuple[tuple[str, str], ...], Program] = {}
+        self._folds: dict[Program, FoldSpace] = {}
+        self._options: dict[Program, tuple[KernelOptions, ...]] = {}
+
+    def program(self, params: Assignment) -> Program:
+        """The compiled program of these parameters."""
+        key = tuple((name, plain_value(value)) for name, value in params.items())
+        if key not in self._programs:
+            self._programs[key] = load_program(self._source, **params)
+        return self._programs[key]
+
+    def choices(self, program: Program) -> Sequence[KernelOptions]:
+        """The legal folds of each kernel's axes, each onto at most as many nodes as the device has."""
+        if program not in self._options:
+            space = self._space(program)
+            self._options[program] = tuple(
+                KernelOptions(
+                    kernel.kernel,
+                    tuple(AxisOptions(axis.options(self.max_nodes) or axis.options()) for axis in kernel.axes),
+                )
+                for kernel in space.kernels
+            )
+        return self._options[program]
+
+    def _space(self, program: Program) -> FoldSpace:
+        if program not in self._folds:
+            self._folds[program] = fold_choices(program, self.max_nodes)
+        return self._folds[program]
+
+    def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
+        """The normalised fold, or None when it needs more nodes than there are or breaks a rule."""
+        kernels = zip(program.kernels, plans, strict=True)
+        fold = MeshFold(tuple(KernelFold(k.name, p.axes, p.order).normalised(k.mesh) for k, p in kernels))
+        return fold if fold.node_count <= self.max_nodes and self._space(program).contains(fold) else None
+
+    def plans(self, fold: MeshFold) -> list[KernelPlan]:
+        """The inverse of `fold`."""
+        return [KernelPlan(kernel.axes, kernel.order) for kernel in fold.kernels]
+
+    def folds(self, program: Program) -> Iterator[MeshFold]:
+        """Every legal fold."""
+        return iter(self._space(program))
+
+    def fold_count(self, program: Program) -> int:
+        return self._space(program).count()
+
+    def design(self, program: Program, fold: MeshFold, output_depth: int) -> Design:
+        return Design(program, fold, Buffering(output_depth=output_depth), self._device)
+
+    def mapping_source(self, design: Design) -> str:
+        """A Python module whose `mapping_primitives()` returns what Allo takes."""
+        source: str = design.vmg.mapping_source()
+        return source
+
+    def digest(self, program: Program) -> str:
+        """Hash of the compiled program: its tensors, streams, meshes and the code of every task class."""
+        parts = [
+            repr((program.name, program.tensors)),
+            repr([(s.name, s.dtype, s.block, s.shape) for s in program.streams]),
+        ]
+        for kernel in program.kernels:
+            parts.append(repr((kernel.name, kernel.mesh, kernel.class_table.tolist())))
+            parts += [cls.body.mlir for cls in kernel.classes]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

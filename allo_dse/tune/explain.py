@@ -1,0 +1,97 @@
+"""A design in words: what shares a core, in which order, and what it waits for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_RESOURCES = {
+    "dram": "DRAM",
+    "core": "the cores",
+    "compute": "the cores",
+    "dma": "DMA channels",
+    "launch": "launch overhead",
+    "host": "the host",
+}
+
+
+def explain(design: Any, metrics: Mapping[str, Any]) -> str:
+    """One line, e.g. "chained 32 reduction steps, bundled 8x8 output tiles per core; 16 cores; bound by DRAM: 71 %".
+
+    Args:
+        design: a `space.design.Design`.
+        metrics: of the design; `bound` maps resources to shares of the run time, `bottleneck` names the largest.
+    """
+    kernels = {kernel.name: kernel for kernel in design.program.kernels}
+    parts = []
+    for fold in design.fold.kernels:
+        text = _kernel_words(fold, kernels.get(fold.kernel))
+        parts.append(text if len(design.fold.kernels) == 1 else f"{fold.kernel}: {text}")
+    nodes = design.fold.node_count
+    parts.append(f"{nodes} core{'s' if nodes != 1 else ''}")
+    parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
+    bound = _bound_words(metrics)
+    return "; ".join([*parts, bound] if bound else parts)
+
+
+def _kernel_words(fold: Any, kernel: Any) -> str:
+    mesh = kernel.mesh if kernel is not None else [axis.spatial for axis in fold.axes]
+    trips = [extent // axis.spatial for extent, axis in zip(mesh, fold.axes, strict=True)]
+    chained = [a for a, axis in enumerate(fold.axes) if axis.how == "chain" and trips[a] > 1]
+    bundled = [a for a, axis in enumerate(fold.axes) if axis.how == "bundle" and trips[a] > 1]
+    words = []
+    if chained:
+        steps = "reduction steps" if _reduces(kernel, chained) else "steps"
+        words.append(f"chained {_times(trips, chained)} {steps}")
+    if bundled:
+        things = "output tiles" if _writes_along(kernel, bundled) else "tasks"
+        text = f"bundled {_times(trips, bundled)} {things} per core"
+        words.append(text + _loop_words(fold, bundled, trips))
+    grid = "x".join(str(axis.spatial) for axis in fold.axes if axis.spatial > 1)
+    words.append(f"laid out {grid}" if grid else "on one core")
+    return ", ".join(words)
+
+
+def _times(trips: list[int], axes: list[int]) -> str:
+    return "x".join(str(trips[a]) for a in axes)
+
+
+def _loop_words(fold: Any, bundled: list[int], trips: list[int]) -> str:
+    patterns = {fold.axes[a].pattern for a in bundled if fold.axes[a].spatial > 1}
+    notes = []
+    if len(patterns) == 1:
+        notes.append(patterns.pop())
+    elif patterns:
+        notes.append(", ".join(f"axis {a} {fold.axes[a].pattern}" for a in bundled if fold.axes[a].spatial > 1))
+    order = [a for a in fold.order if a in bundled]
+    if len(order) > 1:
+        notes.append(f"axis {order[0]} outermost")
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _reduces(kernel: Any, axes: list[int]) -> bool:
+    """Whether no written tensor is split along the axes: steps along them accumulate."""
+    written = _written_axes(kernel)
+    return bool(written) and not written.intersection(axes)
+
+
+def _writes_along(kernel: Any, axes: list[int]) -> bool:
+    return bool(_written_axes(kernel).intersection(axes))
+
+
+def _written_axes(kernel: Any) -> set[int]:
+    ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
+    return {axis for port in ports for axis in port.layout if axis is not None}
+
+
+def _bound_words(metrics: Mapping[str, Any]) -> str:
+    bound = metrics.get("bound")
+    if not isinstance(bound, Mapping) or not bound:
+        return ""
+    name = metrics.get("bottleneck") or max(bound, key=lambda k: (bound[k], k))
+    share = bound.get(name)
+    words = f"bound by {_RESOURCES.get(str(name).lower(), str(name))}"
+    if isinstance(share, int | float) and math.isfinite(share):
+        words += f": {100 * share:.0f} %"
+    return words

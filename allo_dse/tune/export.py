@@ -1,0 +1,99 @@
+"""A design as files that someone else can build from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .result import BestDesign
+
+MAX_JSON_PRIMITIVES = 5000
+
+_BUILD = '''"""Build this design with Allo for an AMD NPU.
+
+    python build.py
+
+Needs Allo with its AIE backend, and whatever the file that defines the program imports (a copy lies beside this one).
+`mapping.py` holds the mapping; the parameters below instantiate the program.
+Predicted: {predicted}
+"""
+
+import allo.dataflow as df
+
+from mapping import mapping_primitives
+
+{load}
+
+PARAMETERS = {params}
+
+
+def build():
+    return df.build(
+        {instantiate},
+        target="aie",
+        mapping_primitives=mapping_primitives(),
+        device_type={device!r},
+    )
+
+
+if __name__ == "__main__":
+    build()
+'''
+
+
+def export_design(best: BestDesign, directory: Path) -> list[Path]:
+    """Write the mapping, parameters, metrics, an explanation and a build script."""
+    design = best.design
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {
+        "mapping.py": best.study.space.structures.mapping_source(design),
+        "parameters.json": _json(best.params),
+        "metrics.json": _json(dict(best.metrics)),
+        "design.json": _json({"key": best.key, "genes": best.record.genes, **design.to_dict()}),
+        "explanation.txt": best.explain() + "\n",
+        "build.py": _build_script(best),
+    }
+    if best.study.source is not None:
+        source = Path(best.study.source.file)
+        files[source.name] = source.read_text()
+    stale = directory / "mapping_primitives.json"
+    if design.program.task_count <= MAX_JSON_PRIMITIVES:
+        files[stale.name] = json.dumps(best.mapping_primitives) + "\n"
+    else:
+        stale.unlink(missing_ok=True)
+    written = []
+    for name, text in files.items():
+        path = directory / name
+        path.write_text(text)
+        written.append(path)
+    return written
+
+
+def _json(values: Any) -> str:
+    return json.dumps(values, indent=2, default=str) + "\n"
+
+
+def _build_script(best: BestDesign) -> str:
+    study, params = best.study, best.candidate.params
+    simple = {n: v for n, v in params.items() if isinstance(v, int | float | str | bool)}
+    scope = getattr(study.program, "__globals__", {})
+    objects = {n: next((g for g, x in scope.items() if x is v), None) for n, v in params.items() if n not in simple}
+    function = getattr(study.program, "__name__", "program")
+    function = function if function.isidentifier() else "program"
+    imported = sorted({function, *(g for g in objects.values() if g)})
+    if study.source is not None:
+        load = f"from {Path(study.source.file).stem} import {', '.join(imported)}"
+    else:
+        load = f"# from ... import {', '.join(imported)}: where the program of the study {study.name!r} is defined"
+    arguments = ["**PARAMETERS"] if simple else []
+    arguments += [f"{n}={g or repr(str(params[n]))}" for n, g in objects.items()]
+    predicted = ", ".join(f"{name} {value:g}" for name, value in best.values.items())
+    return _BUILD.format(
+        predicted=predicted,
+        load=load,
+        params=repr(simple),
+        instantiate=f"{function}({', '.join(arguments)})" if params else function,
+        device=best.design.device.name,
+    )

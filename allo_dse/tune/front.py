@@ -1,0 +1,127 @@
+"""The Pareto front and its hypervolume, kept up to date one design at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Points = NDArray[np.float64]
+
+REFERENCE_AFTER = 20  # feasible designs that fix the reference point
+REFERENCE_MARGIN = 0.1  # how far it lies beyond the worst of them, as a share of their magnitude
+
+
+def pareto_positions(losses: Points) -> list[int]:
+    """Positions of the designs that nothing dominates; of equal ones only the first. `losses`: (n, objectives)."""
+    order = np.lexsort((np.arange(len(losses)), *losses.T[::-1])) if len(losses) else np.empty(0, np.int64)
+    front: list[int] = []
+    for position in order:
+        # Sorted lexicographically, a design can only be dominated by (or equal to) one that came before it.
+        if not front or not (losses[front] <= losses[position]).all(1).any():
+            front.append(int(position))
+    return sorted(front)
+
+
+def hypervolume(points: Points, reference: NDArray[np.float64]) -> float:
+    """The volume that the points dominate below the reference point (all objectives minimised)."""
+    inside = points[(points < reference).all(1)]
+    return _volume(inside[pareto_positions(inside)], reference)
+
+
+def _volume(front: Points, reference: NDArray[np.float64]) -> float:
+    """Hypervolume of mutually non-dominated points (the "while" algorithm of While, Bradstreet and Barone, 2012)."""
+    if len(front) == 0:
+        return 0.0
+    if front.shape[1] == 1:
+        return float(reference[0] - front[:, 0].min())
+    if front.shape[1] == 2:
+        ordered = front[np.argsort(front[:, 0])]
+        heights = np.concatenate(([reference[1]], ordered[:-1, 1])) - ordered[:, 1]
+        return float(((reference[0] - ordered[:, 0]) * heights).sum())
+    ordered = front[np.argsort(-front[:, -1])]
+    return sum(_exclusive(ordered[i], ordered[i + 1 :], reference) for i in range(len(ordered)))
+
+
+def _exclusive(point: NDArray[np.float64], others: Points, reference: NDArray[np.float64]) -> float:
+    """The volume that only `point` dominates."""
+    own = float(np.prod(reference - point))
+    if len(others) == 0:
+        return own
+    limited = np.maximum(others, point)
+    return own - _volume(limited[pareto_positions(limited)], reference)
+
+
+@dataclass
+class Front:
+    """The non-dominated designs so far.
+
+    Attributes:
+        keys: design keys, in the order in which they entered.
+        losses: their objective values, all to be minimised.
+        reference: the hypervolume's reference point, fixed once `REFERENCE_AFTER` feasible designs are known: a little
+            beyond the worst of them in each objective.
+        hypervolume: share of the box between the reference point and zero (or, for objectives whose reference is not
+            positive, of a box of the same size) that the front dominates; None until the reference point is fixed.
+    """
+
+    objectives: int
+    keys: list[str] = field(default_factory=list)
+    losses: list[tuple[float, ...]] = field(default_factory=list)
+    reference: tuple[float, ...] | None = None
+    hypervolume: float | None = None
+    _first: list[tuple[float, ...]] = field(default_factory=list)
+    _array: Points = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._array = np.empty((0, self.objectives))
+
+    def add(self, key: str, losses: Sequence[float]) -> bool:
+        """Add a feasible design; True when it enters the front."""
+        point = tuple(float(v) for v in losses)
+        entered = self._insert(key, point)
+        if self.reference is None:
+            self._first.append(point)
+            if len(self._first) >= REFERENCE_AFTER:
+                self._fix_reference()
+        return entered
+
+    def _insert(self, key: str, point: tuple[float, ...]) -> bool:
+        array = self._array
+        if (array <= point).all(1).any():
+            return False
+        if self.hypervolume is not None:
+            self.hypervolume += self._gain(array, point)
+        kept: list[bool] = np.any(array < point, axis=1).tolist()
+        self.keys = [k for k, keep in zip(self.keys, kept, strict=True) if keep] + [key]
+        self.losses = [v for v, keep in zip(self.losses, kept, strict=True) if keep] + [point]
+        self._array = np.array(self.losses)
+        return True
+
+    def _gain(self, array: Points, point: tuple[float, ...]) -> float:
+        scaled = self._scale(np.array([point]))
+        if (scaled >= 1).any():
+            return 0.0
+        others = self._scale(array)
+        return _exclusive(scaled[0], others[(others < 1).all(1)], np.ones(self.objectives))
+
+    def _fix_reference(self) -> None:
+        worst = np.array(self._first).max(0)
+        self.reference = tuple(float(v) for v in worst + REFERENCE_MARGIN * np.maximum(np.abs(worst), 1e-9))
+        self.hypervolume = hypervolume(self._scale(np.array(self.losses)), np.ones(self.objectives))
+        self._first = []
+
+    def _scale(self, points: Points) -> Points:
+        """Losses such that the reference point is 1 everywhere, and 0 lies one magnitude of it below."""
+        assert self.reference is not None
+        reference = np.array(self.reference)
+        return 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)
+
+
+def knee(losses: Points) -> int:
+    """Position of the design with the best balance: nearest to the ideal corner when every objective spans 0 to 1."""
+    low, high = losses.min(0), losses.max(0)
+    span = np.where(high > low, high - low, 1.0)
+    return int(np.argmin((((losses - low) / span) ** 2).sum(1)))

@@ -1,0 +1,139 @@
+"""The append-only log of a run: one JSON object per line, each with a checksum of its own.
+
+A record is in the file before it is counted, and reaches the disk with the next group commit (at most `FSYNC_SECONDS`
+later). A process that is killed loses nothing that was counted; a machine that loses power loses at most that interval.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import StudyError
+
+FSYNC_SECONDS = 0.5
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SEAL = b',"crc":"'
+_SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
+
+
+def encode_line(values: dict[str, Any]) -> bytes:
+    """One line, ending with a checksum of everything before it and a newline."""
+    body = json.dumps(values, separators=(",", ":"), default=_plain).encode()[:-1]
+    return body + _SEAL + b"%08x" % zlib.crc32(body) + b'"}\n'
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """The object of a line without its newline, or None when it is damaged."""
+    body, seal = line[:-_SEAL_LENGTH], line[-_SEAL_LENGTH:]
+    if seal != _SEAL + b"%08x" % zlib.crc32(body) + b'"}':
+        return None
+    values = json.loads(line)
+    del values["crc"]
+    return dict(values)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars as Python numbers."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written to the log")
+
+
+@dataclass(frozen=True)
+class LogContent:
+    """What a log holds.
+
+    Attributes:
+        notes: what had to be repaired or skipped, in words.
+        end: length in bytes of the intact part.
+    """
+
+    entries: list[dict[str, Any]]
+    notes: list[str]
+    end: int
+
+
+def read_log(path: Path) -> LogContent:
+    """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
+    data = path.read_bytes() if path.exists() else b""
+    entries, notes, end, position, damaged = [], [], 0, 0, 0
+    while position < len(data):
+        newline = data.find(b"\n", position)
+        stop = len(data) if newline < 0 else newline
+        values = decode_line(data[position:stop])
+        last = newline < 0 or newline + 1 == len(data)
+        if values is not None:
+            entries.append(values)
+        elif not last:
+            damaged += 1
+        if values is None and last:
+            notes.append(f"{path}: the last record was cut short and is dropped ({len(data) - position} bytes)")
+            break
+        end = position = len(data) if newline < 0 else newline + 1
+    if damaged:
+        notes.append(f"{path}: {damaged} damaged record(s) in the middle are skipped")
+    return LogContent(entries, notes, end)
+
+
+class RunLog:
+    """A log open for appending. Opening repairs a torn end; `content` is what was in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.content = read_log(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._fd, self.content.end)
+        self._end = self.content.end
+        self._synced = time.monotonic()
+        self._dirty = False
+        if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
+            self._write(b"\n")
+
+    def append(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Write entries in one piece.
+
+        Raises:
+            StudyError: when the disk is full; nothing of the entries is left in the file then.
+        """
+        data = b"".join(encode_line(e) for e in entries)
+        if data:
+            self._write(data)
+        if time.monotonic() - self._synced > FSYNC_SECONDS:
+            self.sync()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], self._end + written)
+        except OSError as error:
+            os.ftruncate(self._fd, self._end)
+            if error.errno not in _FULL:
+                raise
+            raise StudyError(
+                f"{self.path}: cannot write: {os.strerror(error.errno or 0)}",
+                hint="free some space and run the same command again: everything evaluated so far is kept",
+            ) from error
+        self._end += len(data)
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Make everything appended so far survive a power cut."""
+        if self._dirty:
+            os.fsync(self._fd)
+            self._dirty = False
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.sync()
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,64 @@
+"""One finished evaluation, as the run log keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+Status = Literal["ok", "infeasible", "violation", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What became of one proposed design.
+
+    Attributes:
+        number: of the proposal it came from; -1 for violations, which are screened out before they become proposals.
+        key: the design's canonical hash.
+        status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
+            device limit, never evaluated); "failed" (the evaluator could not say).
+        genes: what `Space.decode_genes` rebuilds the design from.
+        params, fold, buffering: the same for readers.
+        metrics: of the evaluator named in `evaluator`; empty unless evaluated.
+        constraints: violation of each constraint of the study; 0 where it holds.
+        violations: what broke, as {"constraint", "text"}.
+        error: the reason of a failure.
+        seconds: spent in the evaluator.
+        at: seconds since the study began, without pauses between runs.
+    """
+
+    number: int
+    key: str
+    status: Status
+    genes: dict[str, int]
+    params: dict[str, Any]
+    fold: Any
+    buffering: Any
+    at: float
+    metrics: dict[str, Any] | None = None
+    constraints: dict[str, float] | None = None
+    violations: list[dict[str, str]] | None = None
+    error: str | None = None
+    seconds: float = 0.0
+    evaluator: str = ""
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether it counts as a trial."""
+        return self.status != "violation"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what is empty is left out."""
+        values = {name: getattr(self, name) for name in _NAMES}
+        return {"type": "design", **{k: v for k, v in values.items() if v is not None and v != ""}}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Record:
+        return cls(**{name: values[name] for name in _NAMES if name in values})
+
+    def same_trial(self, other: Record) -> bool:
+        """Equal but for timings."""
+        return all(getattr(self, n) == getattr(other, n) for n in _NAMES if n not in ("at", "seconds"))
+
+
+_NAMES = tuple(field.name for field in fields(Record))

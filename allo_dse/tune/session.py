@@ -1,0 +1,226 @@
+"""One run of a study from start to finish: set up, search, verify the front, write the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import StudyError
+from ..eval.evaluator import Evaluator
+from ..space.space import Candidate
+from .budget import Budget, StopSignals, parse_duration
+from .driver import Driver, Judge
+from .executor import Executor, InlineExecutor
+from .log import RunLog
+from .output import write_results
+from .progress import Reporter, View, make_reporter
+from .proposals import make_proposer
+from .record import Record
+from .result import Result, Verification
+from .rundir import RunDirectory, RunInfo, default_run_dir, versions
+from .screen import Screen
+from .study import Study
+from .tally import Tally
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a study; see `Study.run`."""
+
+    trials: int | None
+    time: str | float | None = None
+    workers: int = 1
+    seed: int | None = None
+    sampler: Any = "auto"
+    run_dir: Path | None = None
+    fresh: bool = False
+    verify: bool = True
+    ray_address: str | None = None
+    progress: Any = "auto"
+    command: tuple[str, ...] = ()
+
+
+def run_study(study: Study, options: RunOptions) -> Result:
+    """Run a study; see `Study.run`."""
+    if options.workers < 1:
+        raise StudyError(f"{options.workers} workers cannot work", hint="--workers 1 evaluates in this process")
+    if options.trials is not None and options.trials < 1:
+        raise StudyError(f"a budget of {options.trials} trials leaves nothing to do")
+    budget = Budget(options.trials, None if options.time is None else parse_duration(options.time))
+    reporter = make_reporter(options.progress)
+    directory = RunDirectory(options.run_dir or default_run_dir(study.name), fresh=options.fresh)
+    try:
+        with StopSignals() as stop, reporter:
+            return _Session(study, options, budget, reporter, directory, stop).run()
+    finally:
+        directory.close()
+
+
+class _Session:
+    """The parts of one run, put together."""
+
+    def __init__(
+        self,
+        study: Study,
+        options: RunOptions,
+        budget: Budget,
+        reporter: Reporter,
+        directory: RunDirectory,
+        stop: StopSignals,
+    ) -> None:
+        self.study = study
+        self.options = options
+        self.budget = budget
+        self.reporter = reporter
+        self.directory = directory
+        self.stop = stop
+        self.judge = Judge(study.objectives, study.constraints)
+        self.tally = Tally(study.objectives)
+        self.verified: dict[str, Verification] = {}
+        self.evaluator: Evaluator = study.make_evaluator()
+        self.seed = self._begin()
+        self.log = RunLog(directory.log)
+        self.screen = Screen(study.space, study.check, self._on_violation)
+        self.next_number = 0
+        self.started_at = 0.0
+        self.history: list[Record] = []
+        self.driver: Driver | None = None
+
+    def _begin(self) -> int:
+        """Compare with what the directory holds, and write down what is run; returns the seed."""
+        earlier = self.directory.earlier()
+        seed = self.options.seed if self.options.seed is not None else (earlier.seed if earlier else 0)
+        program, device = self.study.fingerprint()
+        self.directory.begin(
+            RunInfo(
+                study=self.study.name,
+                seed=seed,
+                program=program,
+                device=device,
+                evaluator=f"{self.evaluator.name} {self.evaluator.version}",
+                space=self.study.space.describe(),
+                versions=versions(),
+                command=list(self.options.command),
+            )
+        )
+        return seed
+
+    def run(self) -> Result:
+        try:
+            self._restore()
+            reason = self._search()
+            result = self._result(reason)
+            if self.options.verify and not self.stop.requested:
+                result = self._verify(result)
+            self.log.sync()
+            write_results(result, self.directory)
+            self.reporter.finish(result, self.screen, self.options.command)
+            return result
+        finally:
+            self.log.close()
+
+    # -- earlier runs -------------------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        """Take over what the log holds."""
+        for note in self.log.content.notes:
+            self.reporter.note(note)
+        for entry in self.log.content.entries:
+            if entry["type"] == "verify":
+                self.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
+            if entry["type"] != "design":
+                continue
+            record = self.judge.again(Record.from_dict(entry))
+            self.started_at = max(self.started_at, record.at)
+            self.screen.remember(record.key, record.violations)
+            if record.evaluated:
+                self.next_number = max(self.next_number, record.number + 1)
+                self.tally.add(record, self.judge.values(record))
+                self.history.append(record)
+        if self.history:
+            self.reporter.note(f"resuming {self.directory.path}: {len(self.history)} designs are evaluated already")
+
+    # -- search -------------------------------------------------------------------------------------------------------
+
+    def _search(self) -> str:
+        if self.options.trials is not None and self.tally.done >= self.options.trials:
+            self.reporter.note(f"all {self.options.trials} trials are done: ask for more to go on")
+            return "trials"
+        proposer = make_proposer(
+            self.options.sampler,
+            self.study.space,
+            self.screen,
+            self.study.objectives,
+            seed=self.seed,
+            done=self.next_number,
+            trials=self.options.trials,
+            strict=self.options.workers == 1,
+        )
+        proposer.restore([(r, self.judge.told(r)) for r in self.history], self.next_number)
+        executor = self._executor()
+        view = View(
+            self.study, self.tally, self.screen, self.budget, self.directory.path, proposer.name, self.tally.done
+        )
+        self.driver = Driver(
+            proposer=proposer,
+            executor=executor,
+            judge=self.judge,
+            log=self.log,
+            tally=self.tally,
+            budget=self.budget,
+            evaluator=f"{self.evaluator.name} {self.evaluator.version}",
+            started_at=self.started_at,
+            stop_requested=lambda: self.stop.requested,
+            watch=lambda: self.reporter.update(view),
+        )
+        self.reporter.start(view)
+        try:
+            return self.driver.run()
+        finally:
+            self.reporter.update(view, last=True)
+            executor.close()
+
+    def _executor(self) -> Executor:
+        if self.options.workers == 1 and self.options.ray_address is None:
+            return InlineExecutor(self.evaluator)
+        from .ray_executor import RayExecutor
+
+        return RayExecutor(self.study, self.options.workers, self.options.ray_address)
+
+    def _on_violation(self, candidate: Candidate, violations: list[dict[str, str]]) -> None:
+        assert self.driver is not None
+        self.driver.note_violation(candidate, violations)
+
+    def _result(self, reason: str) -> Result:
+        return Result(
+            self.study, self.tally.records, self.tally.values, dict(self.verified), reason, self.directory.path
+        )
+
+    # -- verification -------------------------------------------------------------------------------------------------
+
+    def _verify(self, result: Result) -> Result:
+        """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
+        while not self.stop.requested:
+            pending = [d for d in result.front if d.key not in self.verified]
+            if not pending:
+                break
+            for position, best in enumerate(pending):
+                if self.stop.requested:
+                    break
+                self.reporter.verifying(position, len(pending))
+                verification = self._verify_one(best.design)
+                self.log.append([{"type": "verify", "key": best.key, **verification.__dict__}])
+                self.verified[best.key] = verification
+                if not verification.ok:
+                    self.reporter.note(
+                        f"WRONG RESULT: design {best.key} is removed from the front: {verification.message}"
+                    )
+            result = self._result(result.stopped)
+        return result
+
+    def _verify_one(self, design: Any) -> Verification:
+        try:
+            return self.study.verify(design, self.seed)
+        except Exception as error:  # a verifier that cannot run a design has not shown it to be right
+            return Verification(False, f"{type(error).__name__}: {error}", 0.0)

@@ -1,0 +1,64 @@
+"""What is known of a study at a moment: counts, best designs, front. Kept up to date one record at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .front import Front
+from .objectives import Objective
+from .record import Record
+
+
+@dataclass
+class Tally:
+    """Counts and champions of the records so far.
+
+    Attributes:
+        records: every evaluated design, in the order in which results came in.
+        values: objective values by design key, for designs that satisfy everything.
+        best: per objective the key of its best design.
+        infeasible: how many evaluated designs each constraint of the study ruled out.
+        evaluator_seconds: spent in evaluators in all.
+    """
+
+    objectives: Sequence[Objective]
+    records: list[Record] = field(default_factory=list)
+    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    best: dict[str, str] = field(default_factory=dict)
+    front: Front = field(init=False)
+    statuses: Counter[str] = field(default_factory=Counter)
+    infeasible: Counter[str] = field(default_factory=Counter)
+    evaluator_seconds: float = 0.0
+    last_error: str = ""
+
+    def __post_init__(self) -> None:
+        self.front = Front(len(self.objectives))
+
+    def add(self, record: Record, values: tuple[float, ...] | None) -> None:
+        """Count an evaluated design; `values` are its objective values if it is feasible."""
+        self.records.append(record)
+        self.statuses[record.status] += 1
+        self.evaluator_seconds += record.seconds
+        if record.status == "infeasible":
+            self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
+        if record.status == "failed":
+            self.last_error = record.error or ""
+        if values is None:
+            return
+        self.values[record.key] = values
+        self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
+        for position, objective in enumerate(self.objectives):
+            champion = self.best.get(objective.name)
+            if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:
+                self.best[objective.name] = record.key
+
+    @property
+    def done(self) -> int:
+        """Trials: designs that were evaluated, whatever came out."""
+        return len(self.records)
+
+    def best_value(self, objective: Objective) -> float | None:
+        key = self.best.get(objective.name)
+        return None if key is None else self.values[key][list(self.objectives).index(objective)]

@@ -1,0 +1,144 @@
+"""Speed of the run engine, as ratios to the same semantics in plain Python run on the same machine at the same time.
+
+For a 16 x 16 systolic array with K = 1024 it prints millions of stream operations per second, of compiled bodies that
+compute the product as well as the times and of the same array as operation tables, and what building and compiling
+cost. For 100,000 tasks, all running at once or folded onto 100 nodes, it prints the memory that a task takes.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from allo_dse.eval.simulator.engine import Engine, compile_bodies, table_engine
+from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
+from allo_dse.ir.signature import Body
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the reference and the bodies are the tests'
+from tests.eval.engine_bodies import matrices, systolic_bodies, systolic_network
+from tests.eval.engine_reference import simulate
+
+SIZE, K = 16, 1024
+TASKS, NODES = 100_000, 100
+
+FORWARD = """
+func.func @forward(%in: index, %out: index) {
+  affine.for %i = 0 to 4 {
+    %v = "df.get"(%in) {op = 0} : (index) -> i32
+    "df.put"(%out, %v) {op = 1} : (index, i32) -> ()
+    "df.cost"() {site = 0} : () -> ()
+  }
+  return
+}"""
+
+
+def best(action: Callable[[], object], times: int = 5) -> float:
+    """Seconds of the fastest of several calls."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def reference_speed() -> float:
+    """Stream operations per second of the reference semantics: a chain of 20 tasks."""
+    hops, tokens = 20, 500
+    scripts = [[("put", 0, 0), ("wait", 0, 1)] * tokens]
+    scripts += [[("get", i, 0), ("put", i + 1, 0), ("wait", 0, 1)] * tokens for i in range(hops - 1)]
+    scripts += [[("get", hops - 1, 0), ("wait", 0, 1)] * tokens]
+    seconds = best(lambda: simulate(scripts, [2] * hops, [1] * hops, [0] * hops, 0), 3)
+    return 2 * hops * tokens / seconds
+
+
+def table_network(depth: int) -> Network:
+    """The systolic array's times only, as operation tables."""
+    b = NetworkBuilder()
+    across = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE, SIZE + 1).tolist()
+    down = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE + 1, SIZE).tolist()
+    cell, load, drain = Table(), Table(), Table()
+    with cell.repeat(K):
+        cell.get(0), cell.get(1), cell.put(2), cell.put(3), cell.wait(1)
+    with load.repeat(K):
+        load.put(0), load.wait(1)
+    with drain.repeat(K):
+        drain.get(0), drain.wait(1)
+    for i in range(SIZE):
+        for j in range(SIZE):
+            b.process(cell, [across[i][j], down[i][j], across[i][j + 1], down[i + 1][j]])
+        for stream in (across[i][0], down[0][i]):
+            b.process(load, [stream])
+        for stream in (across[i][SIZE], down[SIZE][i]):
+            b.process(drain, [stream])
+    return b.build()
+
+
+def report_speed() -> None:
+    baseline = reference_speed()
+    print(f"reference semantics in plain Python: {baseline / 1e6:.2f} M stream operations/s")
+    start = time.perf_counter()
+    engine = compile_bodies(systolic_bodies(K))
+    print(f"compiling three bodies and the scheduler: {time.perf_counter() - start:.3f} s (first: with MLIR's import)")
+    for depth in (2, 4, 16):
+        a, b, c = matrices(SIZE, K)
+        network = systolic_network(engine, a, b, c, depth=depth)
+        build = best(lambda a=a, b=b, c=c, d=depth: systolic_network(engine, a, b, c, depth=d))  # type: ignore[misc]
+        show("bodies", engine, network, depth, build, baseline)
+        assert (c == a @ b).all()
+        build = best(lambda d=depth: table_network(d))  # type: ignore[misc]
+        show("tables", table_engine(), table_network(depth), depth, build, baseline)
+
+
+def show(kind: str, engine: Engine, network: Network, depth: int, build: float, baseline: float) -> None:
+    result = engine.run(network)
+    seconds = best(lambda: engine.run(network))
+    speed = result.operations / seconds
+    print(
+        f"{kind}, {SIZE}x{SIZE}, K={K}, depth {depth:2d}: {result.cycles} cycles, {speed / 1e6:4.0f} M stream "
+        f"operations/s = {speed / baseline:4.0f} x reference; building {build * 1e3:.2f} ms"
+    )
+
+
+def chain(engine: Engine, nodes: int) -> Network:
+    """100,000 tasks in a chain, on as many nodes or folded onto fewer; each passes on four tokens."""
+    b = NetworkBuilder()
+    streams = b.streams(np.full(TASKS + 1, 4), token_bytes=4)
+    words = engine.signatures["forward"].words(TASKS, [streams[:-1], streams[1:]], cost_site=b.costs([1]))
+    tasks = b.tasks("forward", words)
+    source, sink = Table(), Table()
+    with source.repeat(4):
+        source.put(0)
+    with sink.repeat(4):
+        sink.get(0)
+    ends = [b.process(source, [0]), b.process(sink, [TASKS])]
+    b.nodes(tasks, np.full(nodes, TASKS // nodes))
+    b.nodes(np.array(ends), np.ones(2, np.int64))
+    return b.build()
+
+
+def report_memory() -> None:
+    engine = compile_bodies([Body("forward", FORWARD)])
+    for nodes in (NODES, TASKS):
+        build = best(lambda n=nodes: chain(engine, n), 3)  # type: ignore[misc]
+        network = chain(engine, nodes)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = time.perf_counter()
+        result = engine.run(network)
+        seconds = time.perf_counter() - start
+        used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / TASKS
+        assert result.finished
+        print(
+            f"{TASKS} tasks on {nodes} nodes: built in {build * 1e3:.0f} ms, run in {seconds * 1e3:.0f} ms, "
+            f"{max(used, 0):.0f} bytes of memory per task more at the peak"
+        )
+
+
+if __name__ == "__main__":
+    report_memory()
+    report_speed()

@@ -1,0 +1,84 @@
+"""How good is the search? Hypervolume after N evaluations on the GEMM study, for several samplers and seeds.
+
+    python benchmarks/sampler_quality.py [--trials 300] [--seeds 4] [--samplers evolution,random,nsga2] [--study FILE]
+
+The hypervolume is that of the logarithms of the objectives, between the best and the worst value that any run found, as a
+share of what all runs together reach. Designs are simulated once, whoever proposes them. Besides the mean over seeds the
+worst seed is shown: a user runs one. TPE (`--samplers tpe`) takes minutes.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from allo_dse.tune.front import hypervolume
+from allo_dse.tune.loader import load_studies
+
+HERE = Path(__file__).parent
+
+
+class Remembering:
+    """An evaluator that measures each design once."""
+
+    def __init__(self, evaluator):
+        self.name, self.version = evaluator.name, evaluator.version
+        self._evaluator = evaluator
+        self._known = {}
+
+    def evaluate(self, design):
+        if design.key not in self._known:
+            self._known[design.key] = self._evaluator.evaluate(design)
+        return self._known[design.key]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--samplers", default="evolution,random,nsga2")
+    parser.add_argument("--study", type=Path, default=HERE.parent / "studies" / "gemm_npu.py")
+    options = parser.parse_args()
+
+    study = load_studies(options.study)[0]
+    evaluator = Remembering(study.make_evaluator())
+    study._evaluator = evaluator
+    names = options.samplers.split(",")
+    runs, seconds = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            started = time.perf_counter()
+            for seed in range(options.seeds):
+                result = study.run(options.trials, seed=seed, sampler=name, verify=False, progress="quiet",
+                                   run_dir=Path(folder) / f"{name}{seed}")  # fmt: skip
+                losses = [[o.sign * v for o, v in zip(study.objectives, result.values[r.key], strict=True)]
+                          if r.key in result.values else None for r in result.records]  # fmt: skip
+                runs[name, seed] = losses
+            seconds[name] = time.perf_counter() - started
+
+    every = np.log(np.array([v for losses in runs.values() for v in losses if v]))
+    low, high = every.min(0), every.max(0)
+    ones = np.ones(len(low))
+    best = hypervolume((every - low) / (high - low), ones)
+    points = sorted({n for n in (30, 60, 120, 250, 500, 1000, 2000) if n < options.trials} | {options.trials})
+    print(f"{study.name}: share of the best known hypervolume after N evaluations, mean (worst) of {options.seeds} seeds")
+    print(f"{'sampler':12}" + "".join(f"{n:>16}" for n in points) + "   best " + study.objectives[0].name)
+    for name in names:
+        rows = []
+        for seed in range(options.seeds):
+            curve = []
+            for n in points:
+                found = np.array([v for v in runs[name, seed][:n] if v])
+                scaled = (np.log(found) - low) / (high - low) if len(found) else np.empty((0, len(low)))
+                curve.append(hypervolume(scaled, ones) / best)
+            rows.append(curve)
+        table = np.array(rows)
+        cells = "".join(f"{m:>9.3f} ({w:.3f})" for m, w in zip(table.mean(0), table.min(0), strict=True))
+        first = min(abs(v[0]) for seed in range(options.seeds) for v in runs[name, seed] if v)
+        print(f"{name:12}{cells}   {first:,.1f}   ({seconds[name] / options.seeds:.1f} s a run)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What the search itself costs per design: everything but the evaluator, on the GEMM study's space.
+
+    python benchmarks/search_overhead.py [--trials 1000,5000] [--samplers evolution,random,nsga2]
+
+A stand-in evaluator answers at once, so what is left is proposing, decoding, the device check, the log, Optuna's
+bookkeeping and the tally. Costs must not grow with the number of trials: each column is the mean since the one before.
+Compiling the study's programs (125 of them, once each) is shown separately.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.loader import load_studies
+from allo_dse.tune.progress import QuietReporter
+
+HERE = Path(__file__).parent
+
+
+class Instant:
+    """Prices a design from its descriptor, without looking at the graph."""
+
+    name = "instant"
+    version = "1"
+
+    def evaluate(self, design):
+        p, nodes = design.program.params, design.fold.node_count
+        tile = 2 * (4 * p["Pm"] + 3 * p["Pn"] + 5 * p["Pk"])
+        return Metrics(latency_us=1e6 / nodes + tile % 977, pe_count=nodes, local_memory_bytes=1e6 / tile)
+
+
+class Watch(QuietReporter):
+    """Notes the time at which numbers of trials are reached."""
+
+    def __init__(self, marks):
+        super().__init__()
+        self.marks, self.rows, self.checks = list(marks), [], 0.0
+
+    def start(self, view):
+        self.last = (0, time.perf_counter(), 0.0)
+
+    def update(self, view, last=False):
+        while self.marks and view.tally.done >= self.marks[0]:
+            done, then, checks = self.last
+            now = time.perf_counter()
+            self.last = (self.marks.pop(0), now, self.checks)
+            count = self.last[0] - done
+            self.rows.append(((now - then - (self.checks - checks)) / count, (self.checks - checks) / count))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", default="1000,5000")
+    parser.add_argument("--samplers", default="evolution,random")
+    options = parser.parse_args()
+    marks = [int(n) for n in options.trials.split(",")]
+
+    study = load_studies(HERE.parent / "studies" / "gemm_npu.py")[0]
+    started = time.perf_counter()
+    programs = [study.space.structures.program(p) for p in study.space.parameters.assignments()]
+    print(f"{len(programs)} programs compiled, {1e3 * (time.perf_counter() - started) / len(programs):.1f} ms each")
+    study._evaluator = Instant
+    check = study.check
+    for sampler in options.samplers.split(","):
+        watch = Watch(marks)
+
+        def timed(design, watch=watch):
+            then = time.perf_counter()
+            try:
+                return check(design)
+            finally:
+                watch.checks += time.perf_counter() - then
+
+        study.check = timed
+        with tempfile.TemporaryDirectory() as folder:
+            study.run(marks[-1], sampler=sampler, verify=False, progress=watch, run_dir=Path(folder) / "run")
+        for n, (seconds, checks) in zip(marks, watch.rows, strict=True):
+            print(f"{sampler:10} up to {n:6,} designs: {1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Options and fixtures of all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with `golden/<name>` beside the test; `--update-golden` rewrites the file instead."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(request.path).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run pytest with --update-golden"
+        assert text == path.read_text()
+
+    return check

@@ -1,0 +1,73 @@
+"""Runs compiled programs without streams, task by task, through MLIR's execution engine: for tests of numbers.
+
+Programs with streams are run by the simulator and tested there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from allo_dse.eval.simulator.functional import run_graph
+from allo_dse.frontend.program import CompiledProgram, IntArray, Kernel, TaskClass
+from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
+from allo_dse.mapper.vmg import VMG
+
+PASSES = (
+    "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"
+    "convert-math-to-llvm,arith-expand,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
+)
+
+
+def verified(text: str) -> Any:
+    """The parsed and verified module of a task body."""
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(text)
+        assert module.operation.verify()
+        return module
+
+
+def verify_bodies(program: CompiledProgram) -> None:
+    """Parse and verify every body of a program."""
+    for kernel in program.kernels:
+        for task_class in kernel.classes:
+            verified(task_class.body.mlir)
+
+
+def run(program: CompiledProgram, *arrays: np.ndarray) -> None:
+    """Execute all tasks in order; arrays are written in place, scalars are arrays of rank 0."""
+    by_name = dict(zip((t.name for t in program.tensors), arrays, strict=True))
+    for kernel in program.kernels:
+        pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
+        classes = kernel.class_of(pids)
+        for position, task_class in enumerate(kernel.classes):
+            _run_class(kernel, task_class, pids[classes == position], by_name)
+
+
+def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: dict[str, np.ndarray]) -> None:
+    assert not task_class.stream_ports, "streams need the simulator"
+    text = "\n".join(line for line in task_class.body.mlir.splitlines() if '"df.cost"' not in line)
+    text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
+    with ir.Context():
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse(PASSES).run(module.operation)
+        engine = execution_engine.ExecutionEngine(module, opt_level=2)
+    for pid in pids:
+        arguments = [ctypes.pointer(ctypes.c_int64(int(i))) for i in pid]
+        for port in task_class.tensor_ports:
+            tile = arrays[kernel.args[port.arg].name]
+            where = np.unravel_index(port.tile.linear(pid[None, :])[0], port.tile.grid) if tile.ndim else ()
+            for position, size in zip(where, port.tile_shape, strict=True):
+                tile = np.moveaxis(tile, 0, -1)[..., position * size : (position + 1) * size]
+            descriptor = runtime.get_ranked_memref_descriptor(tile)
+            arguments.append(ctypes.pointer(ctypes.pointer(descriptor)))
+        engine.invoke(task_class.body.symbol, *arguments)
+
+
+def simulate(program: CompiledProgram, *arrays: np.ndarray) -> None:
+    """Run any program in the simulator, every task on a node of its own; arrays are written in place."""
+    run_graph(VMG.of(program), *arrays)

@@ -1,0 +1,124 @@
+func.func @gemm_t01(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index) {
+  %0 = memref.alloc() : memref<8x8xi16>
+  %1 = arith.constant 0 : i16
+  %4 = memref.alloc() : memref<8x8xi16>
+  %5 = memref.alloc() : memref<8x8xi16>
+  affine.for %2 = 0 to 8 {
+    affine.for %3 = 0 to 8 {
+      memref.store %1, %0[%2, %3] : memref<8x8xi16>
+    }
+  }
+  "df.cost"() {site = 0 : i64} : () -> ()
+  affine.for %6 = 0 to 8 {
+    affine.for %7 = 0 to 8 {
+      memref.store %1, %5[%6, %7] : memref<8x8xi16>
+    }
+    affine.for %8 = 0 to 8 {
+      %9 = memref.load %local_A[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %10 = 0 to 8 {
+        %11 = memref.load %local_B[%8, %10] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %12 = arith.muli %9, %11 : i16
+        %13 = memref.load %5[%6, %10] : memref<8x8xi16>
+        %14 = arith.addi %13, %12 : i16
+        memref.store %14, %5[%6, %10] : memref<8x8xi16>
+      }
+    }
+  }
+  "df.cost"() {site = 1 : i64} : () -> ()
+  affine.for %15 = 0 to 8 {
+    affine.for %16 = 0 to 8 {
+      %17 = memref.load %5[%15, %16] : memref<8x8xi16>
+      %18 = memref.load %0[%15, %16] : memref<8x8xi16>
+      %19 = arith.addi %17, %18 : i16
+      memref.store %19, %4[%15, %16] : memref<8x8xi16>
+    }
+  }
+  "df.cost"() {site = 2 : i64} : () -> ()
+  "df.put_block"(%s0, %4) {op = 0 : i64} : (index, memref<8x8xi16>) -> ()
+  memref.dealloc %0 : memref<8x8xi16>
+  memref.dealloc %4 : memref<8x8xi16>
+  memref.dealloc %5 : memref<8x8xi16>
+  return
+}
+
+func.func @gemm_t11(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index, %s1: index) {
+  %0 = memref.alloc() : memref<8x8xi16>
+  %1 = memref.alloc() : memref<8x8xi16>
+  %2 = memref.alloc() : memref<8x8xi16>
+  %3 = arith.constant 0 : i16
+  "df.get_block"(%s0, %0) {op = 0 : i64} : (index, memref<8x8xi16>) -> ()
+  affine.for %4 = 0 to 8 {
+    affine.for %5 = 0 to 8 {
+      memref.store %3, %2[%4, %5] : memref<8x8xi16>
+    }
+    affine.for %6 = 0 to 8 {
+      %7 = memref.load %local_A[%4, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %8 = 0 to 8 {
+        %9 = memref.load %local_B[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %10 = arith.muli %7, %9 : i16
+        %11 = memref.load %2[%4, %8] : memref<8x8xi16>
+        %12 = arith.addi %11, %10 : i16
+        memref.store %12, %2[%4, %8] : memref<8x8xi16>
+      }
+    }
+  }
+  "df.cost"() {site = 0 : i64} : () -> ()
+  affine.for %13 = 0 to 8 {
+    affine.for %14 = 0 to 8 {
+      %15 = memref.load %2[%13, %14] : memref<8x8xi16>
+      %16 = memref.load %0[%13, %14] : memref<8x8xi16>
+      %17 = arith.addi %15, %16 : i16
+      memref.store %17, %1[%13, %14] : memref<8x8xi16>
+    }
+  }
+  "df.cost"() {site = 1 : i64} : () -> ()
+  "df.put_block"(%s1, %1) {op = 1 : i64} : (index, memref<8x8xi16>) -> ()
+  memref.dealloc %0 : memref<8x8xi16>
+  memref.dealloc %1 : memref<8x8xi16>
+  memref.dealloc %2 : memref<8x8xi16>
+  return
+}
+
+func.func @gemm_t101(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index) {
+  %0 = memref.alloc() : memref<8x8xi16>
+  %1 = memref.alloc() : memref<8x8xi16>
+  %2 = memref.alloc() : memref<8x8xi16>
+  %3 = arith.constant 0 : i16
+  "df.get_block"(%s0, %0) {op = 0 : i64} : (index, memref<8x8xi16>) -> ()
+  affine.for %4 = 0 to 8 {
+    affine.for %5 = 0 to 8 {
+      memref.store %3, %2[%4, %5] : memref<8x8xi16>
+    }
+    affine.for %6 = 0 to 8 {
+      %7 = memref.load %local_A[%4, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %8 = 0 to 8 {
+        %9 = memref.load %local_B[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %10 = arith.muli %7, %9 : i16
+        %11 = memref.load %2[%4, %8] : memref<8x8xi16>
+        %12 = arith.addi %11, %10 : i16
+        memref.store %12, %2[%4, %8] : memref<8x8xi16>
+      }
+    }
+  }
+  "df.cost"() {site = 0 : i64} : () -> ()
+  affine.for %13 = 0 to 8 {
+    affine.for %14 = 0 to 8 {
+      %15 = memref.load %2[%13, %14] : memref<8x8xi16>
+      %16 = memref.load %0[%13, %14] : memref<8x8xi16>
+      %17 = arith.addi %15, %16 : i16
+      memref.store %17, %1[%13, %14] : memref<8x8xi16>
+    }
+  }
+  "df.cost"() {site = 1 : i64} : () -> ()
+  affine.for %18 = 0 to 8 {
+    affine.for %19 = 0 to 8 {
+      %20 = memref.load %1[%18, %19] : memref<8x8xi16>
+      memref.store %20, %local_C[%18, %19] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+    }
+  }
+  "df.cost"() {site = 2 : i64} : () -> ()
+  memref.dealloc %0 : memref<8x8xi16>
+  memref.dealloc %1 : memref<8x8xi16>
+  memref.dealloc %2 : memref<8x8xi16>
+  return
+}

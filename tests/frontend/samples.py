@@ -1,0 +1,206 @@
+"""Programs as users write them, for the tests of the front end."""
+
+# Programs are written as users write them:
+# ruff: noqa: B007
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo  # noqa: E402
+import allo.dataflow as df  # noqa: E402
+import numpy as np  # noqa: E402
+from allo.ir.types import ConstExpr, Stream, bfloat16, float32, int8, int16, int32, uint8  # noqa: E402, F401
+from allo.memory import Layout  # noqa: E402
+
+S = Layout.Shard
+R = Layout.Replicate
+
+
+def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, TyI=int16, TyO=int16):
+    """Split-K GEMM: partial sums move along the first mesh axis."""
+    Mt, Nt = M // Pm, N // Pn
+    LyA = [S(1), S(0)]
+    LyB = [S(0), S(2)]
+    LyC = [S(1), S(2)]
+
+    @df.region()
+    def top(A: TyI[M, K], B: TyI[K, N], C: TyO[M, N]):
+        pipe: Stream[TyO[Mt, Nt], 2][Pk - 1, Pm, Pn]
+
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
+        def gemm(local_A: TyI[M, K] @ LyA, local_B: TyI[K, N] @ LyB, local_C: TyO[M, N] @ LyC):
+            pk, pm, pn = df.get_pid()
+            C_in: TyO[Mt, Nt]
+            with allo.meta_if(pk > 0):
+                C_in[:, :] = pipe[pk - 1, pm, pn].get()
+            with allo.meta_else():
+                C_in[:, :] = 0
+            C_out: TyO[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), C_in)
+            with allo.meta_if(pk < Pk - 1):
+                pipe[pk, pm, pn].put(C_out)
+            with allo.meta_elif(pk == Pk - 1):
+                local_C[:, :] = C_out
+
+    return top
+
+
+def gemm_with_string_layouts(M=64, N=64, K=64, Pm=2, Pn=4, Pk=8):
+    """The same distribution in the older notation."""
+    LyA, LyB, LyC = Layout("S1S2"), Layout("S2S0"), Layout("S1S0")
+
+    @df.region()
+    def top(A: int16[M, K], B: int16[K, N], C: int16[M, N]):
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
+        def gemm(local_A: int16[M, K] @ LyA, local_B: int16[K, N] @ LyB, local_C: int16[M, N] @ LyC):
+            local_C[:, :] = allo.matmul(local_A, local_B)
+
+    return top
+
+
+def systolic(M=4, N=4, K=8, T=float32):
+    """A systolic array with loaders on two sides and drains on the others."""
+    P0, P1 = M + 2, N + 2
+
+    @df.region()
+    def top(A: T[M, K], B: T[K, N], C: T[M, N]):
+        fifo_A: Stream[T, 4][P0, P1]
+        fifo_B: Stream[T, 4][P0, P1]
+
+        @df.kernel(mapping=[P0, P1], args=[A, B, C])
+        def gemm(local_A: T[M, K], local_B: T[K, N], local_C: T[M, N]):
+            i, j = df.get_pid()
+            with allo.meta_if(i in {0, M + 1} and j in {0, N + 1}):
+                pass
+            with allo.meta_elif(j == 0):
+                for k in range(K):
+                    fifo_A[i, j + 1].put(local_A[i - 1, k])
+            with allo.meta_elif(i == 0):
+                for k in range(K):
+                    fifo_B[i + 1, j].put(local_B[k, j - 1])
+            with allo.meta_elif(j == N + 1 and i > 0):
+                for k in range(K):
+                    a: T = fifo_A[i, j].get()
+            with allo.meta_elif(i == M + 1 and j > 0):
+                for k in range(K):
+                    b: T = fifo_B[i, j].get()
+            with allo.meta_else():
+                c: T = 0
+                for k in range(K):
+                    a: T = fifo_A[i, j].get()
+                    b: T = fifo_B[i, j].get()
+                    c += a * b
+                    fifo_A[i, j + 1].put(a)
+                    fifo_B[i + 1, j].put(b)
+                local_C[i - 1, j - 1] = c
+
+    return top
+
+
+def producer_consumer(M=16, N=16):
+    """One scalar stream between two tasks."""
+
+    @df.region()
+    def top(A: float32[M, N], B: float32[M, N]):
+        pipe: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def producer(local_A: float32[M, N]):
+            for i, j in allo.grid(M, N):
+                out: float32 = local_A[i, j]
+                pipe.put(out)
+
+        @df.kernel(mapping=[1], args=[B])
+        def consumer(local_B: float32[M, N]):
+            for i, j in allo.grid(M, N):
+                data = pipe.get()
+                local_B[i, j] = data + 1
+
+    return top
+
+
+def tiled(M=32, N=32, K=32, P0=2, P1=2):
+    """Every task computes a tile, by ranges over pid arithmetic."""
+
+    @df.region()
+    def top(A: float32[M, K], B: float32[K, N], C: float32[M, N]):
+        @df.kernel(mapping=[P0, P1], args=[A, B, C])
+        def gemm(local_A: float32[M, K], local_B: float32[K, N], local_C: float32[M, N]):
+            pi, pj = df.get_pid()
+            Mt: ConstExpr[int32] = M // P0
+            Nt: ConstExpr[int32] = N // P1
+            for i in range(pi * Mt, (pi + 1) * Mt):
+                for j in range(pj * Nt, (pj + 1) * Nt):
+                    for k in range(K):
+                        local_C[i, j] += local_A[i, k] * local_B[k, j]
+
+    return top
+
+
+def hierarchical(M=16, N=16, K=16):
+    """Two tasks that each run a tiled product on a mesh of their own."""
+    inner_2, inner_4 = tiled(M, N, K, 2, 2), tiled(M, N, K, 4, 4)
+
+    @df.region()
+    def top(A: float32[M, K], B: float32[K, N], C1: float32[M, N], C2: float32[M, N]):
+        @df.kernel(mapping=[2], args=[A, B, C1, C2])
+        def wrapper(local_A: float32[M, K], local_B: float32[K, N], local_C1: float32[M, N], local_C2: float32[M, N]):
+            i = df.get_pid()
+            with allo.meta_if(i == 0):
+                inner_2(local_A, local_B, local_C1)
+            with allo.meta_if(i == 1):
+                inner_4(local_A, local_B, local_C2)
+
+    return top
+
+
+def clamp(x: int32, low: int32, high: int32) -> int32:
+    """A helper function."""
+    y: int32 = x
+    if y < low:
+        y = low
+    elif y > high:
+        y = high
+    return y
+
+
+WEIGHTS = np.array([3, -1, 4, 1], dtype=np.int32)
+
+
+def data_dependent(M=64):
+    """Helpers, loops and branches on data, constant arrays, scalars and wrap-around."""
+
+    @df.region()
+    def top(A: int8[M], B: int32[M], limit: int32):
+        @df.kernel(mapping=[1], args=[A, B, limit])
+        def core(a: int8[M], b: int32[M], n: int32):
+            for i in range(M):
+                x: int32 = a[i]
+                y = 0
+                while x > 3 and y < n:
+                    x = x - 1
+                    y += 2
+                if x % 2 == 0:
+                    b[i] = x * y if y > 2 else x // 3
+                elif x == 1:
+                    b[i] = min(x, y) << 2
+                else:
+                    b[i] = clamp(-x, -20, 20) * WEIGHTS[i % 4]
+
+    return top
+
+
+def data_dependent_reference(a: np.ndarray, limit: int) -> list[int]:
+    """What `data_dependent` computes."""
+    result = []
+    for i, value in enumerate(a.tolist()):
+        x, y = value, 0
+        while x > 3 and y < limit:
+            x, y = x - 1, y + 2
+        if x % 2 == 0:
+            result.append(x * y if y > 2 else x // 3)
+        elif x == 1:
+            result.append(min(x, y) << 2)
+        else:
+            result.append(max(-20, min(20, -x)) * int(WEIGHTS[i % 4]))
+    return result

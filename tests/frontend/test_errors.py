@@ -1,0 +1,489 @@
+"""Every mistake is reported once, in the user's terms, at the user's line: the one that is marked with `# here`."""
+
+# Programs are written as users write them:
+# ruff: noqa: B007, F841, F842, UP037
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo  # noqa: E402
+import allo.dataflow as df  # noqa: E402
+from allo.ir.types import Stream, float32, int8, int32  # noqa: E402
+from allo.memory import Layout  # noqa: E402
+
+from allo_dse.frontend import compile_region  # noqa: E402
+from allo_dse.frontend.diagnostics import ProgramError  # noqa: E402
+
+from . import samples  # noqa: E402
+
+S, R = Layout.Shard, Layout.Replicate
+M, N = 8, 4
+
+
+def check(region: object, message: str, at: str) -> ProgramError:
+    """The region fails with `message`, at the marked line, the caret at the text `at`."""
+    with pytest.raises(ProgramError, match=re.escape(message)) as caught:
+        compile_region(region)  # type: ignore[arg-type]
+    error = caught.value
+    assert error.file == __file__
+    assert error.column is not None
+    assert "# here" in error.source_line, str(error)
+    assert error.source_line[error.column - 1 :].startswith(at), str(error)
+    shown = str(error).splitlines()
+    assert shown[0].startswith(f"{__file__}:{error.line}:{error.column}: error: ")
+    assert shown[2].index("^") - shown[1].index(error.source_line) == error.column - 1
+    return error
+
+
+def test_unknown_name() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            total: int32 = 0
+            a[0] = totl  # here
+
+    error = check(top, "unknown name `totl`", "totl")
+    assert "did you mean `total`?" in error.hint
+
+
+def test_unknown_name_in_annotation() -> None:
+    @df.region()
+    def top(A: "int32[M, Missing]"):  # here
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            pass
+
+    check(top, "unknown name `Missing`", '"int32')
+
+
+def test_name_ends_with_its_block() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i in range(M):
+                x: int32 = a[i]
+            a[0] = x  # here
+
+    check(top, "unknown name `x`", "x")
+
+
+def test_region_argument_without_args() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1])
+        def core():
+            A[0] = 1  # here
+
+    check(top, "`A` is an argument of the region", "A")
+
+
+def test_layout_not_divisible() -> None:
+    @df.region()
+    def top(A: int32[30, N]):
+        @df.kernel(mapping=[2, 4], args=[A])
+        def core(a: int32[30, N] @ [S(1), R]):  # here
+            pass
+
+    check(top, "dimension 0 of A is 30, not divisible by mesh axis 1 of size 4", "a: int32")
+
+
+def test_layout_axis_out_of_range() -> None:
+    @df.region()
+    def top(A: int32[M, N]):
+        @df.kernel(mapping=[2], args=[A])
+        def core(a: int32[M, N] @ [S(1), R]):  # here
+            pass
+
+    check(top, "shards on mesh axis 1, but the mesh has 1 axes", "a: int32")
+
+
+def test_layout_of_wrong_rank() -> None:
+    @df.region()
+    def top(A: int32[M, N]):
+        @df.kernel(mapping=[2], args=[A])
+        def core(a: int32[M, N] @ [S(0)]):  # here
+            pass
+
+    check(top, "1 entries for 2 dimensions", "a: int32")
+
+
+def test_matmul_shapes() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[M, N]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int32[M, N], b: int32[M, N]):
+            b[:, :] = allo.matmul(a, b)  # here
+
+    check(top, "matmul of [8, 4] and [8, 4]: 4 columns against 8 rows", "allo.matmul")
+
+
+def test_assignment_shapes() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[N, M]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int32[M, N], b: int32[N, M]):
+            b[:, :] = a  # here
+
+    check(top, "shapes do not match", "b[:, :] = a")
+
+
+def test_block_of_wrong_shape() -> None:
+    @df.region()
+    def top(A: int32[M, N]):
+        pipe: Stream[int32[N], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: int32[M, N]):
+            pipe.put(a)  # here
+
+        @df.kernel(mapping=[1])
+        def receive():
+            x: int32[N] = pipe.get()
+
+    check(top, "stream `pipe` carries blocks of shape [4], but a tile of shape [8, 4] is put", "pipe.put")
+
+
+def test_block_of_wrong_type() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        pipe: Stream[int8[M], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: int32[M]):
+            pipe.put(a)  # here
+
+        @df.kernel(mapping=[1])
+        def receive():
+            x: int8[M] = pipe.get()
+
+    check(top, "stream `pipe` carries int8, but int32 is put", "pipe.put")
+
+
+def test_float_into_integer_stream() -> None:
+    @df.region()
+    def top(A: float32[M]):
+        pipe: Stream[int8, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: float32[M]):
+            pipe.put(a[0])  # here
+
+        @df.kernel(mapping=[1])
+        def receive():
+            x: int8 = pipe.get()
+
+    check(top, "stream `pipe` carries int8, but float32 is put", "pipe.put")
+
+
+def test_two_producers() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[2], args=[A])
+        def send(a: int32[M]):
+            pipe.put(a[0])  # here
+
+        @df.kernel(mapping=[1])
+        def receive():
+            x: int32 = pipe.get()
+
+    check(top, "stream `pipe` has two producers: send_0 and send_1", "pipe.put")
+
+
+def test_two_consumers() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        pipe: Stream[int32, 2][2]
+
+        @df.kernel(mapping=[2], args=[A])
+        def send(a: int32[M]):
+            i = df.get_pid()
+            pipe[i].put(a[0])
+
+        @df.kernel(mapping=[4])
+        def receive():
+            i = df.get_pid()
+            x: int32 = pipe[i // 2].get()  # here
+
+    check(top, "stream `pipe[0]` has two consumers: receive_0 and receive_1", "pipe[i // 2]")
+
+
+def test_imbalance() -> None:
+    @df.region()
+    def top(A: int32[128]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: int32[128]):
+            for i in range(128):
+                pipe.put(a[i])  # here
+
+        @df.kernel(mapping=[1])
+        def receive():
+            for i in range(120):
+                x: int32 = pipe.get()
+
+    check(top, "stream `pipe`: 128 puts, 120 gets", "pipe.put")
+
+
+def test_imbalance_per_task() -> None:
+    @df.region()
+    def top(A: int32[128]):
+        pipe: Stream[int32, 2][4]
+
+        @df.kernel(mapping=[4], args=[A])
+        def send(a: int32[128]):
+            p = df.get_pid()
+            for i in range(p + 1):
+                pipe[p].put(a[i])  # here
+
+        @df.kernel(mapping=[4])
+        def receive():
+            p = df.get_pid()
+            for i in range(max(2, p + 1)):
+                x: int32 = pipe[p].get()
+
+    check(top, "stream `pipe[0]`: 1 puts, 2 gets", "pipe[p].put")
+
+
+def test_read_but_never_written() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def receive(a: int32[M]):
+            a[0] = pipe.get()  # here
+
+    check(top, "stream `pipe` is read but never written", "pipe.get")
+
+
+def test_stream_index_at_the_mesh_edge() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        pipe: Stream[int32, 2][3]
+
+        @df.kernel(mapping=[4], args=[A])
+        def core(a: int32[M]):
+            i = df.get_pid()
+            pipe[i].put(a[0])  # here
+
+    error = check(top, "index 3 is out of range for dimension 0 of stream array `pipe`, of size 3", "pipe[i]")
+    assert "core_3" in error.hint
+
+
+def test_constant_index_out_of_range() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = a[8]  # here
+
+    check(top, "index 8 is out of range for dimension 0 of size 8", "8")
+
+
+def test_loop_index_out_of_range() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i in range(M):
+                a[i] = a[i + 1]  # here
+
+    check(top, "index 8 is out of range for dimension 0 of size 8", "i + 1")
+
+
+def test_too_many_indices() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0, 1] = 0  # here
+
+    check(top, "2 indices for a tile of shape [8]", "a[0, 1]")
+
+
+def test_condition_must_be_constant() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            with allo.meta_if(a[0] > 0):  # here
+                a[1] = 1
+
+    error = check(top, "this condition must be known at compile time", "a[0] > 0")
+    assert "`if`" in error.hint
+
+
+def test_const_expr_must_be_constant() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            x: samples.ConstExpr[int32] = a[0]  # here
+
+    check(top, "`x` is a ConstExpr, but its value is not known at compile time", "a[0]")
+
+
+def test_mapping_must_be_positive() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[0], args=[A])  # here
+        def core(a: int32[M]):
+            pass
+
+    check(top, "the extents of a mapping are positive integers, not 0", "[0]")
+
+
+def test_elif_without_if() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            with allo.meta_else():  # here
+                pass
+
+    check(top, "meta_else without a meta_if before it", "with")
+
+
+def recursive(x: int32) -> int32:
+    return recursive(x - 1)  # here
+
+
+def test_recursion() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = recursive(a[1])
+
+    check(top, "recursion is not supported: recursive -> recursive", "recursive(x - 1)")
+
+
+@pytest.mark.parametrize("statement", ["try", "break", "def"])
+def test_unsupported_statements(statement: str) -> None:
+    @df.region()
+    def with_try(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            try:  # here
+                a[0] = 1
+            finally:
+                a[0] = 2
+
+    @df.region()
+    def with_break(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i in range(M):
+                break  # here
+
+    @df.region()
+    def with_def(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            def inner():  # here
+                pass
+
+    region, message = {
+        "try": (with_try, "`try` is not supported in kernels"),
+        "break": (with_break, "`break` is not supported in kernels"),
+        "def": (with_def, "functions cannot be defined inside kernels"),
+    }[statement]
+    check(region, message, statement)
+
+
+def test_computation_in_region() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        A[0] = 1  # here
+
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            pass
+
+    check(top, "a region contains only stream declarations and kernels", "A[0]")
+
+
+def test_argument_count() -> None:
+    @df.region()
+    def top(A: int32[M], B: int32[M]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int32[M]):  # here
+            pass
+
+    check(top, "kernel `core` has 1 parameters, but args lists 2 arguments", "def core")
+
+
+def test_argument_type() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int8[M]):  # here
+            pass
+
+    check(top, "`a` is declared as int8[8], but `A` is int32[8]", "a: int8")
+
+
+def test_scalar_where_tile_is_needed() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            x: int32 = a  # here
+
+    check(top, "expected a scalar here", "x: int32")
+
+
+def test_untyped_function_on_run_time_values() -> None:
+    def double(x):
+        return x * 2
+
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = double(a[1])  # here
+
+    error = check(top, "`double` cannot be called on run-time values", "double(a[1])")
+    assert "x: int32" in error.hint
+
+
+def test_parameters_of_the_builder() -> None:
+    with pytest.raises(ProgramError, match="cannot call `gemm` with parameters"):
+        compile_region(samples.gemm, {"Pq": 3})
+    with pytest.raises(ProgramError, match="returns no region"):
+        compile_region(lambda_free_builder)
+
+
+def lambda_free_builder() -> None:
+    """Not a builder at all."""
+
+
+def test_warnings() -> None:
+    @df.region()
+    def top(A: int32[M], B: int32[M], C: int32[M]):
+        pipe: Stream[int32, 2]
+        idle: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int32[M], b: int32[M]):
+            pipe.put(a[0])
+
+    texts = [w.split("warning: ")[1] for w in compile_region(top).warnings]
+    assert texts == [
+        "stream `pipe` is never read",
+        "stream `idle` is never used",
+        "argument `b` of kernel `core` is never used",
+        "argument `C` of region `top` is never used",
+    ]

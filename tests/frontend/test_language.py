@@ -1,0 +1,621 @@
+"""What the language means: each construct runs, and its numbers are NumPy's or Python's."""
+
+# Programs are written as users write them:
+# ruff: noqa: E741
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo  # noqa: E402
+import allo.dataflow as df  # noqa: E402
+from allo.ir.types import (  # noqa: E402
+    ConstExpr,
+    Fixed,
+    Int,
+    Stream,
+    UInt,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    index,
+    int8,
+    int16,
+    int32,
+    uint8,
+    uint32,
+)
+from allo.memory import Layout  # noqa: E402
+
+from allo_dse.frontend import compile_region  # noqa: E402
+
+from . import samples  # noqa: E402
+from .execute import run, simulate, verify_bodies  # noqa: E402
+
+S, R = Layout.Shard, Layout.Replicate
+M, N = 8, 4
+RNG = np.random.default_rng(0)
+
+
+# -- streams, in the simulator ---------------------------------------------------------------------------------------
+
+
+def test_producer_consumer() -> None:
+    a, b = RNG.random((16, 16), dtype=np.float32), np.zeros((16, 16), np.float32)
+    simulate(compile_region(samples.producer_consumer), a, b)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+def test_systolic_array() -> None:
+    a, b = RNG.random((4, 8), dtype=np.float32), RNG.random((8, 4), dtype=np.float32)
+    c = np.zeros((4, 4), np.float32)
+    simulate(compile_region(samples.systolic), a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "element"), [(int16, int16, np.int16), (int8, int32, np.int32), (bfloat16, bfloat16, None)]
+)
+def test_split_k_gemm(inputs: Any, outputs: Any, element: Any) -> None:
+    parameters = {"M": 32, "N": 32, "K": 48, "Pm": 2, "Pn": 4, "Pk": 3, "TyI": inputs, "TyO": outputs}
+    program = compile_region(samples.gemm, parameters)
+    kind = ml_dtypes.bfloat16 if element is None else np.dtype(inputs.name)
+    a = (RNG.standard_normal((32, 48)) * 50).astype(kind)
+    b = (RNG.standard_normal((48, 32)) * 50).astype(kind)
+    c = np.zeros((32, 32), element or kind)
+    simulate(program, a, b, c)
+    if element is not None:
+        np.testing.assert_array_equal(c, a.astype(element) @ b.astype(element))
+    else:
+        exact = a.astype(np.float32) @ b.astype(np.float32)
+        assert np.abs(c.astype(np.float32) - exact).max() <= np.abs(exact).max() / 64
+
+
+def test_streams_indexed_by_loop_variables() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[M, N]):
+        lanes: Stream[int32, 4][N]
+
+        @df.kernel(mapping=[1], args=[A])
+        def load(a: int32[M, N]):
+            for i in range(M):
+                for j in range(N):
+                    lanes[j].put(a[i, j])
+
+        @df.kernel(mapping=[N], args=[B])
+        def lane(b: int32[M, N]):
+            p = df.get_pid()
+            for i in range(M):
+                b[i, p] = lanes[p].get() * (p + 1)
+
+    program = compile_region(top)
+    assert [p.index.offset for p in program.kernels[0].classes[0].stream_ports] == [(0,), (1,), (2,), (3,)]
+    a, b = RNG.integers(-9, 9, (M, N)).astype(np.int32), np.zeros((M, N), np.int32)
+    simulate(program, a, b)
+    np.testing.assert_array_equal(b, a * np.arange(1, N + 1))
+
+
+def test_blocks_and_rows_through_streams() -> None:
+    @df.region()
+    def top(A: int16[M, N], B: int16[M, N]):
+        rows: Stream[int16[N], 2]
+        whole: Stream[int32[M, N], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: int16[M, N]):
+            for i in range(M):
+                rows.put(a[i, :])
+            whole.put(a + 1)
+
+        @df.kernel(mapping=[1], args=[B])
+        def receive(b: int16[M, N]):
+            for i in range(M):
+                b[i, :] = rows.get()
+            more = whole.get()
+            b[:, :] = b + more
+
+    program = compile_region(top)
+    assert [p.tokens for p in program.kernels[0].classes[0].stream_ports] == [8, 1]
+    a, b = RNG.integers(-99, 99, (M, N)).astype(np.int16), np.zeros((M, N), np.int16)
+    simulate(program, a, b)
+    np.testing.assert_array_equal(b, 2 * a + 1)
+
+
+def test_feedback_and_data_dependent_streams() -> None:
+    @df.region()
+    def top(A: int32[M], B: int32[M]):
+        forth: Stream[int32, 2]
+        back: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def master(a: int32[M], b: int32[M]):
+            for i in range(M):
+                if a[i] > 0:
+                    forth.put(a[i])
+                    b[i] = back.get()
+            forth.put(-1)
+
+        @df.kernel(mapping=[1])
+        def worker():
+            x: int32 = forth.get()
+            while x >= 0:
+                back.put(x * x)
+                x = forth.get()
+
+    program = compile_region(top)
+    assert {p.tokens for k in program.kernels for p in k.classes[0].stream_ports} == {None}
+    a, b = np.array([3, -1, 5, 0, 2, -7, 1, 4], np.int32), np.zeros(M, np.int32)
+    simulate(program, a, b)
+    np.testing.assert_array_equal(b, np.where(a > 0, a * a, 0))
+
+
+def test_meta_for_and_constant_tables() -> None:
+    order = [2, 0, 3, 1]
+
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        lanes: Stream[int32, 2][N]
+
+        @df.kernel(mapping=[1], args=[A])
+        def send(a: int32[N]):
+            with allo.meta_for(N) as i:
+                lanes[i].put(a[i])
+
+        @df.kernel(mapping=[N], args=[B])
+        def receive(b: int32[N]):
+            p = df.get_pid()
+            b[p] = lanes[order[p]].get() + order[p]
+
+    a, b = np.array([10, 20, 30, 40], np.int32), np.zeros(N, np.int32)
+    simulate(compile_region(top), a, b)
+    np.testing.assert_array_equal(b, a[order] + np.array(order))
+
+
+def test_called_regions_have_streams_of_their_own() -> None:
+    inner = samples.producer_consumer(M, N)
+
+    @df.region()
+    def top(A: float32[M, N], B: float32[M, N], C: float32[M, N]):
+        @df.kernel(mapping=[2], args=[A, B, C])
+        def wrapper(a: float32[M, N], b: float32[M, N], c: float32[M, N]):
+            i = df.get_pid()
+            with allo.meta_if(i == 0):
+                inner(a, b)
+            with allo.meta_else():
+                inner(a, c)
+
+    program = compile_region(top)
+    assert [s.name for s in program.streams] == ["wrapper_0_pipe", "wrapper_1_pipe"]
+    a, b, c = RNG.random((M, N), dtype=np.float32), np.zeros((M, N), np.float32), np.zeros((M, N), np.float32)
+    simulate(program, a, b, c)
+    np.testing.assert_array_equal(b, a + 1)
+    np.testing.assert_array_equal(c, a + 1)
+
+
+def test_older_spelling() -> None:
+    @df.region()
+    def top():
+        fifo = df.array(df.pipe(dtype=int32, shape=(), depth=4), shape=[N])
+
+        @df.kernel(mapping=[N])
+        def send(A: int32[N]):
+            i = df.get_pid()
+            fifo[i].put(A[i])
+
+        @df.kernel(mapping=[N])
+        def receive(B: int32[N]):
+            i = df.get_pid()
+            B[i] = fifo[i].get() + 1
+
+    program = compile_region(top)
+    assert [t.name for t in program.tensors] == ["A", "B"]
+    a, b = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
+    simulate(program, a, b)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def test_layouts_distribute_tiles() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[M, N]):
+        @df.kernel(mapping=[2, 4], args=[A, B])
+        def core(a: int32[M, N] @ [S(1), S(0)], b: int32[M, N] @ [S(1), S(0)]):
+            i, j = allo.get_pid()
+            b[:, :] = allo.add(a, 1)
+            b[0, 0] += 10 * i + j
+
+    a, b = RNG.integers(0, 9, (M, N)).astype(np.int32), np.zeros((M, N), np.int32)
+    run(compile_region(top), a, b)
+    expected = a + 1
+    for i in range(2):
+        for j in range(4):
+            expected[2 * j, 2 * i] += 10 * i + j
+    np.testing.assert_array_equal(b, expected)
+
+
+def total(values: int32[N]) -> int32:
+    """Sum of a row."""
+    result: int32 = 0
+    for k in allo.reduction(N):
+        result += values[k]
+    return result
+
+
+def at_offset(values: int32[M, N], row: index, offset: int32) -> int32[N]:
+    """A row, shifted."""
+    shifted: int32[N] = 0
+    for k in range(N):
+        shifted[k] = values[row, k] + offset
+    return shifted
+
+
+def test_helper_functions() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[M]):
+        @df.kernel(mapping=[2], args=[A, B])
+        def core(a: int32[M, N], b: int32[M]):
+            p = df.get_pid()
+            for i in range(p * 4, (p + 1) * 4):
+                b[i] = total(at_offset(a, i, p))
+
+    a, b = RNG.integers(0, 9, (M, N)).astype(np.int32), np.zeros(M, np.int32)
+    run(compile_region(top), a, b)
+    np.testing.assert_array_equal(b, a.sum(1) + np.repeat([0, N], 4))
+
+
+def sum_and_difference(x: int32, y: int32) -> (int32, int32):
+    """Two results."""
+    return x + y, x - y
+
+
+def plain(A: int32[M], B: int32[M]) -> (int32[M], int32):
+    """A program without a region."""
+    C: int32[M] = [1, 2, 3, 4, 5, 6, 7, 8]
+    t: int32 = 0
+    for i in range(M - 1, -1, -2):
+        s, d = sum_and_difference(A[i], B[i])
+        C[i] = s * d
+        t += C[i]
+    return C, t
+
+
+def test_plain_function_is_a_program() -> None:
+    program = compile_region(plain)
+    assert [t.name for t in program.tensors] == ["A", "B", "return_0", "return_1"]
+    a, b = RNG.integers(-9, 9, (2, M)).astype(np.int32)
+    c, t = np.zeros(M, np.int32), np.zeros((), np.int32)
+    run(program, a, b, c, t)
+    expected = np.arange(1, M + 1)
+    expected[1::2] = (a * a - b * b)[1::2]
+    np.testing.assert_array_equal(c, expected)
+    assert t == expected[1::2].sum()
+
+
+def test_slices_and_subviews() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[N, M]):
+        @df.kernel(mapping=[2], args=[A, B])
+        def core(a: int32[M, N], b: int32[N, M]):
+            p = df.get_pid()
+            for i in range(2):
+                b[p * 2 : (p + 1) * 2, i * 4 : (i + 1) * 4] = a[i * 4 : i * 4 + 4, p * 2 : p * 2 + 2].T
+            b[p * 2, ::2] = a[1, 2]
+
+    a, b = RNG.integers(0, 99, (M, N)).astype(np.int32), np.zeros((N, M), np.int32)
+    run(compile_region(top), a, b)
+    expected = a.T.copy()
+    expected[::2, ::2] = a[1, 2]
+    np.testing.assert_array_equal(b, expected)
+
+
+def test_compile_time_values() -> None:
+    def width(pid: int) -> int:
+        return [1, 2, 4, 8][pid]
+
+    @df.region()
+    def top(A: int32[4]):
+        @df.kernel(mapping=[4], args=[A])
+        def core(a: int32[4]):
+            p = df.get_pid()
+            w: ConstExpr[int32] = width(p)
+            block: int32[8] = 0
+            for i in range(w):
+                block[i] = 1
+            for i in range(8):
+                a[p] += block[i]
+            with allo.meta_if(0 < p < 3 and p not in {2}):
+                a[p] += 100 if w == 2 else 200
+            with allo.meta_elif(p == 3):
+                a[p] += 1000
+
+    a = np.zeros(4, np.int32)
+    run(compile_region(top), a)
+    assert a.tolist() == [1, 102, 4, 1008]
+
+
+def test_run_time_values_that_depend_on_the_pid() -> None:
+    @df.region()
+    def top(A: float32[4, 4], B: int32[4, 4]):
+        @df.kernel(mapping=[4, 4], args=[A, B])
+        def core(a: float32[4, 4], b: int32[4, 4]):
+            i, j = df.get_pid()
+            a[i, j] = i / 4 + j * 0.5
+            b[i, j] = i**2 + (i + j) % 3 - (j << 1) // 3 + [7, 5, 9, 1][j]
+
+    program = compile_region(top)
+    assert len(program.kernels[0].classes) == 1
+    a, b = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.int32)
+    run(program, a, b)
+    i, j = np.indices((4, 4))
+    np.testing.assert_array_equal(a, i / 4 + j * 0.5)
+    np.testing.assert_array_equal(b, i**2 + (i + j) % 3 - (j << 1) // 3 + np.array([7, 5, 9, 1])[j])
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(x=st.integers(-(2**31), 2**31 - 1), y=st.integers(-(2**31), 2**31 - 1), s=st.integers(0, 31))
+def test_integer_arithmetic_is_pythons(x: int, y: int, s: int) -> None:
+    def wrap(value: int) -> int:
+        return (value + 2**31) % 2**32 - 2**31
+
+    safe = y or 1
+    expected = [
+        x + y,
+        x - y,
+        x * y,
+        x // safe,
+        x % safe,
+        x & y,
+        x | y,
+        x ^ y,
+        ~x,
+        x >> s,
+        x << s,
+        -x,
+        abs(x),
+        max(x, y),
+    ]
+    expected += [int(x < y), int(x + y < 0), int((x * y) // safe == x)]
+    out = np.zeros(len(expected), np.int32)
+    run(INTEGERS, *(np.array(v, np.int32) for v in (x, y, safe, s)), out)
+    assert out.tolist() == [wrap(v) for v in expected]
+
+
+@df.region()
+def integers(X: int32, Y: int32, D: int32, K: int32, OUT: int32[17]):
+    @df.kernel(mapping=[1], args=[X, Y, D, K, OUT])
+    def core(x: int32, y: int32, d: int32, s: int32, out: int32[17]):
+        out[0] = x + y
+        out[1] = x - y
+        out[2] = x * y
+        out[3] = x // d
+        out[4] = x % d
+        out[5] = x & y
+        out[6] = x | y
+        out[7] = x ^ y
+        out[8] = ~x
+        out[9] = x >> s
+        out[10] = x << s
+        out[11] = -x
+        out[12] = abs(x)
+        out[13] = max(x, y)
+        out[14] = x < y
+        out[15] = (x + y) < 0
+        out[16] = (x * y) // d == x
+
+
+INTEGERS = compile_region(integers)
+
+
+def test_bits() -> None:
+    @df.region()
+    def top(A: uint32[M], B: uint32[M], C: UInt(64)[M]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def core(a: uint32[M], b: uint32[M], c: UInt(64)[M]):
+            for i in range(M):
+                x: uint32 = a[i]
+                y: uint32 = 0
+                y[0:8] = x[24:32]
+                y[8:16] = x[16:24]
+                for j in range(4):
+                    y[16 + j] = x[j]
+                b[i] = y
+                wide: UInt(256) = 0
+                for w in range(8):
+                    wide[w * 32 : (w + 1) * 32] = x + w
+                c[i] = wide[200:256] >> 24
+                c[i][60:64] = 5
+
+    a = RNG.integers(0, 2**31, M).astype(np.uint32)
+    b, c = np.zeros(M, np.uint32), np.zeros(M, np.uint64)
+    run(compile_region(top), a, b, c)
+    x = a.astype(object)
+    swapped = [(v >> 24) | ((v >> 16 & 255) << 8) | ((v & 15) << 16) for v in x]
+    assert b.tolist() == swapped
+    wide = [sum(((v + w) % 2**32) << (32 * w) for w in range(8)) for v in x]
+    assert c.tolist() == [((w >> 200) >> 24) | (5 << 60) for w in wide]
+
+
+def test_odd_widths_wrap() -> None:
+    @df.region()
+    def top(A: int8[M], B: int32[M], C: int32[M]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def core(a: int8[M], b: int32[M], c: int32[M]):
+            for i in range(M):
+                x: Int(5) = a[i]
+                y: UInt(3) = a[i]
+                b[i] = x * 3
+                c[i] = y - 8
+
+    a, b, c = np.array([15, 16, -17, 7, -1, 0, 31, 100], np.int8), np.zeros(M, np.int32), np.zeros(M, np.int32)
+    run(compile_region(top), a, b, c)
+    values = a.astype(np.int32)
+    np.testing.assert_array_equal(b, ((values + 16) % 32 - 16) * 3)
+    np.testing.assert_array_equal(c, values % 8 - 8)
+
+
+def test_scalar_arguments_are_copies_and_bits_can_be_reinterpreted() -> None:
+    @df.region()
+    def top(n: int32, A: float32[M], B: uint32[M]):
+        @df.kernel(mapping=[1], args=[n, A, B])
+        def core(count: int32, a: float32[M], b: uint32[M]):
+            while count > 0:
+                count -= 1
+                b[count] = a[count].bitcast()
+
+    n, a, b = np.array(5, np.int32), RNG.random(M, dtype=np.float32), np.zeros(M, np.uint32)
+    run(compile_region(top), n, a, b)
+    assert n == 5
+    np.testing.assert_array_equal(b, np.where(np.arange(M) < 5, a.view(np.uint32), 0))
+
+
+def test_fixed_point() -> None:
+    @df.region()
+    def top(A: float32[M], B: float32[M]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: float32[M], b: float32[M]):
+            for i in range(M):
+                x: Fixed(16, 8) = a[i]
+                y: Fixed(12, 4) = x * x + x
+                b[i] = y
+
+    a, b = (RNG.random(M, dtype=np.float32) * 8 - 4), np.zeros(M, np.float32)
+    run(compile_region(top), a, b)
+    x = np.floor(a * 256) / 256
+    np.testing.assert_array_equal(b, np.floor((x * x + x) * 16) / 16)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "element"),
+    [(float16, np.float16), (bfloat16, ml_dtypes.bfloat16), (float64, np.float64), (uint8, np.uint8)],
+)
+def test_element_types(dtype: Any, element: Any) -> None:
+    def build(dtype: Any) -> Any:
+        @df.region()
+        def top(A: dtype[M], B: dtype[M]):
+            @df.kernel(mapping=[1], args=[A, B])
+            def core(a: dtype[M], b: dtype[M]):
+                for i in range(M):
+                    b[i] = a[i] * 2 + a[M - 1 - i]
+
+        return top
+
+    a = (RNG.random(M) * 50).astype(element)
+    b = np.zeros(M, element)
+    run(compile_region(build, {"dtype": dtype}), a, b)
+    np.testing.assert_array_equal(b, (a * element(2) + a[::-1]).astype(element))
+
+
+# -- the library -----------------------------------------------------------------------------------------------------
+
+
+def test_library_on_tiles() -> None:
+    @df.region()
+    def top(X: float32[4, 8], G: float32[8], W: float32[6, 8], Y: float32[9, 4, 8], L: float32[4, 6], V: float32[8, 4]):
+        @df.kernel(mapping=[1], args=[X, G, W, Y, L, V])
+        def core(
+            x: float32[4, 8], g: float32[8], w: float32[6, 8], y: float32[9, 4, 8], l: float32[4, 6], v: float32[8, 4]
+        ):
+            y[0, :, :] = allo.softmax(x)
+            y[1, :, :] = allo.layernorm(x, g, g)
+            y[2, :, :] = allo.relu(x - 0.5) + allo.ones((4, 8), float32) * allo.exp(x)
+            y[3, :, :] = allo.gelu(x)
+            y[4, :, :] = x * g
+            y[5, :, :] = allo.sub(1.0, x) / 2
+            y[6, :, :] = allo.concat(x[0:2, :], x[2:4, :], axis=0)
+            y[7, :, :] = allo.tanh(allo.sqrt(x * x))
+            y[8, :, :] = allo.zeros((4, 8), float32)
+            l[:, :] = allo.linear(x, w)
+            v[:, :] = allo.view(x, (8, 4))
+            v[0:4, :] = allo.tril(v[0:4, :])
+
+    x = RNG.standard_normal((4, 8)).astype(np.float32)
+    g, w = RNG.random(8, dtype=np.float32), RNG.random((6, 8), dtype=np.float32)
+    y, linear, v = np.ones((9, 4, 8), np.float32), np.zeros((4, 6), np.float32), np.zeros((8, 4), np.float32)
+    program = compile_region(top)
+    verify_bodies(program)
+    run(program, x, g, w, y, linear, v)
+    exponent = np.exp(x - x.max(1, keepdims=True))
+    normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    erf = np.vectorize(__import__("math").erf)(x / np.sqrt(2))
+    expected = [
+        exponent / exponent.sum(1, keepdims=True),
+        normal * g + g,
+        np.maximum(x - 0.5, 0) + np.exp(x),
+        x / 2 * (1 + erf),
+        x * g,
+        (1 - x) / 2,
+        x,
+        np.tanh(abs(x)),
+        np.zeros_like(x),
+    ]
+    np.testing.assert_allclose(y, np.stack(expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(linear, x @ w.T, rtol=1e-4, atol=1e-5)
+    flat = x.reshape(8, 4).copy()
+    flat[:4] = np.tril(flat[:4])
+    np.testing.assert_array_equal(v, flat)
+
+
+def test_convolution_and_pooling() -> None:
+    @df.region()
+    def top(
+        X: int32[1, 2, 6, 6], F: int32[3, 2, 3, 3], Y: int32[1, 3, 4, 4], P: int32[2, 1, 2, 5, 5], B: int32[2, 6, 6]
+    ):
+        @df.kernel(mapping=[1], args=[X, F, Y, P, B])
+        def core(
+            x: int32[1, 2, 6, 6], f: int32[3, 2, 3, 3], y: int32[1, 3, 4, 4], p: int32[2, 1, 2, 5, 5], b: int32[2, 6, 6]
+        ):
+            window: int32[2, 2] = 0
+            y[:, :, :, :] = allo.conv2d(x, f)
+            p[0, :, :, :, :] = allo.maxpool(x, window)
+            p[1, :, :, :, :] = allo.sumpool(x, window)
+            b[:, :, :] = allo.bmm(x[0, :, :, :], x[0, :, :, :])
+
+    x, f = RNG.integers(-9, 9, (1, 2, 6, 6)).astype(np.int32), RNG.integers(-9, 9, (3, 2, 3, 3)).astype(np.int32)
+    y, p, b = np.zeros((1, 3, 4, 4), np.int32), np.zeros((2, 1, 2, 5, 5), np.int32), np.zeros((2, 6, 6), np.int32)
+    run(compile_region(top), x, f, y, p, b)
+    windows = np.lib.stride_tricks.sliding_window_view
+    np.testing.assert_array_equal(y, np.einsum("ncyxpq,fcpq->nfyx", windows(x, (3, 3), (2, 3)), f))
+    np.testing.assert_array_equal(p[0], windows(x, (2, 2), (2, 3)).max((-1, -2)))
+    np.testing.assert_array_equal(p[1], windows(x, (2, 2), (2, 3)).sum((-1, -2)))
+    np.testing.assert_array_equal(b, x[0] @ x[0])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12 syntax")
+def test_type_parameters(tmp_path: Any) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import allo\nimport allo.dataflow as df\nfrom allo.ir.types import int32\n\n\n"
+        "@df.region()\ndef inner[P0, P1](A: int32[8]):\n"
+        "    @df.kernel(mapping=[P0, P1], args=[A])\n    def core(a: int32[8]):\n"
+        "        i, j = df.get_pid()\n        a[i * P1 + j] += P0\n\n\n"
+        "@df.region()\ndef top(A: int32[8], B: int32[8]):\n"
+        "    @df.kernel(mapping=[2], args=[A, B])\n    def wrapper(a: int32[8], b: int32[8]):\n"
+        "        i = df.get_pid()\n"
+        "        with allo.meta_if(i == 0):\n            inner[2, 2](a)\n"
+        "        with allo.meta_else():\n            inner[2, 4](b)\n"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    program = compile_region(names["top"])
+    assert [(k.name, k.mesh) for k in program.kernels] == [("wrapper_0_core", (2, 2)), ("wrapper_1_core", (2, 4))]
+    a, b = np.zeros((2, 8), np.int32)
+    run(program, a, b)
+    assert a.tolist() == [2] * 4 + [0] * 4
+    assert b.tolist() == [2] * 8

@@ -1,0 +1,96 @@
+"""`import allo` resolves to the language when Allo is not installed, and never shadows it when it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+MODULES = """
+import allo_dse.lang as lang
+assert lang.install() and lang.install()
+import allo, allo.dataflow as df, allo.dsl, allo.customize, allo.ir, allo.backend
+from allo.ir.types import (int8, int16, int32, uint8, Int, UInt, Fixed, UFixed, Float, bfloat16, float16, float32,
+                           float64, index, bool, Stream, ConstExpr, Stateful)
+from allo.memory import Layout, Memory
+from allo.ir.utils import MockBuffer
+from allo.utils import get_np_struct_type
+from allo.backend.hls import is_available as hls
+from allo.backend.aie import is_available as aie, ExternalModule
+from allo.backend.aie.external_kernel import ExternalModule as same
+assert same is ExternalModule
+assert hls("no_such_tool") is False and aie() in (True, False)
+assert allo.dataflow.region is df.region and allo.ir.types.int8 is int8
+assert callable(allo.customize) and allo.add is allo.dsl.add
+assert get_np_struct_type(40).itemsize == 5
+"""
+
+SHADOW = """
+import sys
+sys.path.insert(0, {folder!r})
+import allo_dse.lang as lang
+assert not lang.install()
+import allo
+assert allo.real
+"""
+
+
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_every_module_that_programs_import() -> None:
+    run(MODULES)
+
+
+def test_an_installed_allo_is_never_shadowed(tmp_path: Path) -> None:
+    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "__init__.py").write_text("real = True\n")
+    run(SHADOW.format(folder=str(tmp_path)))
+
+
+WRAPPED = """
+import sys
+sys.path.insert(0, {folder!r})
+import allo_dse.lang as lang
+lang.install()
+from allo_dse.frontend import compile_region
+import program
+compiled = compile_region(program.top)
+assert [k.name for k in compiled.kernels] == ["core"], compiled
+assert [op.kind for op in compiled.kernels[0].classes[0].work] == ["loop"]
+"""
+
+REAL_DATAFLOW = """
+import functools
+def get_pid(): raise RuntimeError
+def kernel(mapping=None, args=None):
+    return lambda function: function
+def region():
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(*args): raise RuntimeError("real allo would build here")
+        return wrapper
+    return decorate
+"""
+
+PROGRAM = """
+import allo, allo.dataflow as df
+from allo_dse.lang.types import int32
+@df.region()
+def top(A: int32[4]):
+    @df.kernel(mapping=[4], args=[A])
+    def core(a: int32[4]):
+        p = df.get_pid()
+        for i in allo.grid(4):
+            a[p] += i
+"""
+
+
+def test_regions_of_an_installed_allo_are_unwrapped(tmp_path: Path) -> None:
+    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "__init__.py").write_text("from .dsl import grid\n")
+    (tmp_path / "allo" / "dsl.py").write_text("def grid(*extents, name=None): raise RuntimeError\n")
+    (tmp_path / "allo" / "dataflow.py").write_text(REAL_DATAFLOW)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    run(WRAPPED.format(folder=str(tmp_path)))

@@ -1,0 +1,67 @@
+"""Random meshes and folds, and hand-written mappings, for the laws of the mapper."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from allo_dse.frontend.program import CompiledProgram
+from allo_dse.mapper.folds import MeshFold, fold_choices
+from tests.support.programs import attention_program, gemm_program, mesh_program, systolic_program, vector_add_program
+
+
+def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 1) -> list:
+    """The mapping by hand: k in `chains` chains, then outputs (i + rows * p, j + cols * q) bundled onto rows x cols."""
+    primitives, base = [], {}
+    part = Pk // chains
+    for i in range(Pm):
+        for j in range(Pn):
+            for c in range(chains):
+                node = f"gemm_{c * part}_{i}_{j}"
+                for k in range(c * part + 1, (c + 1) * part):
+                    task = f"gemm_{k}_{i}_{j}"
+                    primitives.append(("chain", [node, task]))
+                    node += "-" + task
+                base[i, j, c] = node
+    for i in range(rows):
+        for j in range(cols):
+            tasks = [(i + rows * p, j + cols * q) for p in range(Pm // rows) for q in range(Pn // cols)]
+            if chains == 1:
+                primitives.append(("bundle", [base[x, y, 0] for x, y in tasks]))
+            else:
+                primitives.append(("bundle", [tuple(base[x, y, c] for c in range(chains)) for x, y in tasks]))
+    return primitives
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> CompiledProgram:
+    """Small programs of every regular kind: meshes with streams along some axes, forwards or backwards."""
+    kind = draw(st.sampled_from(["mesh", "mesh", "mesh", "gemm", "systolic", "vadd", "attention"]))
+    if kind == "gemm":
+        pk, pm, pn = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+        return gemm_program(64, 64, 64, Pm=pm, Pn=pn, Pk=pk)
+    if kind == "systolic":
+        return systolic_program(draw(st.integers(1, 2)), 4)
+    if kind == "vadd":
+        return vector_add_program(draw(st.sampled_from([1, 6, 8])))
+    if kind == "attention":
+        return attention_program(2, draw(st.sampled_from([2, 4])))
+    mesh = draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=3))
+    signs = [draw(st.sampled_from([-1, 0, 0, 1])) for _ in mesh]
+    deltas = []
+    for _ in range(draw(st.integers(0, 2))):
+        delta = [draw(st.integers(0, 2)) * sign for sign in signs]
+        if any(delta):
+            deltas.append(delta)
+    return mesh_program(mesh, deltas)
+
+
+@st.composite
+def folded(draw: st.DrawFn) -> tuple[CompiledProgram, MeshFold]:
+    """A program and one of its legal folds."""
+    program = draw(programs())
+    space = fold_choices(program)
+    kernels = []
+    for kernel in space.kernels:
+        axes = tuple(draw(st.sampled_from(axis.options())) for axis in kernel.axes)
+        kernels.append(kernel.fold(axes, draw(st.sampled_from(kernel.orders(axes)))))
+    return program, MeshFold(tuple(kernels))

@@ -1,0 +1,103 @@
+import math
+from itertools import permutations
+from types import SimpleNamespace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.space.encoding import (
+    AxisOptions,
+    KernelOptions,
+    _rank,
+    _unrank,
+    decode_folds,
+    suggest_from,
+)
+from allo_dse.space.params import Assignment
+from allo_dse.space.samplers import random_suggest
+from tests.tune.fakes import fake_study
+
+STUDY = fake_study()
+STUDY.space.decode_genes({})  # meets every gene
+
+
+@given(st.integers(0, 10**6))
+@settings(deadline=None, max_examples=150)
+def test_encoding_a_decoded_design_gives_it_back(seed):
+    candidate = STUDY.space.decode(random_suggest(np.random.default_rng(seed)))
+    assert candidate is not None
+    genes = STUDY.space.encode(candidate.params, candidate.design.fold, candidate.design.buffering.output_depth)
+    again = STUDY.space.decode_genes(genes)
+    assert again is not None
+    assert again.key == candidate.key
+
+
+@given(st.dictionaries(st.sampled_from(sorted(STUDY.space.genes) or ["x"]), st.integers(-100, 100)))
+@settings(deadline=None, max_examples=100)
+def test_any_genes_decode_to_a_legal_design(genes):
+    candidate = STUDY.space.decode(suggest_from(genes))
+    assert candidate is not None
+    assert candidate.design.fold.node_count <= STUDY.space.structures.max_nodes
+
+
+def test_every_design_of_a_small_space_has_genes_of_its_own():
+    space = fake_study(size=128, at_most=2, max_nodes=4).space
+    designs = list(space.designs())
+    assert space.count(10**6) == len(designs)
+    assert len({c.key for c in designs}) == len(designs)
+    for candidate in designs:
+        assert space.decode_genes(candidate.genes).key == candidate.key
+
+
+def test_count_gives_up_beyond_its_limit():
+    space = fake_study().space
+    assert space.count(20479) is None
+    assert space.count(20480) == 20480
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.permutations(range(n))))
+def test_permutations_are_numbered_lexicographically(permutation):
+    number = _rank(permutation)
+    assert _unrank(number, len(permutation)) == tuple(permutation)
+    assert sorted(permutations(range(len(permutation))))[number] == tuple(permutation)
+
+
+def axis(*spatial):
+    return AxisOptions([SimpleNamespace(spatial=s, how="bundle", pattern="block") for s in spatial])
+
+
+def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows():
+    options = axis(1, 3, 6, 48)
+    assert [options.nearest(w) for w in (1, 2, 4, 5, 8, 16, 17, 100)] == [1, 3, 3, 6, 6, 6, 48, 48]
+
+
+@given(st.lists(st.lists(st.integers(1, 32), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(1, 32))
+def test_kernels_share_the_node_budget(wanted, budget):
+    kernels = [KernelOptions(f"k{i}", tuple(axis(1, 2, 4, 8, 16) for _ in axes)) for i, axes in enumerate(wanted)]
+    genes = {f"fold.k{i}.{a}.spatial": n for i, axes in enumerate(wanted) for a, n in enumerate(axes)}
+    plans = decode_folds(kernels, suggest_from(genes), budget)
+    nodes = sum(plan.nodes for plan in plans)
+    assert nodes <= max(budget, len(kernels))
+    asked = [[axis(1, 2, 4, 8, 16).nearest(min(n, budget, 32)) for n in axes] for axes in wanted]
+    if sum(math.prod(axes) for axes in asked) <= budget and budget > 1:
+        assert [[a.spatial for a in plan.axes] for plan in plans] == asked
+
+
+def test_conditional_parameters_have_genes_only_when_active():
+    from allo_dse.space.params import choices
+
+    study = fake_study(
+        params={
+            "size": 2048,
+            "Pm": 8,
+            "Pn": 8,
+            "Pk": 8,
+            "kind": choices("ab"),
+            "x": choices([1, 2], when=lambda p: p.kind == "b"),
+        }
+    )
+    first = study.space.decode_genes({"param.kind": 0, "param.x": 1})
+    second = study.space.decode_genes({"param.kind": 1, "param.x": 1})
+    assert "param.x" not in first.genes
+    assert second.params == Assignment({"size": 2048, "Pm": 8, "Pn": 8, "Pk": 8, "kind": "b", "x": 2})

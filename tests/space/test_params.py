@@ -1,0 +1,66 @@
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.errors import StudyError
+from allo_dse.space.params import Assignment, ParameterSpace, choices, divisors, powers_of_two
+
+
+@given(st.integers(1, 5000), st.integers(1, 100), st.integers(1, 5000))
+def test_divisors_are_the_numbers_that_divide(number, low, high):
+    expected = tuple(d for d in range(1, number + 1) if number % d == 0 and low <= d <= high)
+    if expected:
+        assert divisors(number, at_least=low, at_most=high).values == expected
+    else:
+        with pytest.raises(StudyError, match="no divisor"):
+            divisors(number, at_least=low, at_most=high)
+
+
+def test_powers_of_two():
+    assert powers_of_two(3, 32).values == (4, 8, 16, 32)
+    with pytest.raises(StudyError, match="no power of two from 5 to 7"):
+        powers_of_two(5, 7)
+
+
+def test_choices_refuse_twins_and_nothing():
+    with pytest.raises(StudyError, match="same value twice"):
+        choices([1, 2, 1])
+    with pytest.raises(StudyError, match="no value left"):
+        choices([])
+
+
+def test_conditional_parameter_is_absent_when_its_condition_fails():
+    space = ParameterSpace(
+        {"kind": choices(["a", "b"]), "depth": choices([1, 2, 3], when=lambda p: p.kind == "b"), "size": 64}
+    )
+    found = [dict(p) for p in space.assignments()]
+    assert found[0] == {"kind": "a", "size": 64}
+    assert [p["depth"] for p in found[1:]] == [1, 2, 3]
+    assert space.product == 6
+
+
+def test_where_removes_assignments():
+    space = ParameterSpace({"x": choices([1, 2, 3]), "y": choices([1, 2, 3])}, [lambda p: p["x"] * p.y <= 3])
+    assert [(p.x, p.y) for p in space.assignments()] == [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]
+
+
+def test_a_condition_on_an_unknown_parameter_is_explained():
+    space = ParameterSpace({"x": choices([1, 2])}, [lambda p: p.z > 1])
+    with pytest.raises(StudyError, match="no parameter 'z'"):
+        list(space.assignments())
+
+
+def test_positions_invert_assign():
+    space = ParameterSpace({"x": divisors(24), "y": choices("abc"), "fixed": 7})
+    for params in space.assignments():
+        positions = space.positions(params)
+        assert space.assign(lambda name, _, positions=positions: positions[name]) == params
+
+
+def test_assignment_survives_pickling_and_is_read_only():
+    params = pickle.loads(pickle.dumps(Assignment({"a": 1})))
+    assert params.a == 1
+    with pytest.raises(AttributeError):
+        params.a = 2

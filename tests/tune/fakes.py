@@ -1,0 +1,195 @@
+"""A study without a compiler, a device or a simulator: GEMM on a mesh [k, m, n], folded and priced by formulas."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.mapper.buffering import Buffering
+from allo_dse.mapper.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.space.encoding import AxisOptions, KernelOptions
+from allo_dse.space.params import divisors
+from allo_dse.tune.objectives import minimize
+from allo_dse.tune.study import Study
+
+SIZE = 2048
+
+
+@dataclass(frozen=True)
+class FakeProgram:
+    name: str
+    params: dict
+    mesh: tuple[int, int, int]
+
+    @property
+    def kernels(self):
+        return (SimpleNamespace(name="gemm", mesh=self.mesh, classes=()),)
+
+    @property
+    def task_count(self):
+        return math.prod(self.mesh)
+
+
+@dataclass(frozen=True)
+class FakeDesign:
+    program: FakeProgram
+    fold: MeshFold
+    buffering: Buffering
+    device: SimpleNamespace
+
+    @cached_property
+    def key(self):
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_dict(self):
+        return {
+            "params": dict(self.program.params),
+            "fold": self.fold.to_dict(),
+            "buffering": self.buffering.to_dict(),
+        }
+
+    @property
+    def mapping_primitives(self):
+        return [("chain", ["gemm_0_0_0", "gemm_1_0_0"])]
+
+    @property
+    def vmg(self):
+        return self
+
+
+class FakeStructures:
+    """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic)."""
+
+    def __init__(self, max_nodes=16, salt=""):
+        self.max_nodes = max_nodes
+        self.salt = salt
+        self._choices = {}
+        self._axes = {}
+
+    def program(self, params):
+        mesh = (params["Pk"], params["Pm"], params["Pn"])
+        return FakeProgram("gemm", dict(params), mesh)
+
+    def choices(self, program):
+        if program.mesh not in self._choices:
+            self._axes[program.mesh] = [self._axis(n, extent) for n, extent in enumerate(program.mesh)]
+            axes = tuple(AxisOptions(options) for options in self._axes[program.mesh])
+            self._choices[program.mesh] = (KernelOptions("gemm", axes),)
+        return self._choices[program.mesh]
+
+    def _axis(self, number, extent):
+        options = []
+        for spatial in divisors(extent, at_most=min(extent, self.max_nodes)).values:
+            if spatial == extent:
+                options.append(AxisFold(extent))
+            elif number == 0:
+                options.append(AxisFold(spatial, "block", "chain"))
+            else:
+                options += [AxisFold(spatial, p) for p in (("block",) if spatial == 1 else ("block", "cyclic"))]
+        return tuple(options)
+
+    def fold(self, program, plans):
+        fold = MeshFold((KernelFold("gemm", plans[0].axes, plans[0].order).normalised(program.mesh),))
+        return fold if fold.node_count <= self.max_nodes else None
+
+    def plans(self, fold):
+        return [SimpleNamespace(axes=k.axes, order=k.order) for k in fold.kernels]
+
+    def folds(self, program):
+        seen = set()
+        self.choices(program)
+        for axes in itertools.product(*self._axes[program.mesh]):
+            for order in ((1, 2), (2, 1)):
+                fold = self.fold(program, [SimpleNamespace(axes=axes, order=order)])
+                if fold is not None and fold not in seen:
+                    seen.add(fold)
+                    yield fold
+
+    def fold_count(self, program):
+        return sum(1 for _ in self.folds(program))
+
+    def design(self, program, fold, output_depth):
+        return FakeDesign(program, fold, Buffering(2, output_depth), SimpleNamespace(name="fake_npu", key="0"))
+
+    def mapping_source(self, design):
+        return f"def mapping_primitives():\n    return {design.mapping_primitives!r}\n"
+
+    def digest(self, program):
+        return f"gemm{self.salt}"
+
+
+@dataclass(frozen=True)
+class FakeViolation:
+    constraint: str
+    needed: int
+    limit: int
+
+    def __str__(self):
+        return f"{self.constraint}: needs {self.needed}, has {self.limit}"
+
+
+def tile_bytes(design):
+    k, m, n = (design.program.params["size"] // extent for extent in design.program.mesh)
+    return m, k, n, 2 * (2 * m * k + 2 * k * n + design.buffering.output_depth * m * n) + 3328
+
+
+def check(design):
+    used = tile_bytes(design)[3]
+    return [FakeViolation("core data memory", used, 65536)] if used > 65536 else []
+
+
+class FakeEvaluator:
+    """A roofline with burst efficiency, reuse by loop order, and per-task cost."""
+
+    name = "formula"
+    version = "1"
+
+    def evaluate(self, design):
+        m, k, n, used = tile_bytes(design)
+        size = design.program.params["size"]
+        fold = design.fold.kernels[0]
+        sk, sm, sn = (axis.spatial for axis in fold.axes)
+        cores = sk * sm * sn
+        tasks = math.prod(design.program.mesh) // cores
+        compute = tasks * (m * k * n / (0.85 * 64) + 2.0 * m * n + 400)
+        tiles = math.prod(design.program.mesh)
+        inner = fold.order[-1] if fold.order else 2
+        a_moves = tiles / sn / (2 if inner == 2 and fold.axes[0].spatial == design.program.mesh[0] else 1)
+        b_moves = tiles / sm
+        run_a, run_b, run_c = k * 2, n * 2, n * 2
+        cyclic = sum(axis.pattern == "cyclic" for axis in fold.axes)
+        dram = (
+            a_moves * m * k * 2 * (1 + 64 / run_a) + b_moves * k * n * 2 * (1 + 64 / run_b)
+            + size * size * 2 * sk * (1 + 64 / run_c)
+        ) * (1 - 0.01 * cyclic)  # fmt: skip
+        shares = {"core": compute, "dram": dram / 17.0}
+        total = max(shares.values()) + (0.25 if design.buffering.output_depth == 1 else 0.02) * m * n * 2
+        return Metrics(
+            latency_us=total / 1e3 + 150,
+            pe_count=cores,
+            local_memory_bytes=used,
+            dram_bytes=int(dram),
+            bound={k: v / total for k, v in shares.items()},
+            bottleneck=max(shares, key=shares.get),
+        )
+
+
+def fake_study(name="fake", *, size=SIZE, evaluator=FakeEvaluator, salt="", max_nodes=16, at_most=64, **changes):
+    tiles = divisors(size, at_least=max(1, size // 256), at_most=at_most)
+    arguments = {
+        "program": lambda **_: None,
+        "params": {"size": size, "Pm": tiles, "Pn": tiles, "Pk": tiles},
+        "device": SimpleNamespace(name="fake_npu", key="0"),
+        "objectives": [minimize("latency_us"), minimize("pe_count"), minimize("local_memory_bytes")],
+        "evaluator": evaluator,
+        "check": check,
+        "structures": FakeStructures(max_nodes, salt),
+        "verifier": lambda design: SimpleNamespace(ok=True, message="", seconds=0.0),
+    }
+    return Study(name, **{**arguments, **changes})

@@ -1,0 +1,269 @@
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import optuna
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.front import pareto_positions
+from allo_dse.tune.log import read_log
+from allo_dse.tune.objectives import maximize, minimize, require
+from allo_dse.tune.record import Record
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+
+def run(study, run_dir, trials=60, **options):
+    return study.run(trials, run_dir=run_dir, progress="quiet", **options)
+
+
+def trials_of(run_dir):
+    """The evaluated designs in the log, without what depends on the clock."""
+    entries = [e for e in read_log(Path(run_dir) / "log.jsonl").entries if e["type"] == "design"]
+    return [{k: v for k, v in e.items() if k not in ("at", "seconds")} for e in entries]
+
+
+class Breaks(FakeEvaluator):
+    """Fails for some designs, and gives nonsense for others."""
+
+    def evaluate(self, design):
+        if int(design.key, 16) % 5 == 0:
+            raise RuntimeError(f"no licence for {design.key}")
+        metrics = dict(super().evaluate(design))
+        if int(design.key, 16) % 5 == 1:
+            metrics["latency_us"] = float("nan")
+        return Metrics(**metrics)
+
+
+class StopsAfter(FakeEvaluator):
+    """Interrupts the process from the keyboard, as it were, after some designs."""
+
+    def __init__(self, count, how=KeyboardInterrupt):
+        self.count, self.how = count, how
+
+    def evaluate(self, design):
+        self.count -= 1
+        if self.count < 0:
+            raise self.how
+        return super().evaluate(design)
+
+
+def test_a_run_finds_the_front_of_what_it_evaluated(tmp_path):
+    study = fake_study()
+    result = run(study, tmp_path / "run", 80)
+    assert len(result.trials) == 80
+    assert result.stopped == "trials"
+    values = np.array([result.values[r.key] for r in result.records])
+    expected = {result.records[p].key for p in pareto_positions(values)}
+    assert set(result.pareto["key"]) == expected
+    assert list(result.pareto["latency_us"]) == sorted(result.pareto["latency_us"])
+    best = result.best("latency_us")
+    assert best.metrics.latency_us == values[:, 0].min()
+    assert best.mapping_primitives[0][0] == "chain"
+    assert best.params["size"] == 2048
+    assert "cores" in best.explain()
+
+
+def test_the_files_of_a_run(tmp_path):
+    import pandas
+
+    result = run(fake_study(), tmp_path / "run")
+    pareto = pandas.read_csv(tmp_path / "run" / "pareto.csv")
+    assert list(pareto["key"]) == list(result.pareto["key"])
+    assert set(pareto["verified"]) == {"yes"}
+    assert len(pandas.read_csv(tmp_path / "run" / "trials.csv")) == 60
+    best = tmp_path / "run" / "best" / "latency_us"
+    assert json.loads((best / "parameters.json").read_text()) == result.best().params
+    assert (best / "explanation.txt").read_text().strip() == result.best().explain()
+    for script in ("mapping.py", "build.py"):
+        compile((best / script).read_text(), script, "exec")
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert info["seed"] == 0
+    assert info["versions"]["optuna"] == optuna.__version__
+
+
+def test_one_seed_and_one_worker_give_the_same_trials(tmp_path):
+    run(fake_study(), tmp_path / "a", seed=5)
+    run(fake_study(), tmp_path / "b", seed=5)
+    run(fake_study(), tmp_path / "c", seed=6)
+    assert trials_of(tmp_path / "a") == trials_of(tmp_path / "b") != trials_of(tmp_path / "c")
+
+
+def test_another_process_gives_the_same_trials(tmp_path):
+    code = (
+        "from tests.tune.fakes import fake_study\n"
+        f"fake_study().run(40, run_dir={str(tmp_path / 'b')!r}, progress='quiet', seed=5)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ".", "PYTHONHASHSEED": "77"})
+    run(fake_study(), tmp_path / "a", 40, seed=5)
+    assert trials_of(tmp_path / "a") == trials_of(tmp_path / "b")
+
+
+@pytest.mark.parametrize("stop_after", [1, 7, 8, 9, 24, 39])
+def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path, stop_after):
+    run(fake_study(), tmp_path / "whole", 50, verify=False)
+    with pytest.raises(KeyboardInterrupt):
+        run(fake_study(evaluator=StopsAfter(stop_after)), tmp_path / "cut", 50)
+    result = run(fake_study(), tmp_path / "cut", 50, verify=False)
+    evaluated = [t for t in trials_of(tmp_path / "cut") if t["status"] != "violation"]
+    assert evaluated == [t for t in trials_of(tmp_path / "whole") if t["status"] != "violation"]
+    assert len(result.records) == 50
+
+
+def test_resuming_never_evaluates_a_design_twice(tmp_path):
+    run(fake_study(), tmp_path / "run", 30)
+    result = run(fake_study(), tmp_path / "run", 90)
+    assert len({r.key for r in result.records}) == 90
+    again = run(fake_study(evaluator=StopsAfter(0)), tmp_path / "run", 90)
+    assert list(again.trials["key"]) == list(result.trials["key"])
+
+
+def test_a_changed_program_is_refused(tmp_path):
+    run(fake_study(), tmp_path / "run", 5)
+    with pytest.raises(StudyError, match="program: was gemm, is gemm2"):
+        run(fake_study(salt="2"), tmp_path / "run", 5)
+    assert len(run(fake_study(salt="2"), tmp_path / "run", 5, fresh=True).records) == 5
+
+
+def test_objectives_may_change_between_runs(tmp_path):
+    run(fake_study(), tmp_path / "run", 40)
+    study = fake_study(objectives=[maximize("dram_bytes")], constraints=[require("pe_count", at_most=4)])
+    result = run(study, tmp_path / "run", 40)
+    allowed = [r for r in result.records if r.metrics["pe_count"] <= 4]
+    assert result.best().metrics.dram_bytes == max(r.metrics["dram_bytes"] for r in allowed)
+    assert len(result.values) == len(allowed) < 40
+
+
+def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path):
+    result = run(fake_study(evaluator=Breaks), tmp_path / "run", 100)
+    failed = [r for r in result.records if r.status == "failed"]
+    assert 10 < len(failed) < 90
+    assert {r.error.split(" for")[0] for r in failed} == {"RuntimeError: no licence", "objective 'latency_us' is nan"}
+    assert all(r.key not in result.values for r in failed)
+    assert len(result.records) == 100
+
+
+def test_constraints_keep_designs_off_the_front(tmp_path):
+    study = fake_study(constraints=[require(lambda m: m.pe_count <= 2, name="few cores")])
+    result = run(study, tmp_path / "run", 80)
+    assert (result.pareto["pe_count"] <= 2).all()
+    assert any(r.status == "infeasible" and r.constraints == {"few cores": 1.0} for r in result.records)
+
+
+def test_a_small_space_is_enumerated(tmp_path):
+    study = fake_study(size=128, at_most=2, max_nodes=4)
+    count = study.space.count(10**6)
+    result = run(study, tmp_path / "run", count)
+    assert result.stopped == "exhausted"
+    legal = [t for t in trials_of(tmp_path / "run") if t["status"] != "violation"]
+    assert len(result.records) == len(legal) <= count
+    assert "exhausted" not in run(study, tmp_path / "other", 5).stopped
+
+
+@pytest.mark.parametrize("sampler", ["random", "nsga2", "tpe", "evolution", optuna.samplers.NSGAIIISampler(seed=1)])
+def test_every_sampler_runs_and_resumes(tmp_path, sampler):
+    run(fake_study(), tmp_path / "run", 15, sampler=sampler)
+    result = run(fake_study(), tmp_path / "run", 25, sampler=sampler)
+    assert len({r.key for r in result.records}) == 25
+
+
+def test_optuna_samplers_notice_an_exhausted_space(tmp_path):
+    study = fake_study(size=128, at_most=2, max_nodes=4)
+    result = run(study, tmp_path / "run", 10**6, sampler="random")
+    assert result.stopped == "exhausted"
+    assert len(result.records) == len(run(study, tmp_path / "all", 10**6, sampler="exhaustive").records)
+
+
+def test_time_budget(tmp_path):
+    result = fake_study().run(time="300ms", run_dir=tmp_path / "run", progress="quiet")
+    assert result.stopped == "time"
+    assert len(result.records) > 20
+
+
+def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path):
+    checked = []
+
+    def verifier(design):
+        checked.append(design.key)
+        wrong = design.fold.node_count > 4
+        return SimpleNamespace(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
+
+    result = run(fake_study(verifier=verifier), tmp_path / "run", 80)
+    assert result.wrong
+    assert (result.pareto["pe_count"] <= 4).all()
+    assert set(result.pareto["verified"]) == {"yes"}
+    assert len(checked) == len(set(checked))
+    again = run(fake_study(verifier=verifier), tmp_path / "run", 80)
+    assert list(again.pareto["key"]) == list(result.pareto["key"])
+    assert len(checked) == len(set(checked))
+
+
+def test_a_verifier_that_breaks_has_not_shown_anything_right(tmp_path, capsys):
+    def verifier(design):
+        raise ValueError("shape mismatch")
+
+    result = run(fake_study(verifier=verifier), tmp_path / "run", 10)
+    assert result.front == []
+    assert "ValueError: shape mismatch" in result.verified[result.wrong[0]].message
+    assert "WRONG RESULT" in capsys.readouterr().err
+    with pytest.raises(StudyError, match="no design"):
+        result.best()
+
+
+def test_runs_outside_the_main_thread(tmp_path):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(run(fake_study(), tmp_path / "run", 10)))
+    thread.start()
+    thread.join()
+    assert len(found[0].records) == 10
+
+
+def test_log_records_rebuild_their_designs(tmp_path):
+    study = fake_study()
+    run(study, tmp_path / "run", 30)
+    for entry in trials_of(tmp_path / "run"):
+        record = Record.from_dict({**entry, "at": 0.0})
+        assert fake_study().space.decode_genes(record.genes).key == record.key
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objectives": []}, "has no objective"),
+        ({"objectives": ["latency_us"]}, "is not one of its objectives"),
+        ({"objectives": [minimize("a"), minimize("a")]}, "two objectives are named 'a'"),
+        ({"constraints": [lambda m: True]}, "is not one of its constraints"),
+    ],
+)
+def test_wrong_declarations_are_explained(changes, message):
+    with pytest.raises(StudyError, match=message):
+        fake_study(**changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "0 workers"),
+        ({"trials": 0}, "leaves nothing to do"),
+        ({"sampler": "magic"}, "unknown sampler 'magic'"),
+    ],
+)
+def test_wrong_options_are_explained(tmp_path, options, message):
+    with pytest.raises(StudyError, match=message):
+        fake_study().run(run_dir=tmp_path / "run", progress="quiet", **options)
+
+
+def test_a_condition_nothing_satisfies_is_explained(tmp_path):
+    with pytest.raises(StudyError, match="no parameters satisfy"):
+        run(fake_study(where=lambda p: p.Pm < 0), tmp_path / "run")
+
+
+def test_unknown_objective(tmp_path):
+    result = run(fake_study(), tmp_path / "run", 10)
+    with pytest.raises(StudyError, match="no objective 'speed'"):
+        result.best("speed")
