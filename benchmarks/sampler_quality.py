@@ -63,7 +63,9 @@ def main():
     ones = np.ones(len(low))
     best = hypervolume((every - low) / (high - low), ones)
     points = sorted({n for n in (30, 60, 120, 250, 500, 1000, 2000) if n < options.trials} | {options.trials})
-    print(f"{study.name}: share of the best known hypervolume after N evaluations, mean (worst) of {options.seeds} seeds")
+    print(
+        f"{study.name}: share of the best known hypervolume after N evaluations, mean (worst) of {options.seeds} seeds"
+    )
     print(f"{'sampler':12}" + "".join(f"{n:>16}" for n in points) + "   best " + study.objectives[0].name)
     for name in names:
         rows = []

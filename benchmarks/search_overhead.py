@@ -14,7 +14,7 @@ from pathlib import Path
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.loader import load_studies
-from allo_dse.tune.progress import QuietReporter
+from allo_dse.tune.reporters import QuietReporter
 
 HERE = Path(__file__).parent
 
@@ -77,7 +77,9 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             study.run(marks[-1], sampler=sampler, verify=False, progress=watch, run_dir=Path(folder) / "run")
         for n, (seconds, checks) in zip(marks, watch.rows, strict=True):
-            print(f"{sampler:10} up to {n:6,} designs: {1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device")
+            print(
+                f"{sampler:10} up to {n:6,} designs: {1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device"
+            )
 
 
 if __name__ == "__main__":

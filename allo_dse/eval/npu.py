@@ -22,7 +22,7 @@ from .simulator.npu_network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork
 from .simulator.npu_schedule import GroupSchedule, schedule
 from .simulator.result import RunResult
 
-FIRST_PERIODS = 12
+FIRST_PERIODS = 8
 STEADY_WINDOW = 3
 """A period depends on at most this many earlier ones: object FIFOs hold no more tiles than that."""
 

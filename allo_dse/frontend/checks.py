@@ -22,7 +22,7 @@ def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequen
     ends: dict[tuple[str, str], list[Endpoint]] = {}
     for kernel, sets in zip(kernels, tasks, strict=True):
         for task in sets:
-            for port in task.ports.values():
+            for port in (part for use in task.ports.values() for part in use.fixed):
                 ends.setdefault((port.stream.name, port.direction), []).append(endpoint(kernel, task, port))
     warnings: list[str] = []
     for stream in source.streams.values():
@@ -56,11 +56,11 @@ def _total(ends: Sequence[Endpoint], rank: int) -> IntArray:
 
 def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
     """A stream connects one task to one task."""
-    users = _total([end for end in ends if end.port.index is not None], len(stream.shape))
+    users = _total([end for end in ends if end.port.certain], len(stream.shape))
     for index in _streams_where(stream, users > 1):
         found: dict[str, Endpoint] = {}
         for end in ends:
-            if end.port.index is not None and at(end.users, index):
+            if end.port.certain and at(end.users, index):
                 for pid in tasks_on(end, index)[:2]:
                     found[end.kernel.task_name(pid)] = end
         if len(found) > 1:
@@ -83,7 +83,7 @@ def _check_balance(
     missing = (produced == 0) & ((consumed if gets_tokens is None else gets_tokens) > 0)
     for index in _streams_where(stream, missing):
         end = next(e for e in gets if at(e.users, index))
-        if end.port.index is not None:
+        if end.port.certain:
             end.task.fail(end.port.node, f"stream `{_label(stream, index)}` is read but never written")
     if put_tokens is None or gets_tokens is None:
         return

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import meta
 from .expressions import lower
 from .helpers import local_copy, mutable_names
 from .meta import Meta
@@ -81,7 +80,7 @@ def _first_task(mask: Mask) -> tuple[int, ...]:
 def _names(tasks: list[Task]) -> list[str]:
     """Names of classes: the answers of their conditions, so that they do not change with the mesh."""
     names = ["t" + "".join(task.path) if task.path else "all" for task in tasks]
-    if max(map(len, names)) > LONGEST_PATH:
+    if max(map(len, names)) > LONGEST_PATH or len(set(names)) < len(names):
         return [f"c{position}" for position in range(len(tasks))]
     return names
 
@@ -132,12 +131,9 @@ def _static_port(task: Task, port: PortUse, index: tuple[Meta, ...]) -> StreamPo
 
 def _stream_ports(task: Task, port: PortUse) -> Iterator[StreamPort]:
     """The ports of a stream argument: one, or one per stream that a computed index can reach."""
-    if port.index is not None:
-        yield _static_port(task, port, port.index)
-        return
-    rank = len(task.kernel.mesh)
-    for where in itertools.product(*(range(low, high + 1) for low, high in port.ranges or ())):
-        yield _static_port(task, port, tuple(meta.constant(i, rank) for i in where))
+    for part in port.fixed:
+        assert part.index is not None
+        yield _static_port(task, part, part.index)
 
 
 def index_map(task: Task, stream: StreamArray, index: tuple[Meta, ...]) -> IndexMap:

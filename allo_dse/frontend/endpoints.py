@@ -32,19 +32,10 @@ class Endpoint:
 
 
 def endpoint(kernel: Kernel, task: Task, port: PortUse) -> Endpoint:
-    """The endpoint of a port."""
-    if port.index is None:
-        return Endpoint(kernel, task, port, _reachable(port), None)
+    """The endpoint of a port with a known index."""
     passed = _passed_on(task, port)
     users, tokens = _scatter(task, port, passed)
     return Endpoint(kernel, task, port, users, tokens if port.tokens is not None else None)
-
-
-def _reachable(port: PortUse) -> IntArray:
-    """One user for each stream that a computed index can reach."""
-    users = np.zeros(port.stream.shape, np.int64)
-    users[tuple(slice(low, high + 1) for low, high in port.ranges or ())] = 1
-    return users
 
 
 def _passed_on(task: Task, port: PortUse) -> dict[int, int]:
@@ -84,8 +75,7 @@ def _scatter(task: Task, port: PortUse, passed: dict[int, int]) -> tuple[IntArra
 
 def tasks_on(end: Endpoint, stream: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The pids of the tasks of an endpoint that use one stream (expands the mesh: for messages only)."""
-    if end.port.index is None:
-        return []
+    assert end.port.index is not None
     mesh = end.task.kernel.mesh
     hit = np.broadcast_to(end.task.mask, mesh).copy()
     for value, position in zip(end.port.index, stream, strict=True):

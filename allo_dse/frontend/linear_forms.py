@@ -18,11 +18,12 @@ Form = dict[str, int]
 def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
     """`high - low` if it is the same for all tasks and all values of run-time variables, else None."""
     first, last = {} if low is None else _form(task, low), _form(task, high)
-    if first is None or last is None:
-        return _compile_time(task, low, high)
-    difference = _add(last, first, -1)
-    constant = difference.pop("", 0)
-    return None if any(difference.values()) else constant
+    if first is not None and last is not None:
+        difference = _add(last, first, -1)
+        constant = difference.pop("", 0)
+        if not any(difference.values()):
+            return constant
+    return _compile_time(task, low, high)
 
 
 def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:

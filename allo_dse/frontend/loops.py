@@ -92,7 +92,7 @@ def _nest(task: Task, names: Sequence[str], bounds: Sequence[Bounds], node: ast.
     if isinstance(trips, int) and trips == 0:
         return
     start, stop, step = bounds[0]
-    inner = Scalar(task.text.name(), index, _extremes(task, bounds[0]))
+    inner = Scalar(task.text.name(), index, _extremes(task, bounds[0]), _values(bounds[0]))
     low, high = (_index(task, v, node) for v in (start, stop))
     down = step < 0
     if down:  # scf.for only counts up: count the iterations
@@ -132,6 +132,14 @@ def _down_trips(task: Task, start: str, stop: str, step: int) -> str:
 def _descending(task: Task, start: str, iteration: str, step: int) -> str:
     product = task.text.op(f"arith.muli {iteration}, {task.text.constant(step, index)} : index")
     return task.text.op(f"arith.addi {start}, {product} : index")
+
+
+def _values(bounds: Bounds) -> range | None:
+    """The values of a loop variable with constant bounds."""
+    start, stop, step = bounds
+    if isinstance(start, Const) and isinstance(stop, Const):
+        return range(int(start.value), int(stop.value), step)
+    return None
 
 
 def _extremes(task: Task, bounds: Bounds) -> tuple[int, int] | None:

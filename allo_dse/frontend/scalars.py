@@ -122,9 +122,9 @@ def result_type(op: str, a: DType, b: DType) -> DType:
     both = common(a, b)
     if both.is_float:
         return both
+    a, b = (int32 if t.kind == "index" else t for t in (a, b))
     if both.is_fixed:
         return _fixed_result(op, a, b, both)
-    a, b = (int32 if t.kind == "index" else t for t in (a, b))
     if op in ("+", "-"):
         return integer(common(a, b).bits + 1, both.is_signed or op == "-")
     if op == "*":
@@ -306,6 +306,7 @@ def _float_binary(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> st
 
 def _binary_fixed(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
     raw = integer(dtype.bits, dtype.is_signed)
+    a, b = (convert(task, v, int32) if v.dtype.kind == "index" else v for v in (a, b))
     if op == "*":
         x, y = (convert(task, Scalar(v.ssa, integer(v.dtype.bits, v.dtype.is_signed)), raw) for v in (a, b))
         return Scalar(binary_as(task, "*", x, y, raw).ssa, dtype)

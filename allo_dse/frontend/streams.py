@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,34 +74,47 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tu
             f"`{ref.stream.name}` is an array of streams of shape {list(ref.stream.shape)}",
             f"say which one: {ref.stream.name}[{', '.join('i' * len(ref.stream.shape))}].{direction}(...)",
         )
+    choices = [_choices(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)]
+    if any(isinstance(value, Scalar) for value in ref.indices):
+        return _computed_port(task, ref, direction, choices, node)
+    static = tuple(choice[0] for choice in choices)
+    key = (ref.stream.name, direction, _key(static))
+    port = task.ports.get(key)
+    if port is None:
+        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
+    port.add(task.count)
+    return port, port.ssa
+
+
+def _key(index_: Sequence[Meta]) -> tuple[Any, ...]:
+    """Equal for equal functions of the pid."""
+    return tuple(m.affine or (m.array.shape, m.array.tobytes()) for m in index_)
+
+
+def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
+    """The values that an index can have, each a function of the pid."""
+    if isinstance(value, Meta):
+        return [value]
     rank = len(task.kernel.mesh)
-    fixed = [meta.constant(int(i.value), rank) if isinstance(i, Const) else i for i in ref.indices]
-    static = tuple(i for i in fixed if isinstance(i, Meta))
-    if len(static) == len(fixed):
-        key = (ref.stream.name, direction, tuple(m.affine or (m.array.shape, m.array.tobytes()) for m in static))
-        port = task.ports.get(key)
-        if port is None:
-            port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
-        _count(task, port)
-        return port, port.ssa
-    return _computed_port(task, ref, direction, node)
+    if isinstance(value, Const):
+        return [meta.constant(int(value.value), rank)]
+    values = range(extent)
+    if isinstance(value, Scalar) and value.bounds is not None:
+        values = range(max(0, value.bounds[0]), min(extent, value.bounds[1] + 1))
+    if isinstance(value, Scalar) and value.loop is not None and not task.guards:
+        values = value.loop
+    return [meta.constant(i, rank) for i in values]
 
 
-def _count(task: Task, port: PortUse) -> None:
-    port.tokens = None if port.tokens is None or task.count is None else port.tokens + task.count
-
-
-def _computed_port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tuple[PortUse, str]:
-    """The port of an array whose index the body computes."""
-    bounds = [_bounds(task, i, extent) for i, extent in zip(ref.indices, ref.stream.shape, strict=True)]
+def _computed_port(
+    task: Task, ref: StreamRef, direction: Direction, choices: Sequence[Sequence[Meta]], node: ast.AST
+) -> tuple[PortUse, str]:
+    """The port of an array whose index the body computes, and the run-time number of the stream."""
     key = (ref.stream.name, direction, None)
     port = task.ports.get(key)
     if port is None:
-        port = PortUse(ref.stream, direction, f"%s{len(task.ports)}", None, node, ranges=bounds)
-        task.ports[key] = port
-    assert port.ranges is not None
-    port.ranges = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(port.ranges, bounds, strict=True)]
-    port.tokens = None
+        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", None, node)
+    _count_parts(task, port, ref, choices, node)
     linear: Scalar | None = None
     for value, extent in zip(ref.indices, ref.stream.shape, strict=True):
         position = convert(task, as_scalar(task, value, node, like=index), index)
@@ -111,14 +126,23 @@ def _computed_port(task: Task, ref: StreamRef, direction: Direction, node: ast.A
     return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
 
 
-def _bounds(task: Task, value: Value, extent: int) -> tuple[int, int]:
-    if isinstance(value, Const):
-        return int(value.value), int(value.value)
-    if isinstance(value, Meta):
-        return int(task.per_task(value).min()), int(task.per_task(value).max())
-    if isinstance(value, Scalar) and value.bounds is not None:
-        return max(0, value.bounds[0]), min(extent - 1, value.bounds[1])
-    return 0, extent - 1
+def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:
+    """Note which streams a computed index reaches.
+
+    Where the indices are variables of different loops with constant bounds, it is known how often each stream is used.
+    """
+    variables = [value for value in ref.indices if isinstance(value, Scalar)]
+    distinct = len({value.ssa for value in variables}) == len(variables)
+    exact = distinct and not task.guards and all(value.loop for value in variables)
+    each = None
+    if exact and task.count is not None:
+        each = task.count // math.prod(len(value.loop) for value in variables if value.loop)
+    for index_ in itertools.product(*choices):
+        name = _key(index_)
+        if name not in port.parts:
+            port.parts[name] = PortUse(ref.stream, port.direction, port.ssa, index_, node, certain=exact)
+        port.parts[name].add(each)
+    port.tokens = None
 
 
 def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> int:

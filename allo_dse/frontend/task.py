@@ -58,8 +58,9 @@ class PortUse:
 
     Attributes:
         index: per dimension of the stream array its index, or None where the body computes the index at run time.
-        ranges: per dimension the smallest and largest index, where the body computes it; None where not known.
-        tokens: tokens that move, by direction.
+        tokens: tokens that move.
+        parts: where the body computes the index, the streams that it can reach.
+        certain: whether all tasks surely use the stream.
     """
 
     stream: StreamArray
@@ -68,7 +69,17 @@ class PortUse:
     index: tuple[Meta, ...] | None
     node: ast.AST
     tokens: Count = 0
-    ranges: list[tuple[int, int]] | None = None
+    parts: dict[Any, PortUse] = field(default_factory=dict)
+    certain: bool = True
+
+    @property
+    def fixed(self) -> list[PortUse]:
+        """The ports with known indices that this stands for."""
+        return [self] if self.index is not None else list(self.parts.values())
+
+    def add(self, tokens: Count) -> None:
+        """Count more tokens."""
+        self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
 
 
 @dataclass(eq=False)
@@ -184,7 +195,7 @@ class Task:
         if isinstance(condition, Const):
             answer = bool(condition.value)
         elif isinstance(condition, Meta):
-            answer = bool(self.uniform(condition))
+            answer = bool(self._same(condition))
         else:
             self.fail(
                 node,
@@ -196,6 +207,12 @@ class Task:
 
     def uniform(self, value: Meta) -> Any:
         """The one value that all tasks of the set have; splits the set where they differ."""
+        result = self._same(value)
+        if value.array.size > 1:
+            self.path.append(f"v{result}".replace("-", "m").replace(".", "p"))
+        return result
+
+    def _same(self, value: Meta) -> Any:
         values = selected(value.array, self.mask)
         first = values[0]
         if (values != first).any():

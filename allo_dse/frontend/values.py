@@ -24,11 +24,13 @@ class Scalar:
 
     Attributes:
         bounds: for an `index`, its smallest and largest value where they are known.
+        loop: the values it takes one after the other, if it is the variable of a loop with constant bounds.
     """
 
     ssa: str
     dtype: DType
     bounds: tuple[int, int] | None = None
+    loop: range | None = None
 
 
 @dataclass(frozen=True, eq=False)

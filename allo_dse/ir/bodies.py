@@ -37,19 +37,19 @@ def compile_bodies(bodies: Sequence[Body], *, opt_level: int = 3) -> CompiledBod
         module = ir.Module.create()
         signatures, starts = [], []
         for number, body in enumerate(bodies, 1):
-            lowered, parameters = lower_body(body, f"body{number}")
+            lowered, signature = lower_body(body, f"body{number}")
             for op in list(lowered.body.operations):
                 module.body.append(op.operation)
-            signatures.append(Signature(body.symbol, parameters))
-            starts.append(_define_start(module, f"body{number}", parameters))
+            signatures.append(signature)
+            starts.append(_define_start(module, f"body{number}", signature.parameters))
         add_runtime(module, starts)
         lower_coroutines(module)
         to_llvm(module)
         return CompiledBodies(CompiledModule(module, opt_level=opt_level), tuple(signatures))
 
 
-def lower_body(body: Body, name: str) -> tuple[Any, tuple[Parameter, ...]]:
-    """A module with the body as a coroutine called `name` (helpers get it as prefix), and the body's parameters."""
+def lower_body(body: Body, name: str) -> tuple[Any, Signature]:
+    """A module with the body as a coroutine called `name` (helpers get it as prefix), and the body's signature."""
     try:
         module = ir.Module.parse(body.mlir)
     except ir.MLIRError as error:
@@ -58,8 +58,9 @@ def lower_body(body: Body, name: str) -> tuple[Any, tuple[Parameter, ...]]:
     outline_nests(module, main.operation)
     structure(module)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
+    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
     to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream])
-    return module, parameters
+    return module, Signature(body.symbol, parameters, max(sites, default=-1) + 1)
 
 
 def lower_coroutines(module: Any) -> None:

@@ -70,10 +70,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """A compiled task body: its parameters in order, and the words in which a task's arguments are passed."""
+    """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
+
+    Attributes:
+        cost_sites: how many cost sites it refers to.
+    """
 
     symbol: str
     parameters: tuple[Parameter, ...]
+    cost_sites: int = 0
 
     @property
     def width(self) -> int:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..backends.device import Device
@@ -106,19 +106,22 @@ def _core_violations(
     """Limits of the cores of one node group; its nodes are alike but for their streams, and the busiest one counts."""
     found = []
     if memory.total > device.core.memory_bytes:
-        where = _place(program, group.group, memory.node - first_node)
-        found.append(Violation("core_memory", where, memory.total, device.core.memory_bytes, str(memory)))
+        largest = _place(program, group.group, memory.node - first_node)
+        found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
     own = {node: streams[node] for node in range(first_node, first_node + group.group.count) if node in streams}
     node = max(own, key=lambda n: len(own[n].into) + len(own[n].out), default=first_node)
-    where = _place(program, group.group, node - first_node)
     busiest = own.get(node, _NodeStreams())
+
+    def where() -> str:
+        return _place(program, group.group, node - first_node)
+
     found += _core_channels(where, group, busiest.into, busiest.out, device)
     found += _core_descriptors(where, group, busiest.out, device, buffering)
     return found
 
 
 def _core_channels(
-    where: str, group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: Device
+    where: Callable[[], str], group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: Device
 ) -> Iterator[Violation]:
     """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
 
@@ -137,11 +140,11 @@ def _core_channels(
         needed = len(ports) + far_streams
         if needed > limit:
             names = [*ports, *([f"{far_streams} of {_names(streams)}"] if far_streams else [])]
-            yield Violation(f"core_dma_{direction}", where, needed, limit, ", ".join(names))
+            yield Violation(f"core_dma_{direction}", where(), needed, limit, ", ".join(names))
 
 
 def _core_descriptors(
-    where: str, group: GroupTiles, out: list[StreamFlow], device: Device, buffering: Buffering
+    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: Device, buffering: Buffering
 ) -> Iterator[Violation]:
     """Buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor."""
     core = device.core
@@ -152,16 +155,16 @@ def _core_descriptors(
             f"{len(inputs)} inputs with depth {buffering.input_depth}, "
             f"{len(outputs)} outputs with depth {buffering.output_depth}"
         )
-        yield Violation("core_descriptors", where, descriptors, core.buffer_descriptors, detail)
+        yield Violation("core_descriptors", where(), descriptors, core.buffer_descriptors, detail)
     locks = LOCKS_PER_END * (len(inputs) + len(outputs) + len(out))
     if locks > core.locks:
         names = ", ".join([*inputs, *outputs, *([_names(out)] if out else [])])
-        yield Violation("core_locks", where, locks, core.locks, names)
+        yield Violation("core_locks", where(), locks, core.locks, names)
     for users in group.users.values():
         port = users[0][1].port
         words = -(-port.tile_bytes // WORD_BYTES)
         if words > core.descriptor.max_words:
-            yield Violation("descriptor_length", where, words, core.descriptor.max_words, port.tensor.name)
+            yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
 
 
 def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:

@@ -69,9 +69,11 @@ def _collect(
     """Add the open ends of some nodes of a group that are wired alike."""
     if not wiring.open_ends:
         return
-    tasks = group.group.leaves.tasks(0, group.round.length)[nodes]
+    first = min(end.leaves[0] for end in wiring.open_ends)
+    last = max(end.leaves[-1] for end in wiring.open_ends)
+    tasks = group.group.leaves.tasks(first, last + 1)[nodes]
     for end in wiring.open_ends:
-        pids = program.pids(end.use.task.kernel, tasks[:, list(end.leaves)].reshape(-1))
+        pids = program.pids(end.use.task.kernel, tasks[:, [leaf - first for leaf in end.leaves]].reshape(-1))
         stream = program.first_stream[end.port.stream.name] + end.port.index.linear(pids)
         ends[end.port.direction].add(stream, np.repeat(first_node + nodes, len(end.leaves)), end.port)
 

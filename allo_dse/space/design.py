@@ -47,4 +47,5 @@ class Design:
             "fold": self.fold.to_dict(),
             "buffering": self.buffering.to_dict(),
             "device": self.device.name,
+            "device_key": self.device.key,
         }

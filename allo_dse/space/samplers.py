@@ -101,7 +101,7 @@ class EvolutionSampler(BaseSampler):
         genes: Mapping[str, Gene],
         screen: Screen,
         *,
-        initial: int = 40,
+        initial: int = 24,
         population: int = 32,
         children: int = 8,
         crossover: float = 0.7,

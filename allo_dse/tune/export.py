@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .result import BestDesign
+from ..space.space import Candidate
+from .spec import StudySpec
 
 MAX_JSON_PRIMITIVES = 5000
 
@@ -43,24 +44,33 @@ if __name__ == "__main__":
 '''
 
 
-def export_design(best: BestDesign, directory: Path) -> list[Path]:
+def export_design(
+    study: StudySpec,
+    candidate: Candidate,
+    *,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    values: Mapping[str, float],
+    explanation: str,
+    directory: Path,
+) -> list[Path]:
     """Write the mapping, parameters, metrics, an explanation and a build script."""
-    design = best.design
+    design = candidate.design
     directory.mkdir(parents=True, exist_ok=True)
     files = {
-        "mapping.py": best.study.space.structures.mapping_source(design),
-        "parameters.json": _json(best.params),
-        "metrics.json": _json(dict(best.metrics)),
-        "design.json": _json({"key": best.key, "genes": best.record.genes, **design.to_dict()}),
-        "explanation.txt": best.explain() + "\n",
-        "build.py": _build_script(best),
+        "mapping.py": study.space.structures.mapping_source(design),
+        "parameters.json": _json(params),
+        "metrics.json": _json(dict(metrics)),
+        "design.json": _json({"key": candidate.key, "genes": candidate.genes, **design.to_dict()}),
+        "explanation.txt": explanation + "\n",
+        "build.py": _build_script(study, candidate, values),
     }
-    if best.study.source is not None:
-        source = Path(best.study.source.file)
+    if study.source is not None:
+        source = Path(study.source.file)
         files[source.name] = source.read_text()
     stale = directory / "mapping_primitives.json"
     if design.program.task_count <= MAX_JSON_PRIMITIVES:
-        files[stale.name] = json.dumps(best.mapping_primitives) + "\n"
+        files[stale.name] = json.dumps(design.mapping_primitives) + "\n"
     else:
         stale.unlink(missing_ok=True)
     written = []
@@ -75,8 +85,8 @@ def _json(values: Any) -> str:
     return json.dumps(values, indent=2, default=str) + "\n"
 
 
-def _build_script(best: BestDesign) -> str:
-    study, params = best.study, best.candidate.params
+def _build_script(study: StudySpec, candidate: Candidate, values: Mapping[str, float]) -> str:
+    params = candidate.params
     simple = {n: v for n, v in params.items() if isinstance(v, int | float | str | bool)}
     scope = getattr(study.program, "__globals__", {})
     objects = {n: next((g for g, x in scope.items() if x is v), None) for n, v in params.items() if n not in simple}
@@ -89,11 +99,11 @@ def _build_script(best: BestDesign) -> str:
         load = f"# from ... import {', '.join(imported)}: where the program of the study {study.name!r} is defined"
     arguments = ["**PARAMETERS"] if simple else []
     arguments += [f"{n}={g or repr(str(params[n]))}" for n, g in objects.items()]
-    predicted = ", ".join(f"{name} {value:g}" for name, value in best.values.items())
+    predicted = ", ".join(f"{name} {value:g}" for name, value in values.items())
     return _BUILD.format(
         predicted=predicted,
         load=load,
         params=repr(simple),
         instantiate=f"{function}({', '.join(arguments)})" if params else function,
-        device=best.design.device.name,
+        device=candidate.design.device.name,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,12 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .progress import LIVE_SECONDS, QuietReporter, View, format_duration, format_value
+from .reporters import QuietReporter
+from .result import Result
+from .screen import Screen
+from .view import View, format_duration, format_value
 
-if TYPE_CHECKING:
-    from .result import Result
-    from .screen import Screen
-
+LIVE_SECONDS = 0.25
 MAX_KILLERS = 5
 
 

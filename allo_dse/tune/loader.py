@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.util
 import inspect
 import sys
@@ -14,7 +15,8 @@ from typing import Any
 
 from .. import lang
 from ..errors import AlloDseError, StudyError
-from .study import Study, StudySource
+from .spec import StudySource
+from .study import Study
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
@@ -172,6 +174,7 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 
 def _with_source(study: Study, source: StudySource) -> Study:
     study.source = source
+    study.reload = functools.partial(load_study, source)
     return study
 
 

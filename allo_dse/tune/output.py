@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .progress import format_value
 from .result import BestDesign, Result
 from .rundir import RunDirectory
+from .view import format_value
 
 TOP_ROWS = 12
 

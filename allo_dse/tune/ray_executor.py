@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,8 @@ from ray.exceptions import RayActorError, RayError
 
 from ..errors import StudyError
 from .executor import Outcome, evaluate
-from .loader import load_study
 from .proposals import Proposal
-from .study import Study, StudySource
+from .spec import StudySpec
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
@@ -33,8 +32,8 @@ Job = tuple[int, dict[str, int]]
 class Workbench:
     """What a worker process has: the study, its space and an evaluator."""
 
-    def __init__(self, source: StudySource | Study) -> None:
-        self._study = source if isinstance(source, Study) else load_study(source)
+    def __init__(self, source: StudySpec | Callable[[], StudySpec]) -> None:
+        self._study = source if isinstance(source, StudySpec) else source()
         self._evaluator = self._study.make_evaluator()
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
@@ -68,8 +67,8 @@ class RayExecutor:
         StudyError: when the cluster cannot be reached.
     """
 
-    def __init__(self, study: Study, workers: int, address: str | None) -> None:
-        self._source: StudySource | Study = study.source if study.source is not None else study
+    def __init__(self, study: StudySpec, workers: int, address: str | None) -> None:
+        self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
         self._own = not ray.is_initialized()
         self._connect(workers, address)
         self._actor_class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Workbench)

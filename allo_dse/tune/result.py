@@ -18,27 +18,17 @@ from .explain import explain
 from .export import export_design
 from .front import knee, pareto_positions
 from .record import Record
+from .spec import StudySpec, Verification
 
 if TYPE_CHECKING:
     import pandas
-
-    from .study import Study
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What running a design and comparing its numbers showed."""
-
-    ok: bool
-    message: str
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
 class BestDesign:
     """A design that a run found, with its metrics."""
 
-    study: Study
+    study: StudySpec
     record: Record
 
     @cached_property
@@ -84,7 +74,15 @@ class BestDesign:
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""
-        return export_design(self, Path(directory))
+        return export_design(
+            self.study,
+            self.candidate,
+            params=self.params,
+            metrics=self.metrics,
+            values=self.values,
+            explanation=self.explain(),
+            directory=Path(directory),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +97,7 @@ class Result:
         run_dir: where the log and the tables are.
     """
 
-    study: Study
+    study: StudySpec
     records: Sequence[Record]
     values: Mapping[str, tuple[float, ...]]
     verified: Mapping[str, Verification]

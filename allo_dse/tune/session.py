@@ -14,14 +14,16 @@ from .driver import Driver, Judge
 from .executor import Executor, InlineExecutor
 from .log import RunLog
 from .output import write_results
-from .progress import Reporter, View, make_reporter
+from .progress import make_reporter
 from .proposals import make_proposer
 from .record import Record
-from .result import Result, Verification
+from .reporters import Reporter
+from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
 from .screen import Screen
-from .study import Study
+from .spec import StudySpec, Verification
 from .tally import Tally
+from .view import View
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class RunOptions:
     command: tuple[str, ...] = ()
 
 
-def run_study(study: Study, options: RunOptions) -> Result:
+def run_study(study: StudySpec, options: RunOptions) -> Result:
     """Run a study; see `Study.run`."""
     if options.workers < 1:
         raise StudyError(f"{options.workers} workers cannot work", hint="--workers 1 evaluates in this process")
@@ -62,7 +64,7 @@ class _Session:
 
     def __init__(
         self,
-        study: Study,
+        study: StudySpec,
         options: RunOptions,
         budget: Budget,
         reporter: Reporter,

@@ -1,40 +1,17 @@
-"""A study: a program, what may vary, on which device, and what is wanted."""
+"""The study, as users declare and run it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import StudyError
-from ..space.params import Condition, ParameterSpace
-from ..space.space import Space, Structures
-from .objectives import Constraint, Objective
-
-if TYPE_CHECKING:
-    from ..backends.device import Device
-    from ..eval.evaluator import Evaluator
-    from .result import Result, Verification
+from .result import Result
+from .session import RunOptions, run_study
+from .spec import StudySpec
 
 
-@dataclass(frozen=True)
-class StudySource:
-    """Where a study was loaded from, so that worker processes can load it too.
-
-    Attributes:
-        file: path of the study file.
-        function: name of the function that returned it, or of the variable that holds it.
-        settings: the function's arguments, as text.
-    """
-
-    file: str
-    function: str
-    settings: Mapping[str, str]
-
-
-class Study:
+class Study(StudySpec):
     """What to search, and for what.
 
         study = Study("gemm", program=gemm, params={"Pm": divisors(2048, at_most=64)}, device="npu1_4col",
@@ -63,124 +40,6 @@ class Study:
     Raises:
         StudyError: when the declaration cannot work.
     """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        program: Any,
-        objectives: Sequence[Objective],
-        params: Mapping[str, Any] | None = None,
-        where: Condition | Sequence[Condition] = (),
-        device: str | Device = "npu1_4col",
-        constraints: Sequence[Constraint] = (),
-        reference: Callable[..., Any] | None = None,
-        verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
-        output_depths: Sequence[int] = (1, 2),
-        evaluator: Evaluator | Callable[[], Evaluator] | None = None,
-        check: Callable[[Any], Sequence[Any]] | None = None,
-        verifier: Callable[[Any], Verification] | None = None,
-        structures: Structures | None = None,
-        trials: int = 500,
-    ) -> None:
-        self.name = name
-        self.program = program
-        self.objectives = list(objectives)
-        self.constraints = list(constraints)
-        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
-        self.reference = reference
-        self.verify_with = verify_with
-        self.output_depths = tuple(output_depths)
-        self.trials = trials
-        self.source: StudySource | None = None
-        self._device = device
-        self._evaluator = evaluator
-        self._check = check
-        self._verifier = verifier
-        self._structures = structures
-        self._validate()
-
-    def _validate(self) -> None:
-        if not self.name:
-            raise StudyError("a study needs a name")
-        if not self.objectives:
-            raise StudyError(f"study {self.name!r} has no objective", hint='add for example minimize("latency_us")')
-        for kind, items, expected in (
-            ("objectives", self.objectives, Objective),
-            ("constraints", self.constraints, Constraint),
-        ):
-            for item in items:
-                if not isinstance(item, expected):
-                    raise StudyError(
-                        f"study {self.name!r}: {item!r} is not one of its {kind}",
-                        hint="use minimize(...), maximize(...) for objectives and require(...) for constraints",
-                    )
-            names = [item.name for item in items]
-            for name in names:
-                if names.count(name) > 1:
-                    raise StudyError(
-                        f"study {self.name!r}: two {kind} are named {name!r}", hint="tell them apart with name="
-                    )
-
-    @cached_property
-    def device(self) -> Device:
-        from ..backends.device import Device
-
-        return Device.load(self._device) if isinstance(self._device, str | Path) else self._device
-
-    @cached_property
-    def space(self) -> Space:
-        """All designs the study may choose from."""
-        structures = self._structures
-        if structures is None:
-            from ..space.structures import MapperStructures
-
-            structures = MapperStructures(self.program, self.device)
-        return Space(self.parameters, structures, output_depths=self.output_depths)
-
-    def make_evaluator(self) -> Evaluator:
-        """The evaluator, made anew where the study was given a way to make it."""
-        if self._evaluator is None:
-            from ..eval.npu import NpuSimulator
-
-            return NpuSimulator()
-        ready = hasattr(self._evaluator, "evaluate") and not isinstance(self._evaluator, type)
-        made: Any = self._evaluator if ready else self._evaluator()  # type: ignore[operator]
-        if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
-            raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
-        return made
-
-    def check(self, design: Any) -> Sequence[Any]:
-        """What limits of the device a design breaks."""
-        if self._check is not None:
-            return self._check(design)
-        from ..mapper.check import check_mapping
-
-        return check_mapping(design.vmg, design.device, design.buffering)
-
-    def verify(self, design: Any, seed: int = 0) -> Verification:
-        """Run a design and compare its numbers with the reference."""
-        if self._verifier is not None:
-            return self._verifier(design)
-        from ..eval.verify import verify_design
-
-        found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
-        from .result import Verification
-
-        return Verification(found.ok, found.message, found.seconds)
-
-    def fingerprint(self) -> tuple[str, str]:
-        """Digests of the program, at its first parameters, and of the device.
-
-        Raises:
-            StudyError: when no parameters are legal.
-            AlloDseError: when the program does not compile.
-        """
-        params = self.space.first_params
-        if params is None:
-            raise StudyError(f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`")
-        program = self.space.structures.digest(self.space.structures.program(params))
-        return program, f"{self.device.name} {self.device.key}"
 
     def run(
         self,
@@ -215,8 +74,6 @@ class Study:
         Raises:
             StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
         """
-        from .session import RunOptions, run_study
-
         return run_study(
             self,
             RunOptions(
@@ -233,7 +90,3 @@ class Study:
                 command=tuple(command),
             ),
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What workers need: the declaration, without compiled programs."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("space", "device")}

@@ -248,8 +248,15 @@ def test_wrong_arguments_are_refused() -> None:
         signature.words(1, [Tiles(short.astype(np.float64), 0, (1,)), 0])
     b = NetworkBuilder()
     b.stream(2, token_bytes=16)
+    b.costs([1])
     b.tasks("load", signature.words(1, [Tiles(short, 0, (1,)), 0]))
     with pytest.raises(SimulationError, match="tokens of 4 bytes, stream 0 carries 16"):
+        engine.run(b.build())
+    b = NetworkBuilder()
+    b.stream(2, token_bytes=4)
+    b.costs([1])
+    b.tasks("load", signature.words(1, [Tiles(short, 0, (1,)), 0], cost_site=1))
+    with pytest.raises(SimulationError, match="has 1 cost sites, the network only 0 from number 1 on"):
         engine.run(b.build())
     b = NetworkBuilder()
     b.tasks("unknown", signature.words(1, [Tiles(short, 0, (1,)), 0]))
@@ -302,3 +309,56 @@ def test_an_interrupted_run_leaves_the_engine_usable() -> None:
             engine.run(network, progress=interrupt)
     with pytest.raises(SimulationError, match="time limit"):
         engine.run(network, seconds=0.05)
+
+
+FILTER = """
+func.func @filter(%in: index, %out: index, %count: memref<i32>) {
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %n = scf.while (%kept = %zero) : (i32) -> i32 {
+    %v = "df.get"(%in) {op = 0} : (index) -> i32
+    %more = arith.cmpi ne, %v, %zero : i32
+    %low = arith.andi %v, %one : i32
+    %odd = arith.cmpi eq, %low, %one : i32
+    %next = scf.if %odd -> i32 {
+      "df.put"(%out, %v) {op = 1} : (index, i32) -> ()
+      %k = arith.addi %kept, %one : i32
+      scf.yield %k : i32
+    } else {
+      "df.cost"() {site = 1} : () -> ()
+      scf.yield %kept : i32
+    }
+    "df.cost"() {site = 0} : () -> ()
+    scf.condition(%more) %next : i32
+  } do {
+  ^bb0(%kept: i32):
+    scf.yield %kept : i32
+  }
+  memref.store %n, %count[] : memref<i32>
+  return
+}"""
+FEED = """
+func.func @feed(%x: memref<6xi32>, %out: index) {
+  affine.for %i = 0 to 6 {
+    %v = affine.load %x[%i] : memref<6xi32>
+    "df.put"(%out, %v) {op = 0} : (index, i32) -> ()
+  }
+  return
+}"""
+
+
+def test_streams_in_data_dependent_control_flow() -> None:
+    engine = compile_bodies([Body("filter", FILTER), Body("feed", FEED), Body("sink", SINK)])
+    x, y, n = np.array([5, 2, 7, 4, 9, 0], np.int32), np.zeros(3, np.int32), np.zeros((), np.int32)
+    b = NetworkBuilder()
+    first, second = b.stream(1, token_bytes=4), b.stream(1, token_bytes=4)
+    site = b.costs([1, 100])
+    b.tasks("feed", engine.signatures["feed"].words(1, [Tiles(x, 0, (1,)), first]))
+    b.tasks("filter", engine.signatures["filter"].words(1, [first, second, Tiles(n, 0, ())], cost_site=site))
+    b.tasks("sink", engine.signatures["sink"].words(1, [second, Tiles(y, 0, (1,))]))
+    result = engine.run(b.build())
+    assert result.finished
+    assert (y.tolist(), int(n)) == ([5, 7, 9], 3)
+    # Gets at 1, 3, 104, 106, 207 and 209: with depth 1 a token is put one cycle after the last was taken.
+    assert result.task_end[1] == 310
+    assert result.puts.tolist() == [6, 3]

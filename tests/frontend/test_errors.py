@@ -236,6 +236,26 @@ def test_imbalance() -> None:
     check(top, "stream `pipe`: 128 puts, 120 gets", "pipe.put")
 
 
+def test_imbalance_of_streams_indexed_by_loop_variables() -> None:
+    @df.region()
+    def top(A: int32[M, N]):
+        lanes: Stream[int32, 4][N]
+
+        @df.kernel(mapping=[1], args=[A])
+        def load(a: int32[M, N]):
+            for i in range(M):
+                for j in range(N):
+                    lanes[j].put(a[i, j])  # here
+
+        @df.kernel(mapping=[N])
+        def lane():
+            p = df.get_pid()
+            for i in range(M - 1):
+                x: int32 = lanes[p].get()
+
+    check(top, "stream `lanes[0]`: 8 puts, 7 gets", "lanes[j].put")
+
+
 def test_imbalance_per_task() -> None:
     @df.region()
     def top(A: int32[128]):

@@ -101,7 +101,8 @@ def test_streams_indexed_by_loop_variables() -> None:
                 b[i, p] = lanes[p].get() * (p + 1)
 
     program = compile_region(top)
-    assert [p.index.offset for p in program.kernels[0].classes[0].stream_ports] == [(0,), (1,), (2,), (3,)]
+    ports = program.kernels[0].classes[0].stream_ports
+    assert [(p.index.offset, p.tokens) for p in ports] == [((0,), 8), ((1,), 8), ((2,), 8), ((3,), 8)]
     a, b = RNG.integers(-9, 9, (M, N)).astype(np.int32), np.zeros((M, N), np.int32)
     simulate(program, a, b)
     np.testing.assert_array_equal(b, a * np.arange(1, N + 1))
@@ -347,6 +348,19 @@ def test_compile_time_values() -> None:
     assert a.tolist() == [1, 102, 4, 1008]
 
 
+def test_classes_that_differ_in_a_size_have_their_own_names() -> None:
+    @df.region()
+    def top(A: int32[8], B: int32[8]):
+        @df.kernel(mapping=[3], args=[A, B])
+        def core(a: int32[8], b: int32[8]):
+            p = df.get_pid()
+            b[p : 2 * p + 1] = a[0 : p + 1]
+
+    (kernel,) = compile_region(top, {}).kernels
+    assert len(kernel.classes) == 3
+    assert len({c.body.symbol for c in kernel.classes}) == 3
+
+
 def test_run_time_values_that_depend_on_the_pid() -> None:
     @df.region()
     def top(A: float32[4, 4], B: int32[4, 4]):
@@ -492,13 +506,13 @@ def test_fixed_point() -> None:
         def core(a: float32[M], b: float32[M]):
             for i in range(M):
                 x: Fixed(16, 8) = a[i]
-                y: Fixed(12, 4) = x * x + x
+                y: Fixed(12, 4) = x * x + x * i
                 b[i] = y
 
     a, b = (RNG.random(M, dtype=np.float32) * 8 - 4), np.zeros(M, np.float32)
     run(compile_region(top), a, b)
     x = np.floor(a * 256) / 256
-    np.testing.assert_array_equal(b, np.floor((x * x + x) * 16) / 16)
+    np.testing.assert_array_equal(b, np.floor((x * x + x * np.arange(M)) * 16) / 16)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from allo_dse.ir.bindings import ir
 from allo_dse.ir.bodies import compile_bodies, lower_body
 from allo_dse.ir.coroutines import find, storage_bytes, structure
 from allo_dse.ir.dialect import new_context
-from allo_dse.ir.signature import Body, Parameter
+from allo_dse.ir.signature import Body, Parameter, Signature
 
 FORWARD = """
 func.func @forward(%pid: index, %in: index, %out: index) {
@@ -39,8 +39,8 @@ def test_structured_control_flow_is_lowered_around_stream_operations(golden: Cal
 def test_a_body_becomes_a_coroutine(golden: Callable[[str, str], None]) -> None:
     with new_context(), ir.Location.unknown():
         source = 'func.func @take(%in: index) { %v = "df.get"(%in) {op = 5} : (index) -> i8 return }'
-        module, parameters = lower_body(Body("take", source), "body1")
-        assert parameters == (Parameter("index", gets=True, token_bytes=1),)
+        module, signature = lower_body(Body("take", source), "body1")
+        assert signature == Signature("take", (Parameter("index", gets=True, token_bytes=1),))
         fifo.define_wake(module)
         assert module.operation.verify()
         golden("take.coroutine.mlir", str(module.body.operations[0]))
@@ -100,7 +100,7 @@ def test_parameters_of_a_body() -> None:
       return
     }"""
     with new_context(), ir.Location.unknown():
-        _, (pid, x, s, array) = lower_body(Body("mixed", text), "body1")
+        pid, x, s, array = lower_body(Body("mixed", text), "body1")[1].parameters
     assert x == Parameter("tensor", shape=(2, 3), element_bytes=4)
     assert s == Parameter("index", gets=True, token_bytes=4)
     assert array.computed

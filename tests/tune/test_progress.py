@@ -8,7 +8,9 @@ from allo_dse.errors import StudyError
 from allo_dse.tune.live import LiveReporter
 from allo_dse.tune.objectives import require
 from allo_dse.tune.output import print_result
-from allo_dse.tune.progress import JsonReporter, PlainReporter, format_duration, format_value, make_reporter
+from allo_dse.tune.progress import make_reporter
+from allo_dse.tune.reporters import JsonReporter, PlainReporter
+from allo_dse.tune.view import format_duration, format_value
 from tests.tune.fakes import fake_study
 
 

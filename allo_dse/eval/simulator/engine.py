@@ -75,6 +75,12 @@ class Engine:
             raise SimulationError(
                 f"task body {tasks.body!r} takes {signature.width} words per task, given {tasks.words.shape[1]}"
             )
+        sites = tasks.words[:, 0]
+        if sites.size and not 0 <= sites.min() <= sites.max() <= len(network.costs) - signature.cost_sites:
+            raise SimulationError(
+                f"task body {tasks.body!r} has {signature.cost_sites} cost sites, "
+                f"the network only {len(network.costs) - int(sites.max())} from number {sites.max()} on"
+            )
         for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
             if not (parameter.gets or parameter.puts):
                 continue

@@ -25,7 +25,7 @@ from ...mapper.movement import Flow, Transport
 from .network import Network, NetworkBuilder, Processes, Table
 from .npu_costs import class_cycles
 from .npu_links import Links, NodeLinks
-from .npu_schedule import Flags, GroupSchedule, PortKey, PortSchedule
+from .npu_schedule import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
 
 TICKS_PER_CYCLE = 16
 
@@ -36,14 +36,6 @@ class Fifo:
 
     full: int
     free: int
-
-
-@dataclass(frozen=True)
-class Cadence:
-    """How many marked operations one process executes in the first period, and in every later one."""
-
-    first: int
-    steady: int
 
 
 @dataclass(frozen=True)
@@ -98,6 +90,9 @@ class _Parts:
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
+    shim_channels: dict[tuple[tuple[int, str, int, int], ...], tuple[Table, Cadence, float]] = field(
+        default_factory=dict
+    )
 
     @contextmanager
     def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
@@ -127,10 +122,9 @@ class _Parts:
         return {first + row: slope for table, first in firsts for row, slope in self.counts.get(id(table), ())}
 
     def process(self, table: Table, streams: Sequence[int], resources: Sequence[int], cadence: Cadence) -> int:
-        marked = cadence.first + (self.periods - 1) * cadence.steady
         self.cadences.append(cadence)
         self.tables.append(table)
-        return self.builder.process(table, streams, resources, log=marked)
+        return self.builder.process(table, streams, resources, log=cadence.over(self.periods))
 
     def ticks(self, cycles: float) -> int:
         return round(cycles * TICKS_PER_CYCLE)
@@ -190,8 +184,8 @@ class _Staged:
 
 def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
     """Total of an amount per move, in the first and in a later period."""
-    first = sum(amount * int(schedule.first.sum()) for amount, schedule in amounts)
-    return first, sum(amount * int(schedule.steady.sum()) for amount, schedule in amounts)
+    first = sum(amount * schedule.cadence.first for amount, schedule in amounts)
+    return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
 
 
 def _ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, str, int], PortSchedule]:
@@ -212,20 +206,20 @@ def _memory_tile_channel(
     """The memory-tile channel of one flow: to all its cores at once, or from its core."""
     flow, schedule = staged.flow, staged.schedule
     ticks = parts.transfer_ticks(flow.tile_bytes)
-    key = (flow.direction, ticks, _cadence(schedule), len(local))
+    key = (flow.direction, ticks, schedule.cadence, len(local))
     if key not in tables:
         cores = range(2, 2 + 2 * len(local), 2)
         sources, targets = ([0], list(cores)) if flow.direction == "in" else (list(cores), [0])
         tables[key] = _transfer_table(parts, schedule, ticks, sources, targets)
     streams = [staged.buffer.full, staged.buffer.free, *(stream for fifo in local for stream in (fifo.full, fifo.free))]
-    process = parts.process(tables[key], streams, [], _cadence(schedule))
-    parts.channel_ticks[process] = ticks * float(schedule.steady.sum())
+    process = parts.process(tables[key], streams, [], schedule.cadence)
+    parts.channel_ticks[process] = float(ticks * schedule.cadence.steady)
 
 
 def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: list[int], targets: list[int]) -> Table:
     """Move tiles from FIFOs to FIFOs; a FIFO at port p has its full slots there and its free ones at p + 1."""
     table = Table()
-    with parts.repeat(table, schedule.moves(parts.periods), int(schedule.steady.sum())):
+    with parts.repeat(table, schedule.cadence.over(parts.periods), schedule.cadence.steady):
         for port in sources:
             table.get(port)
         for port in targets:
@@ -238,12 +232,20 @@ def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: 
     return table
 
 
-def _cadence(schedule: PortSchedule) -> Cadence:
-    return Cadence(int(schedule.first.sum()), int(schedule.steady.sum()))
-
-
 def _shim_channel(parts: _Parts, flows: list[_Staged], dram: int) -> None:
     """One shim channel: the tiles of its flows in the order in which the cores need them."""
+    key = tuple((id(f.schedule), f.flow.direction, f.flow.tile_bytes, f.flow.run_bytes) for f in flows)
+    channel = parts.shim_channels.get(key)
+    if channel is None:
+        channel = parts.shim_channels[key] = _shim_table(parts, flows)
+    table, cadence, ticks = channel
+    streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
+    process = parts.process(table, streams, [dram], cadence)
+    parts.channel_ticks[process] = ticks
+
+
+def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, Cadence, float]:
+    """What a shim channel does, its moves per period, and the ticks they take in a steady period."""
     table = Table()
     first = _order_of_moves([staged.schedule.first for staged in flows])
     steady = _order_of_moves([staged.schedule.steady for staged in flows])
@@ -252,10 +254,8 @@ def _shim_channel(parts: _Parts, flows: list[_Staged], dram: int) -> None:
     else:
         _shim_moves(parts, table, flows, first, 1, 0)
         _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
-    streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
-    process = parts.process(table, streams, [dram], Cadence(len(first), len(steady)))
     times = [max(parts.dram_ticks(staged.flow), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
-    parts.channel_ticks[process] = float(sum(times[f] for f in steady))
+    return table, Cadence(len(first), len(steady)), float(sum(times[f] for f in steady))
 
 
 def _order_of_moves(flags: list[Flags]) -> IntArray:
@@ -314,7 +314,7 @@ def _marked(schedule: GroupSchedule, external: NodeLinks) -> Cadence:
     stores = [port for port in schedule.ports if port.key[1] == "out"]
     tokens = sum(map(len, external.puts)) + 1
     return Cadence(
-        tokens + sum(int(port.first.sum()) for port in stores), tokens + sum(int(port.steady.sum()) for port in stores)
+        tokens + sum(port.cadence.first for port in stores), tokens + sum(port.cadence.steady for port in stores)
     )
 
 

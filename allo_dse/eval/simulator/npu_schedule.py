@@ -26,6 +26,18 @@ PortKey = tuple[str, str, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
+class Cadence:
+    """How often something happens in the first period, and in every later one."""
+
+    first: int
+    steady: int
+
+    def over(self, periods: int) -> int:
+        """How often it happens in the first `periods` periods."""
+        return self.first + (periods - 1) * self.steady
+
+
+@dataclass(frozen=True, eq=False)
 class PortSchedule:
     """When one tensor port of a node moves tiles; every array has one entry per leaf of a period.
 
@@ -41,9 +53,10 @@ class PortSchedule:
     steady: Flags
     last_use: Flags
 
-    def moves(self, periods: int) -> int:
-        """How many tiles the port moves in the first `periods` periods."""
-        return int(self.first.sum()) + (periods - 1) * int(self.steady.sum())
+    @cached_property
+    def cadence(self) -> Cadence:
+        """How many tiles the port moves in a period."""
+        return Cadence(int(np.count_nonzero(self.first)), int(np.count_nonzero(self.steady)))
 
 
 @dataclass(frozen=True)
