@@ -27,14 +27,13 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
 
 [bold]Examples[/]
 
-  allo-tune studies/gemm_npu.py                              until the study's trials are done
-  allo-tune studies/gemm_npu.py --time 60s --seed 1          for a minute
-  allo-tune studies/gemm_npu.py --set dtype=bf16             with an argument of the study function
-  allo-tune studies/gemm_npu.py --trials 5000 --workers 8    in eight worker processes
-  allo-tune studies/gemm_npu.py --json > result.ndjson       for machines
+  allo-tune studies/gemm_npu.py                     until its trials are done
+  allo-tune studies/gemm_npu.py --time 60s --seed 1 for a minute
+  allo-tune studies/gemm_npu.py --set dtype=bf16    an argument of the study
+  allo-tune studies/gemm_npu.py --workers 8         in worker processes
+  allo-tune studies/gemm_npu.py --json              for machines
 
-Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; a second one
-stops now.
+Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; twice stops now.
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -120,7 +119,7 @@ def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
             options["run_dir"] = run_dir / file_name(study.name)
         result = study.run(**options)
         if options["progress"] != "json":
-            print_result(result, Console(), options["command"])
+            print_result(result, Console(highlight=False), options["command"])
         if result.stopped in _EXIT_SIGNALS:
             return _EXIT_SIGNALS[result.stopped]
         if result.wrong or not result.front:

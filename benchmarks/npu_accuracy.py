@@ -22,8 +22,9 @@ from allo_dse.lang import install
 install()
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from allo.ir.types import bfloat16, float32, int8, int16  # noqa: E402
-from studies.gemm_npu import gemm  # noqa: E402
+from allo.ir.types import bfloat16, float32, int8, int16
+
+from studies.gemm_npu import gemm
 
 FACTS = Path(__file__).resolve().parents[2] / "shared" / "facts"
 
@@ -47,7 +48,10 @@ def shapes(device: Device, verbose: bool) -> None:
         errors.append(predicted / (seconds * 1e6) - 1)
         large.append(min(m, k, n) >= 512)
         if verbose:
-            print(f"  {m:5.0f} {k:5.0f} {n:5.0f}  measured {seconds * 1e6:9.1f} us  predicted {predicted:9.1f} us  {errors[-1]:+.1%}")
+            print(
+                f"  {m:5.0f} {k:5.0f} {n:5.0f}  measured {seconds * 1e6:9.1f} us  "
+                f"predicted {predicted:9.1f} us  {errors[-1]:+.1%}"
+            )
     for name, chosen in (("all sizes >= 512", np.array(large)), ("all 125", np.ones(len(rows), bool))):
         absolute = np.abs(np.array(errors))[chosen]
         print(
@@ -65,19 +69,33 @@ def sustained(device: Device) -> None:
     ):
         measured = 4096**3 / (16 * rate * 1e3) + 150
         predicted = latency_us(4096, 4096, 4096, tile, types, device)
-        print(f"{name} 4096^3: measured {measured:.0f} us, predicted {predicted:.0f} us, {predicted / measured - 1:+.1%}")
+        print(
+            f"{name} 4096^3: measured {measured:.0f} us, predicted {predicted:.0f} us, {predicted / measured - 1:+.1%}"
+        )
 
 
 def tile_pairs() -> None:
     """Does the model choose the tile that was measured to be better, and what does its choice cost?"""
     tuned = Device.load("npu1_4col").with_options(board="sb", kernel_library="tuned")
     pairs = [
-        ("i8 -> i16 [sb]", tuned, (int8, int16), {(96, 112, 96): ((4224, 4032, 4224), 5.85), (80, 104, 128): ((4160, 4160, 4096), 5.75)}),
-        ("bf16 [sb]", tuned, (bfloat16, bfloat16), {(96, 56, 96): ((4224, 4032, 4224), 3.12), (96, 48, 112): ((4224, 4032, 4032), 3.02)}),
+        (
+            "i8 -> i16 [sb]",
+            tuned,
+            (int8, int16),
+            {(96, 112, 96): ((4224, 4032, 4224), 5.85), (80, 104, 128): ((4160, 4160, 4096), 5.75)},
+        ),
+        (
+            "bf16 [sb]",
+            tuned,
+            (bfloat16, bfloat16),
+            {(96, 56, 96): ((4224, 4032, 4224), 3.12), (96, 48, 112): ((4224, 4032, 4032), 3.02)},
+        ),
     ]
     sweep = {(64, 64, 32): 1.603, (128, 64, 32): 2.136, (64, 64, 64): 2.502, (64, 128, 32): 1.810}
     board = Device.load("npu1_4col").with_options(board="ph")
-    pairs.append(("bf16 -> f32 sweep [ph]", board, (bfloat16, float32), {t: ((2048,) * 3, tops) for t, tops in sweep.items()}))
+    pairs.append(
+        ("bf16 -> f32 sweep [ph]", board, (bfloat16, float32), {t: ((2048,) * 3, tops) for t, tops in sweep.items()})
+    )
     for name, device, types, tiles in pairs:
         predicted = {}
         for tile, ((m, k, n), _) in tiles.items():

@@ -2,9 +2,9 @@
 
     python benchmarks/sampler_quality.py [--trials 300] [--seeds 4] [--samplers evolution,random,nsga2] [--study FILE]
 
-The hypervolume is that of the logarithms of the objectives, between the best and the worst value that any run found, as a
-share of what all runs together reach. Designs are simulated once, whoever proposes them. Besides the mean over seeds the
-worst seed is shown: a user runs one. TPE (`--samplers tpe`) takes minutes.
+The hypervolume is that of the logarithms of the objectives, between the best and the worst value that any run found, as
+a share of what all runs together reach. Designs are simulated once, whoever proposes them. Besides the mean over seeds
+the worst seed is shown: a user runs one. TPE (`--samplers tpe`) takes minutes.
 """
 
 import argparse

@@ -77,9 +77,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             study.run(marks[-1], sampler=sampler, verify=False, progress=watch, run_dir=Path(folder) / "run")
         for n, (seconds, checks) in zip(marks, watch.rows, strict=True):
-            print(
-                f"{sampler:10} up to {n:6,} designs: {1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device"
-            )
+            text = f"{1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device"
+            print(f"{sampler:10} up to {n:6,} designs: {text}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     allo-tune studies/gemm_npu.py --set dtype=bf16        # or i8
     allo-tune studies/gemm_npu.py --set device=npu2 --set size=4096
 
-The program is written as virtual tasks: one per (k, m, n) tile, with partial sums flowing along k. How many tiles, which
-tasks share a core, in what order and with how many buffers is what the study searches.
+The program is written as virtual tasks: one per (k, m, n) tile, with partial sums flowing along k. How many tiles,
+which tasks share a core, in what order and with how many buffers is what the study searches.
 """
 
 import allo

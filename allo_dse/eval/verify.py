@@ -1,8 +1,8 @@
 """Verification: a folded program computes what it should.
 
-The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed on
-random inputs. The result is compared with the study's reference (NumPy), and bit by bit with the unfolded program: folding
-changes when tasks run, never what they compute.
+The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed
+on random inputs. The result is compared with the study's reference (NumPy), and bit by bit with the unfolded program:
+folding changes when tasks run, never what they compute.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def verify_design(
     """Execute a folded design on random inputs and compare.
 
     Args:
-        reference: from the input arrays to the output array (or a tuple of them). Inputs narrower than 32-bit floats come
-            as float32; integers as they are, so that overflow wraps as in the program.
+        reference: from the input arrays to the output array (or a tuple of them). Floats narrower than 32 bits come as
+            float32; integers as they are, so that overflow wraps as in the program.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
         seed: of the random inputs.
         seconds: time limit of each execution.
@@ -167,7 +167,7 @@ def _wide(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tolerance(dtype: DType, program: CompiledProgram) -> float:
-    """Relative to the largest value: a rounding per task along the longest mesh axis, which add up like a random walk."""
+    """Relative to the largest value: one rounding per task along the longest mesh axis, as a random walk."""
     bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
     longest = max(max(kernel.mesh) for kernel in program.kernels)
     return float(4.0 * np.sqrt(longest) * 2.0 ** -(bits + 1))

@@ -170,12 +170,12 @@ def UInt(bits: int) -> DType:
 
 def Fixed(bits: int, fraction_bits: int) -> DType:
     """A signed fixed-point number of `bits` bits, `fraction_bits` of them after the point."""
-    return DType(f"fixed{_width(bits)}_{fraction_bits}", "fixed", bits, fraction_bits)
+    return DType(f"fixed{_width(bits)}_{_fraction(bits, fraction_bits)}", "fixed", bits, fraction_bits)
 
 
 def UFixed(bits: int, fraction_bits: int) -> DType:
     """An unsigned fixed-point number of `bits` bits, `fraction_bits` of them after the point."""
-    return DType(f"ufixed{_width(bits)}_{fraction_bits}", "ufixed", bits, fraction_bits)
+    return DType(f"ufixed{_width(bits)}_{_fraction(bits, fraction_bits)}", "ufixed", bits, fraction_bits)
 
 
 def Float(bits: int) -> DType:
@@ -190,6 +190,13 @@ def _width(bits: Any) -> int:
     if not 1 <= width <= MAX_BITS:
         raise ProgramError(f"a width must be 1 to {MAX_BITS} bits, not {width}")
     return width
+
+
+def _fraction(bits: int, fraction_bits: Any) -> int:
+    fraction = _extent(fraction_bits, "the number of fraction bits")
+    if not 0 <= fraction <= bits:
+        raise ProgramError(f"a number of {bits} bits cannot have {fraction} fraction bits")
+    return fraction
 
 
 def _element(dtype: Any) -> DType:

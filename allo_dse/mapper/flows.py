@@ -38,8 +38,8 @@ class _Draft:
 def phases(streams: Sequence[StreamFlow], node_count: int) -> list[int]:
     """For each node, how many nodes at most stand before it in a line of streams; 0 for all where streams form a cycle.
 
-    A node waits for the ones before it, so nodes of different phases run out of step. Flows that take turns on a channel
-    must not wait for each other, or the array hangs: they have to be of one phase.
+    A node waits for the ones before it, so nodes of different phases run out of step. Flows that take turns on a
+    channel must not wait for each other, or the array hangs: they have to be of one phase.
     """
     result = [0] * node_count
     for _ in range(node_count):
@@ -117,4 +117,3 @@ def _flows(first: int, draft: _Draft, buffering: Buffering) -> tuple[Flow, ...]:
         )
         for index, (first_byte, nodes) in enumerate(sorted(draft.flows), first)
     )
-

@@ -309,7 +309,8 @@ def _group(name: str) -> str:
 
 def _draw(gene: Gene, rng: np.random.Generator) -> int:
     if gene.kind == "log":
-        return min(gene.high, int(np.exp(rng.uniform(np.log(gene.low), np.log(gene.high + 1)))))
+        drawn = np.exp(rng.uniform(np.log(gene.low - 0.5), np.log(gene.high + 0.5)))
+        return min(max(round(float(drawn)), gene.low), gene.high)
     return int(rng.integers(gene.low, gene.high + 1))
 
 

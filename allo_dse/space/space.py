@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+from ..errors import AlloDseError
 from .encoding import Gene, KernelOptions, KernelPlan, Suggest, decode_folds, encode_folds, suggest_from
 from .params import Assignment, Parameter, ParameterSpace
 
@@ -132,20 +133,28 @@ class Space:
         for programs, params in enumerate(self.parameters.assignments()):
             if programs >= max(1, limit):
                 return None
-            total += self.structures.fold_count(self.structures.program(params)) * len(self.output_depths)
+            program = self._compiled(params)
+            if program is not None:
+                total += self.structures.fold_count(program) * len(self.output_depths)
             if total > limit:
                 return None
         return total
 
     def designs(self) -> Iterator[Candidate]:
-        """Every design, program by program."""
+        """Every design, program by program; parameters for which the program does not compile have none."""
         for params in self.parameters.assignments():
-            program = self.structures.program(params)
-            for fold in self.structures.folds(program):
+            program = self._compiled(params)
+            for fold in self.structures.folds(program) if program is not None else ():
                 for depth in self.output_depths:
                     yield Candidate(
                         self.encode(params, fold, depth), params, self.structures.design(program, fold, depth)
                     )
+
+    def _compiled(self, params: Assignment) -> Any | None:
+        try:
+            return self.structures.program(params)
+        except AlloDseError:
+            return None
 
     @cached_property
     def first_params(self) -> Assignment | None:

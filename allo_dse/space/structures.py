@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..backends.device import Device
+from ..errors import IllegalFold
 from ..mapper.buffering import Buffering
 from ..mapper.fold import KernelFold, MeshFold
 from ..mapper.folds import FoldSpace, fold_choices
@@ -40,13 +41,23 @@ class MapperStructures:
         return self._programs[key]
 
     def choices(self, program: Program) -> Sequence[KernelOptions]:
-        """The legal folds of each kernel's axes, each onto at most as many nodes as the device has."""
+        """The legal folds of each kernel's axes, each onto at most as many nodes as the device has.
+
+        Raises:
+            IllegalFold: when the program needs more nodes however it is folded.
+        """
         if program not in self._options:
             space = self._space(program)
+            if space.least_nodes > self.max_nodes:
+                raise IllegalFold(
+                    f"{program.name} needs {space.least_nodes} nodes or more, and {self._device.name} "
+                    f"has {self.max_nodes}",
+                    hint="; ".join(space.reasons[:3]),
+                )
             self._options[program] = tuple(
                 KernelOptions(
                     kernel.kernel,
-                    tuple(AxisOptions(axis.options(self.max_nodes) or axis.options()) for axis in kernel.axes),
+                    tuple(AxisOptions(axis.options(self.max_nodes)) for axis in kernel.axes),
                 )
                 for kernel in space.kernels
             )

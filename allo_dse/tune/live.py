@@ -25,7 +25,7 @@ class LiveReporter(QuietReporter):
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
-        self._console = console or Console(stderr=True)
+        self._console = console or Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> LiveReporter:

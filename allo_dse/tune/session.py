@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import StudyError
 from ..eval.evaluator import Evaluator
+from ..space.encoding import suggest_from
 from ..space.space import Candidate
 from .budget import Budget, StopSignals, parse_duration
 from .driver import Driver, Judge
@@ -112,6 +113,7 @@ class _Session:
         try:
             self._restore()
             reason = self._search()
+            self._refuse_nothing(reason)
             result = self._result(reason)
             if self.options.verify and not self.stop.requested:
                 result = self._verify(result)
@@ -182,6 +184,20 @@ class _Session:
         finally:
             self.reporter.update(view, last=True)
             executor.close()
+
+    def _refuse_nothing(self, reason: str) -> None:
+        """Say why there is nothing to show, when every proposal was ruled out before it could be evaluated."""
+        if self.tally.done or reason != "exhausted":
+            return
+        self.log.sync()
+        if self.screen.invalid:
+            limits = ", ".join(f"{name} ({count})" for name, count in self.screen.killed.most_common(5))
+            raise StudyError(
+                f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
+                hint=f"widen the parameters; {self.directory.log} has the violations in full",
+            )
+        self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
+        raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 
     def _executor(self) -> Executor:
         if self.options.workers == 1 and self.options.ray_address is None:

@@ -7,11 +7,11 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
-import allo  # noqa: E402
-import allo.dataflow as df  # noqa: E402
-import numpy as np  # noqa: E402
-from allo.ir.types import ConstExpr, Stream, bfloat16, float32, int8, int16, int32, uint8  # noqa: E402, F401
-from allo.memory import Layout  # noqa: E402
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import ConstExpr, Stream, bfloat16, float32, int8, int16, int32, uint8  # noqa: F401
+from allo.memory import Layout
 
 S = Layout.Shard
 R = Layout.Replicate

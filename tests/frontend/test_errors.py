@@ -13,15 +13,15 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
-import allo  # noqa: E402
-import allo.dataflow as df  # noqa: E402
-from allo.ir.types import Stream, float32, int8, int32  # noqa: E402
-from allo.memory import Layout  # noqa: E402
+import allo
+import allo.dataflow as df
+from allo.ir.types import Stream, float32, int8, int32
+from allo.memory import Layout
 
-from allo_dse.frontend import compile_region  # noqa: E402
-from allo_dse.frontend.diagnostics import ProgramError  # noqa: E402
+from allo_dse.frontend import compile_region
+from allo_dse.frontend.diagnostics import ProgramError
 
-from . import samples  # noqa: E402
+from . import samples
 
 S, R = Layout.Shard, Layout.Replicate
 M, N = 8, 4

@@ -18,9 +18,9 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
-import allo  # noqa: E402
-import allo.dataflow as df  # noqa: E402
-from allo.ir.types import (  # noqa: E402
+import allo
+import allo.dataflow as df
+from allo.ir.types import (
     ConstExpr,
     Fixed,
     Int,
@@ -37,12 +37,12 @@ from allo.ir.types import (  # noqa: E402
     uint8,
     uint32,
 )
-from allo.memory import Layout  # noqa: E402
+from allo.memory import Layout
 
-from allo_dse.frontend import compile_region  # noqa: E402
+from allo_dse.frontend import compile_region
 
-from . import samples  # noqa: E402
-from .execute import run, simulate, verify_bodies  # noqa: E402
+from . import samples
+from .execute import run, simulate, verify_bodies
 
 S, R = Layout.Shard, Layout.Replicate
 M, N = 8, 4

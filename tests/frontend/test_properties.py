@@ -20,12 +20,12 @@ import allo_dse.lang
 allo_dse.lang.install()
 
 
-from allo_dse.frontend import compile_region  # noqa: E402
-from allo_dse.frontend.diagnostics import ProgramError  # noqa: E402
-from allo_dse.frontend.program import CompiledProgram  # noqa: E402
+from allo_dse.frontend import compile_region
+from allo_dse.frontend.diagnostics import ProgramError
+from allo_dse.frontend.program import CompiledProgram
 
-from . import samples  # noqa: E402
-from .execute import verify_bodies  # noqa: E402
+from . import samples
+from .execute import verify_bodies
 
 MESHES = st.lists(st.integers(1, 6), min_size=3, max_size=3)
 CONDITIONS: list[Callable[[Any, Any, Any], Any]] = [

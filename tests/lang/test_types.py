@@ -36,6 +36,8 @@ def test_tensor_and_stream_types() -> None:
     [
         (lambda: Int(0), "a width must be 1 to 1024 bits, not 0"),
         (lambda: UInt(1025), "a width must be 1 to 1024 bits, not 1025"),
+        (lambda: Fixed(8, 9), "a number of 8 bits cannot have 9 fraction bits"),
+        (lambda: Fixed(8, int8), "the number of fraction bits must be an integer"),
         (lambda: Stream[int16, 0], "a stream's depth must be at least 1, not 0"),
         (lambda: Stream["int16", 2], "a stream carries elements or blocks of them"),
         (lambda: int16[2.5], "an extent of a tensor must be an integer, not 2.5"),

@@ -263,6 +263,12 @@ def test_a_condition_nothing_satisfies_is_explained(tmp_path):
         run(fake_study(where=lambda p: p.Pm < 0), tmp_path / "run")
 
 
+def test_a_space_without_a_legal_design_is_explained(tmp_path):
+    broken = [SimpleNamespace(constraint="core_memory")]
+    with pytest.raises(StudyError, match=r"designs tried break a limit of the device: core_memory \(\d+\)"):
+        run(fake_study(size=128, at_most=2, max_nodes=4, check=lambda design: broken), tmp_path / "run", 10**6)
+
+
 def test_unknown_objective(tmp_path):
     result = run(fake_study(), tmp_path / "run", 10)
     with pytest.raises(StudyError, match="no objective 'speed'"):

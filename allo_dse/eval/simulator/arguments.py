@@ -33,7 +33,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 class Arguments:
-    """The arguments of one call, by tensor name, in contiguous memory; `write_back` completes arrays that were copied."""
+    """The arguments of one call by tensor name, in contiguous memory; `write_back` completes those that were copied."""
 
     def __init__(self, program: CompiledProgram, arrays: Sequence[Any]) -> None:
         if len(arrays) != len(program.tensors):
@@ -59,7 +59,8 @@ class Arguments:
             raise SimulationError(f"argument {tensor.name}: expected a NumPy array, got {type(given).__name__}")
         if given.shape != tensor.shape or not _compatible(given.dtype, expected):
             raise SimulationError(
-                f"argument {tensor.name}: expected {expected} of shape {tensor.shape}, got {given.dtype} of shape {given.shape}",
+                f"argument {tensor.name}: expected {expected} of shape {tensor.shape}, "
+                f"got {given.dtype} of shape {given.shape}",
                 hint=f"np.zeros({tensor.shape}, {str(expected)!r})",
             )
         if given.dtype == expected and given.flags.c_contiguous and given.ndim:
@@ -71,5 +72,5 @@ class Arguments:
 
 
 def _compatible(given: np.dtype[Any], expected: np.dtype[Any]) -> bool:
-    """Whether values can be exchanged: equal types, or types of the same size and kind (such as int4 stored in a byte)."""
+    """Whether values can be exchanged: equal types, or integers of the same size (such as int4 stored in a byte)."""
     return given == expected or (given.itemsize == expected.itemsize and given.kind in "iubV" and expected.kind in "iu")

@@ -129,7 +129,7 @@ def _network(vmg: VMG, engine: Engine, arguments: Arguments, wiring: Wiring, cos
             task_ids.append(members)
     for group in vmg.groups:
         tasks = group.leaves.tasks()
-        builder.nodes(number[tasks].ravel(), np.full(tasks.shape[0], tasks.shape[1], np.int64))
+        builder.nodes(number[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     return builder.build(), np.concatenate(task_ids)
 
 

@@ -62,7 +62,9 @@ def stream_links(vmg: VMG, schedules: Sequence[GroupSchedule]) -> Links:
             node_of[use.direction].update((number, first + row) for row, number in enumerate(use.numbers))
         first += schedule.group.count
     depths = {array.name: array.depth for array in program.streams}
-    links, depth, first = [], {}, 0
+    links: list[NodeLinks] = []
+    depth: dict[Channel, int] = {}
+    first = 0
     for schedule, group in zip(schedules, uses, strict=True):
         links.append(_node_links(schedule, group, node_of, first))
         depth.update((c, depths[c[2]]) for channels in links[-1].channels for c in channels)
@@ -74,7 +76,7 @@ def _uses(program: CompiledProgram, schedule: GroupSchedule) -> list[_Use]:
     """The stream ports of one period, leaf after leaf."""
     if not any(schedule.stream_ports):
         return []
-    result = []
+    result: list[_Use] = []
     tasks = schedule.group.leaves.tasks(0, len(schedule.classes))
     kernels: dict[str, int] = {kernel.name: position for position, kernel in enumerate(program.kernels)}
     for c, task_class in enumerate(schedule.class_list):

@@ -56,7 +56,7 @@ class NpuNetwork:
     counts: dict[int, int]
     cadences: list[Cadence]
     core_ticks: list[float]
-    dram_ticks: tuple[float, float]
+    dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
     dram_bytes: tuple[int, int]
 

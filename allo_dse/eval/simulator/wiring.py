@@ -1,8 +1,8 @@
 """Which FIFO every stream of a folded graph becomes.
 
-After folding, the streams of one array that lead from one node to another become one FIFO that is used in turn, provided
-that their tokens are consumed in the order in which they are produced; otherwise each keeps a FIFO of its own. A FIFO
-inside a node is a local buffer: it holds as many tokens as its node leaves in it at one time.
+After folding, the streams of one array that lead from one node to another become one FIFO that is used in turn,
+provided that their tokens are consumed in the order in which they are produced; otherwise each keeps a FIFO of its own.
+A FIFO inside a node is a local buffer: it holds as many tokens as its node leaves in it at one time.
 """
 
 from __future__ import annotations

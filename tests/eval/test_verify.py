@@ -1,0 +1,86 @@
+"""Verification finds what is wrong, and accepts what is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allo_dse.backends.device import Device
+from allo_dse.errors import AlloDseError
+from allo_dse.eval import verify
+from allo_dse.eval.verify import verify_design
+from allo_dse.lang import install
+from allo_dse.mapper.buffering import Buffering
+from allo_dse.mapper.program import load_program
+from allo_dse.space.design import Design
+from tests.eval.designs import gemm_fold
+
+install()
+
+from allo.ir.types import bfloat16, int8, int16
+
+from studies.gemm_npu import gemm
+
+
+def design(dtype=int16, fold=None, tasks=8):
+    size = {"M": 256, "N": 256, "K": 256, "Pm": tasks, "Pn": tasks, "Pk": tasks}
+    program = load_program(gemm, **size, TyI=dtype, TyO=dtype)
+    return Design(program, fold or gemm_fold(), Buffering(), Device.load("npu1_4col"))
+
+
+def reduced(params):
+    return {"M": 4 * params["Pm"], "N": 4 * params["Pn"], "K": 4 * params["Pk"]}
+
+
+@pytest.mark.parametrize("dtype", [int8, int16, bfloat16])
+@pytest.mark.parametrize("fold", [gemm_fold(), gemm_fold(2, 4, 2), gemm_fold(1, 1, 1, order=(2, 1))])
+def test_a_right_design_is_confirmed(dtype, fold):
+    result = verify_design(design(dtype, fold), reference=lambda A, B: A @ B, verify_with=reduced)
+    assert result.ok, result.message
+    assert result.message == "equal to the unfolded program and the reference (32x32, 32x32, 32x32, 512 tasks)"
+
+
+def test_a_wrong_reference_is_noticed():
+    result = verify_design(design(), reference=lambda A, B: A @ B + 1, verify_with=reduced)
+    assert not result.ok
+    assert result.message == "C differs from the reference in 1,024 of 1,024 elements"
+
+
+def test_one_wrong_float_is_noticed():
+    def reference(a, b):
+        c = a @ b
+        c[3, 5] += 0.5 * np.abs(c).max()
+        return c
+
+    result = verify_design(design(bfloat16), reference=reference, verify_with=reduced)
+    assert result.message == "C differs from the reference in 1 of 1,024 elements"
+
+
+def test_a_folded_program_that_computes_something_else_is_noticed(monkeypatch):
+    real = verify.run_graph
+
+    def broken(vmg, *arrays, **options):
+        real(vmg, *arrays, **options)
+        if vmg.node_count == 16:
+            arrays[2][0, 0] += 1
+
+    monkeypatch.setattr(verify, "run_graph", broken)
+    result = verify_design(design(), verify_with=reduced)
+    assert result.message == "C differs from the unfolded program's in 1 of 1,024 elements"
+
+
+def test_without_a_reference_the_unfolded_program_decides():
+    result = verify_design(design(), verify_with=reduced)
+    assert result.ok
+    assert result.message.startswith("equal to the unfolded program (")
+
+
+def test_another_mesh_is_refused():
+    with pytest.raises(AlloDseError, match=r"verify_with changes the mesh of gemm from \(8, 8, 8\) to \(4, 8, 8\)"):
+        verify_design(design(), verify_with=lambda p: {"Pk": 4})
+
+
+def test_a_run_that_takes_too_long_counts_as_wrong():
+    result = verify_design(design(tasks=32), verify_with=reduced, seconds=0.0)
+    assert not result.ok
+    assert "time limit" in result.message

@@ -1,0 +1,116 @@
+"""The public names, as users of the package write them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.lang import install
+
+install()
+
+import allo
+import allo.dataflow as df
+from allo.ir.types import int16
+
+from studies.gemm_npu import gemm
+from tests.eval.designs import gemm_fold
+
+
+def region():
+    return gemm(M=32, N=32, K=32, Pm=4, Pn=4, Pk=4)
+
+
+def operands():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, (32, 32)).astype(np.int16) for _ in range(2))
+    return a, b, np.zeros((32, 32), np.int16)
+
+
+def test_every_public_name_exists():
+    for name in dse.__all__:
+        assert getattr(dse, name) is not None
+    assert set(dse.__all__) <= set(dir(dse))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = dse.nonsense
+
+
+def test_importing_the_package_is_light():
+    heavy = "optuna|ray|pandas|torch_mlir|numba"
+    code = f"import sys, re, allo_dse; print([m for m in sys.modules if re.fullmatch('{heavy}', m)])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("target", ["simulator", "llvm"])
+def test_build_and_run(target):
+    a, b, c = operands()
+    module = df.build(region(), target=target)
+    module(a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert module.result.cycles > 0
+
+
+def test_the_default_target_and_customize_run_too():
+    for module in (df.build(region()), allo.customize(region()).build()):
+        a, b, c = operands()
+        module(a, b, c)
+        assert np.array_equal(c, a @ b)
+
+
+def test_build_takes_mapping_primitives_and_says_that_it_simulates(capsys):
+    program = dse.load_program(region())
+    primitives = program.vmg.fold(gemm_fold(1, 2, 2)).mapping_primitives
+    module = df.build(region(), target="aie", mapping_primitives=primitives, device_type="npu1_4col", profile=True)
+    a, b, c = operands()
+    module(a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert len(module.vmg.nodes) == 4
+    assert "runs the folded design in the simulator" in capsys.readouterr().out
+
+
+def test_unknown_targets_are_named():
+    with pytest.raises(dse.ProgramError, match=r"unknown target 'gpu'\n.*known targets: .*simulator"):
+        df.build(region(), target="gpu")
+
+
+def test_simulate_takes_programs_graphs_and_designs():
+    program = dse.load_program(region())
+    design = dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), dse.Device.load("npu1_4col"))
+    cycles = []
+    for what in (program, program.vmg, design):
+        a, b, c = operands()
+        cycles.append(dse.simulate(what, a, b, c).cycles)
+        assert np.array_equal(c, a @ b)
+    assert cycles[0] == cycles[1] < cycles[2]
+    assert dse.simulate(program).cycles == cycles[0]
+
+
+def test_check_explains_what_does_not_fit():
+    program = dse.load_program(gemm)
+    (violation,) = dse.check(program, "npu1_4col")
+    assert str(violation) == "compute tiles on npu1_4col: needs 32,768, has 16 (4 columns of 4 cores)"
+    design = dse.Design(program, gemm_fold(), dse.Buffering(), dse.Device.load("npu1_4col"))
+    assert dse.check(design) == []
+    assert dse.check(design, "npu1_1col") != []
+    with pytest.raises(dse.AlloDseError, match="check needs a device"):
+        dse.check(program.vmg)
+
+
+def test_designs_have_stable_keys():
+    program = dse.load_program(gemm, TyI=int16, TyO=int16)
+    device = dse.Device.load("npu1_4col")
+    first = dse.Design(program, gemm_fold(), dse.Buffering(), device)
+    again = dse.Design(dse.load_program(gemm), gemm_fold(), dse.Buffering(), device)
+    assert first.key == again.key
+    others = [
+        dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), device),
+        dse.Design(program, gemm_fold(), dse.Buffering(output_depth=1), device),
+        dse.Design(program, gemm_fold(), dse.Buffering(), device.with_options(clock_ghz=2.0)),
+        dse.Design(dse.load_program(gemm, Pm=16), gemm_fold(), dse.Buffering(), device),
+    ]
+    assert len({first.key, *(other.key for other in others)}) == 5
