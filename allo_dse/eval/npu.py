@@ -55,7 +55,9 @@ class NpuSimulator:
         """
         transport = plan_transport(design.vmg, design.device, design.buffering)
         schedules = schedule(design.vmg)
-        simulation = _Simulation(design, schedules, stream_links(design.vmg, schedules), transport)
+        simulation = _Simulation(
+            design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
+        )
         blocks = []
         for periods, count in _blocks(schedules[0].periods, transport):
             network, ticks = simulation.run(periods)

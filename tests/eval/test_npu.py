@@ -54,7 +54,7 @@ def test_extrapolation_equals_the_full_simulation(design):
 @settings(max_examples=20, deadline=None)
 def test_a_network_for_more_periods_is_the_one_built_for_them(design, more):
     schedules, transport = schedule(design.vmg), plan_transport(design.vmg, design.device, design.buffering)
-    links = stream_links(design.vmg, schedules)
+    links = stream_links(design.program, schedules)
     periods = TEMPLATE_PERIODS + more
     template = build_npu_network(schedules, links, transport, design.device, TEMPLATE_PERIODS)
     built = table_engine().run(build_npu_network(schedules, links, transport, design.device, periods).network)

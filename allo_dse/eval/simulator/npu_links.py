@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...frontend.program import CompiledProgram, IntArray
-from ...mapper.vmg import VMG
 from .npu_schedule import GroupSchedule
 
 Channel = tuple[int, int, str]
@@ -19,12 +21,24 @@ class NodeLinks:
 
     Attributes:
         channels: per node, its channels in the order of their ports.
-        gets, puts: per leaf of the period, the ports it gets from and puts to (equal for all nodes of the group).
+        gets, puts: per leaf that uses channels, the ports it gets from and puts to (equal for all nodes of the group).
     """
 
     channels: list[list[Channel]]
-    gets: list[list[int]]
-    puts: list[list[int]]
+    gets: dict[int, list[int]]
+    puts: dict[int, list[int]]
+
+    @staticmethod
+    def none(nodes: int) -> NodeLinks:
+        return NodeLinks([[] for _ in range(nodes)], {}, {})
+
+    def add(self, row: int, leaf: int, is_put: bool, channel: Channel) -> None:
+        """A use of a channel by a leaf of the group's node `row`; leaves are recorded for the first node."""
+        if channel not in self.channels[row]:
+            self.channels[row].append(channel)
+        if row == 0:
+            uses = self.puts if is_put else self.gets
+            uses.setdefault(leaf, []).append(self.channels[0].index(channel))
 
 
 @dataclass(frozen=True)
@@ -39,71 +53,73 @@ class Links:
 
 
 @dataclass(frozen=True)
-class _Use:
-    """One stream port of one leaf: the stream that each node of the group uses."""
+class _Uses:
+    """The stream uses of one period of all nodes, in parallel arrays: stream number, node, leaf, put or get."""
 
-    leaf: int
-    direction: str
-    array: str
-    numbers: list[int]
+    number: IntArray
+    node: IntArray
+    leaf: IntArray
+    is_put: NDArray[np.bool_]
 
 
-def stream_links(vmg: VMG, schedules: Sequence[GroupSchedule]) -> Links:
-    """Which leaves exchange tokens with which other node, from the streams that the first period's tasks use."""
-    if not len(vmg.edges):
-        none = [NodeLinks([[]] * s.group.count, [[]] * len(s.classes), [[]] * len(s.classes)) for s in schedules]
-        return Links(none, {})
-    program = vmg.program
-    uses = [_uses(program, schedule) for schedule in schedules]
-    node_of: dict[str, dict[int, int]] = {"get": {}, "put": {}}
-    first = 0
-    for schedule, group in zip(schedules, uses, strict=True):
-        for use in group:
-            node_of[use.direction].update((number, first + row) for row, number in enumerate(use.numbers))
-        first += schedule.group.count
-    depths = {array.name: array.depth for array in program.streams}
-    links: list[NodeLinks] = []
+def stream_links(program: CompiledProgram, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
+    """Which leaves exchange tokens with which other node, from the streams that the first period's tasks use.
+
+    Args:
+        connected: False when it is known that no stream leads from node to node.
+    """
+    links = [NodeLinks.none(s.group.count) for s in schedules]
+    if not connected or not any(task_class.stream_ports for s in schedules for task_class in s.class_list):
+        return Links(links, {})
+    uses = _uses(program, schedules)
+    place = [(group, row) for group, s in enumerate(schedules) for row in range(s.group.count)]
     depth: dict[Channel, int] = {}
-    first = 0
-    for schedule, group in zip(schedules, uses, strict=True):
-        links.append(_node_links(schedule, group, node_of, first))
-        depth.update((c, depths[c[2]]) for channels in links[-1].channels for c in channels)
-        first += schedule.group.count
+    for number, node, leaf, is_put, peer in _between(uses):
+        array = program.streams[int(np.searchsorted(_first_streams(program), number, side="right")) - 1]
+        channel = (node, peer, array.name) if is_put else (peer, node, array.name)
+        depth[channel] = array.depth
+        group, row = place[node]
+        links[group].add(row, leaf, is_put, channel)
     return Links(links, depth)
 
 
-def _uses(program: CompiledProgram, schedule: GroupSchedule) -> list[_Use]:
-    """The stream ports of one period, leaf after leaf."""
-    if not any(schedule.stream_ports):
-        return []
-    result: list[_Use] = []
-    tasks = schedule.group.leaves.tasks(0, len(schedule.classes))
-    kernels: dict[str, int] = {kernel.name: position for position, kernel in enumerate(program.kernels)}
-    for c, task_class in enumerate(schedule.class_list):
-        leaves = (schedule.classes == c).nonzero()[0]
-        pids = program.pids(kernels[task_class.kernel], tasks[:, leaves].reshape(-1))
-        for port in task_class.stream_ports:
-            numbers: IntArray = program.first_stream[port.stream.name] + port.index.linear(pids)
-            columns = numbers.reshape(-1, len(leaves)).T.tolist()
-            pairs = zip(leaves.tolist(), columns, strict=True)
-            result.extend(_Use(leaf, port.direction, port.stream.name, column) for leaf, column in pairs)
-    return sorted(result, key=lambda use: use.leaf)
+def _first_streams(program: CompiledProgram) -> list[int]:
+    return list(program.first_stream.values())
 
 
-def _node_links(schedule: GroupSchedule, uses: list[_Use], node_of: dict[str, dict[int, int]], first: int) -> NodeLinks:
-    """The channels of one group whose nodes are numbered from `first`; a stream inside a node is none."""
-    count, period = schedule.group.count, len(schedule.classes)
-    result = NodeLinks([[] for _ in range(count)], [[] for _ in range(period)], [[] for _ in range(period)])
-    for use in uses:
-        peers = node_of["put" if use.direction == "get" else "get"]
-        if peers.get(use.numbers[0], first) == first:
-            continue
-        for row, number in enumerate(use.numbers):
-            here, there = first + row, peers[number]
-            channel = (there, here, use.array) if use.direction == "get" else (here, there, use.array)
-            if channel not in result.channels[row]:
-                result.channels[row].append(channel)
-            if row == 0:
-                ports = result.gets if use.direction == "get" else result.puts
-                ports[use.leaf].append(result.channels[0].index(channel))
-    return result
+def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses:
+    """The stream ports of one period of every node."""
+    kernels = {kernel.name: position for position, kernel in enumerate(program.kernels)}
+    parts: list[tuple[IntArray, IntArray, IntArray, NDArray[np.bool_]]] = []
+    first = 0
+    for schedule in schedules:
+        tasks = schedule.group.leaves.tasks(0, len(schedule.classes))
+        nodes = np.arange(first, first + schedule.group.count)
+        for c, task_class in enumerate(schedule.class_list):
+            leaves = np.flatnonzero(schedule.classes == c)
+            pids = program.pids(kernels[task_class.kernel], tasks[:, leaves].reshape(-1))
+            for port in task_class.stream_ports:
+                number = program.first_stream[port.stream.name] + port.index.linear(pids)
+                put = np.full(len(number), port.direction == "put")
+                parts.append((number, np.repeat(nodes, len(leaves)), np.tile(leaves, len(nodes)), put))
+        first += schedule.group.count
+    return _Uses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _between(uses: _Uses) -> list[tuple[int, int, int, bool, int]]:
+    """(stream, node, leaf, is_put, peer) of every use whose stream's other end is on another node, by node and leaf."""
+    ends = []
+    for is_put in (True, False):
+        numbers, first = np.unique(uses.number[uses.is_put == is_put], return_index=True)
+        ends.append((numbers, uses.node[uses.is_put == is_put][first]))
+    (puts, sources), (gets, targets) = ends
+    shared, at_put, at_get = np.intersect1d(puts, gets, assume_unique=True, return_indices=True)
+    crossing = sources[at_put] != targets[at_get]
+    shared, source, target = shared[crossing], sources[at_put][crossing], targets[at_get][crossing]
+    position = np.searchsorted(shared, uses.number)
+    position[position == len(shared)] = 0
+    found = np.flatnonzero(shared[position] == uses.number) if len(shared) else np.zeros(0, np.int64)
+    found = found[np.lexsort((uses.leaf[found], uses.node[found]))]
+    peer = np.where(uses.is_put[found], target[position[found]], source[position[found]])
+    columns = (uses.number[found], uses.node[found], uses.leaf[found], uses.is_put[found], peer)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -312,7 +312,7 @@ def _cores(
 def _marked(schedule: GroupSchedule, external: NodeLinks) -> Cadence:
     """Marked operations of a core: every tile or token it gives away, and the end of each period."""
     stores = [port for port in schedule.ports if port.key[1] == "out"]
-    tokens = sum(map(len, external.puts)) + 1
+    tokens = sum(map(len, external.puts.values())) + 1
     return Cadence(
         tokens + sum(port.cadence.first for port in stores), tokens + sum(port.cadence.steady for port in stores)
     )
@@ -335,13 +335,9 @@ def _core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, externa
     count = len(schedule.ports)
     moves = [port.steady if steady else port.first for port in schedule.ports]
     acquires = [_acquires(m) if port.key[1] == "out" else m for port, m in zip(schedule.ports, moves, strict=True)]
-    signature = np.stack(
-        [ticks, *acquires, *moves, *(port.last_use for port in schedule.ports)]
-        + [
-            np.array([hash(tuple(side[leaf])) for leaf in range(len(ticks))]) for side in (external.gets, external.puts)
-        ],
-        axis=1,
-    ).astype(np.int64)
+    columns = [ticks, *acquires, *moves, *(port.last_use for port in schedule.ports)]
+    columns += [_use_codes(side, len(ticks)) for side in (external.gets, external.puts)]
+    signature = np.stack(columns, axis=1).astype(np.int64)
     starts = np.flatnonzero(np.concatenate(([True], (signature[1:] != signature[:-1]).any(axis=1))))
     lengths = np.diff(np.append(starts, len(ticks)))
     for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -349,20 +345,29 @@ def _core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, externa
             for p in range(count):
                 if acquires[p][leaf]:
                     table.get(2 * p if schedule.ports[p].key[1] == "in" else 2 * p + 1)
-            for link in external.gets[leaf]:
+            for link in external.gets.get(leaf, ()):
                 table.get(2 * (count + link))
-            for link in external.puts[leaf]:
+            for link in external.puts.get(leaf, ()):
                 table.get(2 * (count + link) + 1)
             table.wait(int(ticks[leaf]))
-            for link in external.gets[leaf]:
+            for link in external.gets.get(leaf, ()):
                 table.put(2 * (count + link) + 1)
-            for link in external.puts[leaf]:
+            for link in external.puts.get(leaf, ()):
                 table.put(2 * (count + link), mark=True)
             for p, port in enumerate(schedule.ports):
                 if port.key[1] == "in" and port.last_use[leaf]:
                     table.put(2 * p + 1)
                 if port.key[1] == "out" and moves[p][leaf]:
                     table.put(2 * p, mark=True)
+
+
+def _use_codes(uses: dict[int, list[int]], leaves: int) -> IntArray:
+    """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+    codes: dict[tuple[int, ...], int] = {}
+    result = np.zeros(leaves, np.int64)
+    for leaf, ports in uses.items():
+        result[leaf] = codes.setdefault(tuple(ports), len(codes) + 1)
+    return result
 
 
 def _acquires(stores: Flags) -> Flags:
