@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,11 +94,16 @@ def _trees(
             table = np.take(table, [0], axis=axis)
     sequences, shape = _class_sequences(table, kernel.mesh, fold, chained, rules)
     if len(sequences) == 1:
-        row = sequences[0].tolist()
-        return [repeat(bundled, seq([Task(number, cls) for cls in row]))], np.zeros(shape, np.int64)
+        return [_tree(number, bundled, tuple(sequences[0].tolist()))], np.zeros(shape, np.int64)
     patterns, group_of = np.unique(sequences, axis=0, return_inverse=True)
-    trees = [repeat(bundled, seq([Task(number, cls) for cls in row])) for row in patterns.tolist()]
+    trees = [_tree(number, bundled, tuple(row)) for row in patterns.tolist()]
     return trees, group_of.reshape(shape).astype(np.int64)
+
+
+@lru_cache(maxsize=4096)
+def _tree(kernel: int, bundled: int, classes: tuple[int, ...]) -> Tree:
+    """A chain of tasks of these classes, repeated; shared, because trees of thousands of tasks recur in a search."""
+    return repeat(bundled, seq([Task(kernel, cls) for cls in classes]))
 
 
 def _class_sequences(

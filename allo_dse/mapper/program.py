@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import FunctionType
 from typing import Any
@@ -27,15 +27,8 @@ class Program(CompiledProgram):
     @staticmethod
     def of(compiled: CompiledProgram, source: Callable[..., Any] | None = None) -> Program:
         """The same program, with a graph."""
-        return Program(
-            name=compiled.name,
-            tensors=compiled.tensors,
-            streams=compiled.streams,
-            kernels=compiled.kernels,
-            params=compiled.params,
-            warnings=compiled.warnings,
-            source=source,
-        )
+        own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
+        return Program(**own, source=source)
 
     def with_params(self, **changes: Any) -> Program:
         """The program that the same source gives for other parameters."""

@@ -11,6 +11,7 @@ from ..eval.evaluator import Evaluator
 from ..space.encoding import suggest_from
 from ..space.space import Candidate
 from .budget import Budget, StopSignals, parse_duration
+from .collection import rare_collections
 from .driver import Driver, Judge
 from .executor import Executor, InlineExecutor
 from .log import RunLog
@@ -180,7 +181,8 @@ class _Session:
         )
         self.reporter.start(view)
         try:
-            return self.driver.run()
+            with rare_collections():
+                return self.driver.run()
         finally:
             self.reporter.update(view, last=True)
             executor.close()

@@ -7,17 +7,18 @@ period of leaves plus a count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...frontend.program import CompiledProgram, IntArray, StreamPort, TaskClass, TensorPort
-from ...mapper.groups import NodeGroup
-from ...mapper.tree import Repeat
+from ...mapper.groups import MeshLeaves, NodeGroup
+from ...mapper.tree import Repeat, Tree
 from ...mapper.vmg import VMG
 
 Flags = NDArray[np.bool_]
@@ -66,14 +67,12 @@ class GroupSchedule:
     Attributes:
         periods: how often the period repeats.
         classes: per leaf of a period, the position of its class in `class_list`.
-        tasks: the tasks of the group's first node in its first period.
     """
 
     group: NodeGroup
     periods: int
     class_list: tuple[TaskClass, ...]
     classes: IntArray
-    tasks: IntArray
     ports: tuple[PortSchedule, ...]
 
     @cached_property
@@ -86,14 +85,49 @@ class GroupSchedule:
         return np.array([cost(c) for c in self.class_list])[self.classes]
 
 
+_schedules: WeakKeyDictionary[CompiledProgram, dict[Hashable, GroupSchedule | int]] = WeakKeyDictionary()
+"""Schedules and steady levels that folds of one program share, see `_shape`."""
+
+
 def schedule(vmg: VMG) -> tuple[GroupSchedule, ...]:
     """The schedule of every node group; all groups have the same number of periods."""
-    loops = [_loops(group) for group in vmg.groups]
-    steady = [_steady_levels(vmg.program, group, trips) for group, trips in zip(vmg.groups, loops, strict=True)]
+    program = vmg.program
+    known = _schedules.setdefault(program, {})
     periods = 0
-    for trips, levels in zip(loops, steady, strict=True):
-        periods = gcd(periods, prod(trips[:levels]))
-    return tuple(_group_schedule(vmg.program, group, periods) for group in vmg.groups)
+    shapes = [_shape(program, group) for group in vmg.groups]
+    for group, shape in zip(vmg.groups, shapes, strict=True):
+        levels = known.get(shape) if shape else None
+        if levels is None:
+            levels = _steady_levels(program, group, _loops(group))
+            if shape:
+                known[shape] = levels
+        assert isinstance(levels, int)
+        periods = gcd(periods, prod(_loops(group)[:levels]))
+    result = []
+    for group, shape in zip(vmg.groups, shapes, strict=True):
+        found = known.get((shape, periods)) if shape else None
+        if found is None:
+            found = _group_schedule(program, group, periods)
+            if shape:
+                known[shape, periods] = found
+        assert isinstance(found, GroupSchedule)
+        result.append(found if found.group is group else replace(found, group=group))
+    return tuple(result)
+
+
+def _shape(program: CompiledProgram, group: NodeGroup) -> tuple[int, Tree, tuple[int, ...], tuple[int, ...]] | None:
+    """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
+
+    Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an advance
+    of a loop changes the tile or not, wherever the node stands and however far the advance goes.
+    """
+    leaves = group.leaves
+    if not isinstance(leaves, MeshLeaves):
+        return None
+    ports = (port for cls in program.kernels[leaves.kernel].classes for port in cls.tensor_ports)
+    if not all(port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix) for port in ports):
+        return None
+    return leaves.kernel, group.tree, leaves.loops, leaves.loop_axes
 
 
 def _loops(group: NodeGroup) -> tuple[int, ...]:
@@ -152,7 +186,7 @@ def _group_schedule(program: CompiledProgram, group: NodeGroup, periods: int) ->
     ports = []
     for key, (port, tiles) in _port_tiles(program, tasks).items():
         ports.append(_port_schedule(key, port, tiles, period))
-    return GroupSchedule(group, periods, class_list, classes[:period], tasks[:period], tuple(ports))
+    return GroupSchedule(group, periods, class_list, classes[:period], tuple(ports))
 
 
 def _port_schedule(key: PortKey, port: TensorPort, tiles: IntArray, period: int) -> PortSchedule:
