@@ -77,9 +77,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000)
     trials = parser.parse_args().trials
     whole, steady = run(trials, seed=0)
-    print(
-        f"{trials} designs: {trials / whole:.0f} designs/s from a cold start, {trials / steady:.0f} from the first result on"
-    )
+    print(f"{trials} designs: {trials / whole:.0f}/s from a cold start, {trials / steady:.0f}/s after the first result")
     for part, share in shares(min(trials, 600)).items():
         print(f"    {share:6.1%}  {part}")
 

@@ -1,0 +1,28 @@
+"""The README's Python runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_python_of_the_readme_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = "from allo_dse.lang import install; install()\n" + code.replace("trials=200", "trials=30")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "compute tiles on npu1_4col: needs 32,768, has 16" in done.stdout
+    assert (tmp_path / "out" / "mapping.py").exists()
+
+
+def test_every_linked_page_exists():
+    for page in re.findall(r"\]\((docs/[^)]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / page).exists(), page
