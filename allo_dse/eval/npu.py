@@ -23,8 +23,6 @@ from .simulator.npu_schedule import GroupSchedule, schedule
 from .simulator.result import RunResult
 
 FIRST_PERIODS = 8
-STEADY_WINDOW = 3
-"""A period depends on at most this many earlier ones: object FIFOs hold no more tiles than that."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class NpuSimulator:
 
 def _blocks(periods: int, transport: Transport) -> list[tuple[int, int]]:
     """(periods, how many such blocks): the periods, shared out evenly between the host's interventions."""
-    count = min(periods, max(transfer.pattern.descriptors for transfer in transport.transfers))
+    count = min(periods, max((t.pattern.descriptors for t in transport.transfers), default=1))
     short, longer = divmod(periods, count)
     return [(p, n) for p, n in ((short, count - longer), (short + 1, longer)) if n]
 
@@ -93,7 +91,7 @@ class _Simulation:
                 )
             if simulated == periods:
                 return network, float(result.cycles)
-            ticks = _extrapolate(*_marks(network, result), periods - simulated)
+            ticks = _extrapolate(*_marks(network, result), 1 + network.deepest, periods - simulated)
             if ticks is not None:
                 return network, ticks
             simulated = min(periods, 4 * simulated)
@@ -121,16 +119,17 @@ def _marks(network: NpuNetwork, result: RunResult) -> tuple[NDArray[np.int64], N
     return np.concatenate(every, axis=1), last
 
 
-def _extrapolate(marks: NDArray[np.int64], last: NDArray[np.int64], missing: int) -> float | None:
+def _extrapolate(marks: NDArray[np.int64], last: NDArray[np.int64], reach: int, missing: int) -> float | None:
     """Time after `missing` more periods, if the simulated ones have become periodic; None if they have not.
 
-    All events of a period depend on events of the few periods before it, by maxima and sums only, and requests for DRAM
-    are served in order of time. So if a window of periods repeats the one before it, later by the same amount for every
-    event, then so does everything after it. The repetition may take more than one period.
+    All events of a period depend on events of at most `reach` periods before it (no FIFO holds tiles for longer), by
+    maxima and sums only, and requests for DRAM are served in order of time. So if a window of that many periods repeats
+    the one before it, later by the same amount for every event, then so does everything after it. The repetition may
+    take more than one period.
     """
     steady = len(marks)
     for length in range(1, steady // 2 + 1):
-        window = max(STEADY_WINDOW, length)
+        window = max(reach, length)
         if steady < length + window:
             return None
         shifts = marks[steady - window :] - marks[steady - window - length : steady - length]

@@ -38,7 +38,7 @@ def designs(draw: st.DrawFn):
         dram_gb_s=draw(st.sampled_from([2.0, 9.0, 17.5, 60.0])),
         dram_burst_half_bytes=draw(st.sampled_from([0.0, 100.0])),
     )
-    buffering = Buffering(input_depth=draw(st.integers(1, 2)), output_depth=draw(st.integers(1, 2)))
+    buffering = Buffering(draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 5])))
     return gemm_design(size, mesh, fold, device=device, buffering=buffering)
 
 

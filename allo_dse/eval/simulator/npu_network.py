@@ -49,6 +49,7 @@ class NpuNetwork:
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
         dram_bytes: bytes moved from and to DRAM in the first and in a later period.
+        deepest: the most tiles that one FIFO holds.
     """
 
     network: Network
@@ -59,6 +60,7 @@ class NpuNetwork:
     dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
     dram_bytes: tuple[int, int]
+    deepest: int
 
     def with_periods(self, periods: int) -> NpuNetwork:
         """The same network for another number of periods; both numbers are at least `TEMPLATE_PERIODS`."""
@@ -170,6 +172,7 @@ def build_npu_network(
         dram_ticks=_per_period([(parts.dram_ticks(s.flow), s.schedule) for s in staged]),
         channel_ticks=parts.channel_ticks,
         dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
+        deepest=max(parts.depths, default=1),
     )
 
 
