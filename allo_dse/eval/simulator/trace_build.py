@@ -1,13 +1,13 @@
 """Building traces in Python: what processes, loops and streams other tools saw.
 
-    Trace.build(
-        streams={"a": 2, "b": 16},
-        processes={
-            "load": [Loop(trip=1024, ops=[Put("a")])],
-            "scale": [Loop(trip=1024, ii=1, depth=5, ops=[Get("a"), Put("b")])],
-            "store": [Loop(trip=1024, depth=3, ops=[Get("b")])],
-        },
-    )
+Trace.build(
+    streams={"a": 2, "b": 16},
+    processes={
+        "load": [Loop(trip=1024, ops=[Put("a")])],
+        "scale": [Loop(trip=1024, ii=1, depth=5, ops=[Get("a"), Put("b")])],
+        "store": [Loop(trip=1024, depth=3, ops=[Get("b")])],
+    },
+)
 """
 
 from __future__ import annotations

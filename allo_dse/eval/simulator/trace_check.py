@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,6 +54,7 @@ def _check_names(names: tuple[str, ...], what: str) -> None:
 
 
 def _check_loops(data: TraceData) -> None:
+    cycles = [0] * len(data.processes)
     for number, loop in enumerate(data.loops):
         where = f"loop {number}"
         if not 0 <= loop.process < len(data.processes):
@@ -59,14 +62,14 @@ def _check_loops(data: TraceData) -> None:
         where += f" of process {data.processes[loop.process]}"
         for what, value, least in (("ii", loop.ii, 1), ("depth", loop.depth, 0), ("trip", loop.trip, 0)):
             if not least <= value <= LARGEST:
-                raise TraceError(f"{where}: {what} is {value}, it must be at least {least}")
+                raise TraceError(f"{where}: {what} is {value}, it must be {least} to {LARGEST:,}")
         for op in loop.ops or ():
             if not 0 <= op.stream < len(data.streams):
                 raise TraceError(f"{where} uses stream {op.stream}, which does not exist")
             _check_stage(op.stage, loop.depth, where)
-    end = int(data.process_end.max(initial=0))
-    if end > LARGEST:
-        raise TraceError(f"the loops of a process take {end} cycles without stalls, more than a trace can name")
+        cycles[loop.process] += loop.span
+        if cycles[loop.process] > LARGEST:
+            raise TraceError(f"{where} would end after {cycles[loop.process]:,} cycles; at most {LARGEST:,}")
 
 
 def _check_stage(stage: int, depth: int, where: str) -> None:
@@ -79,7 +82,9 @@ def _check_events(data: TraceData) -> None:
     columns = {name: getattr(events, name) for name in ("loop", "kind", "stream", "iteration", "stage")}
     for name, column in columns.items():
         if len(column) != len(events):
-            raise TraceError(f"the arrays of a trace differ in length: loop has {len(events)}, {name} has {len(column)}")
+            raise TraceError(
+                f"the arrays of a trace differ in length: loop has {len(events)}, {name} has {len(column)}"
+            )
     if not len(events):
         return
     _in_range(events.loop, len(data.loops), "loop")
@@ -119,14 +124,13 @@ def _check_order(data: TraceData) -> None:
 def _check_ends(data: TraceData) -> None:
     """Every stream has at most one process that puts to it and one that gets from it."""
     pairs: list[tuple[int, int, int]] = []
+    count = len(data.streams)
     events = data.listed
     if len(events):
         process = np.array([loop.process for loop in data.loops], np.int64)[events.loop]
         size = len(data.processes)
-        keys = np.unique((events.kind * len(data.streams) + events.stream) * size + process)
-        port = keys // size
-        pairs = list(zip((port // len(data.streams)).tolist(), (port % len(data.streams)).tolist(),
-                         (keys % size).tolist(), strict=True))  # fmt: skip
+        keys = np.unique((events.kind * count + events.stream) * size + process).tolist()
+        pairs = [(key // size // count, key // size % count, key % size) for key in keys]
     pairs += [(op.kind, op.stream, loop.process) for loop in data.loops if loop.trip for op in loop.ops or ()]
     known: dict[tuple[int, int], int] = {}
     for kind, stream, owner in pairs:
@@ -144,8 +148,7 @@ def _in_range(column: IntArray, count: int, what: str) -> None:
     _first_bad((column < 0) | (column >= count), lambda e: f"has {what} {column[e]}, there are {count}")
 
 
-def _first_bad(bad: NDArray[np.bool_], message: object) -> None:
+def _first_bad(bad: NDArray[np.bool_], message: Callable[[int], str]) -> None:
     if bad.any():
         e = int(np.argmax(bad))
-        assert callable(message)
         raise TraceError(f"event {e} {message(e)}")

@@ -163,7 +163,7 @@ class TraceData:
         if self.event_count > MAX_EVENTS:
             raise TraceError(
                 f"trace {self.name!r} has {self.event_count:,} events, too many to list (at most {MAX_EVENTS:,})",
-                hint="traces made of regular loops only are replayed without listing them: see Trace.build",
+                hint="extrapolate() times traces of regular loops without listing their events",
             )
         parts = [self.listed, *(_expand(i, self.loops[i]) for i in regular)]
         names = ("loop", "kind", "stream", "iteration", "stage")

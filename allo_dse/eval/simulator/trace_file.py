@@ -1,9 +1,9 @@
 """Traces as files: compressed NumPy archives.
 
 Arrays `loop`, `kind`, `stream`, `iteration` (one entry per event), `stream_depth` (one per stream) and `meta` (UTF-8
-JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the array `stage` (per event, where it differs from
-the default), and in `meta` the lists `streams` (names) and `looks_at_occupancy` (names of processes), and per loop `ops`
-(what every iteration does: kind, stream, stage) and `source`.
+JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the array `stage` (per event; written where some differ
+from the default), and in `meta` the lists `streams` (names) and `looks_at_occupancy` (names of processes), and per loop
+`ops` (what every iteration does: kind, stream, stage) and `source`.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ def _field(table: dict[str, Any], key: str, kind: type, where: str = "meta") -> 
         raise TraceError(f"{where} has no {key!r}")
     value = table[key]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise TraceError(f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}")
+        raise TraceError(
+            f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}"
+        )
     return value
 
 

@@ -1,0 +1,21 @@
+"""Compiling the replay kernels with Numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Machine code on first use, kept on disk for later processes where a cache directory can be written.
+
+    The compiled function does not hold Python's global lock.
+    """
+    try:
+        return cast(Function, numba.njit(nogil=True, cache=True)(function))
+    except RuntimeError:  # neither the package's nor the user's cache directory can be written
+        return cast(Function, numba.njit(nogil=True)(function))

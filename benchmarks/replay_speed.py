@@ -1,0 +1,118 @@
+"""Speed of replay, as ratios to a short Numba reference (`replay_reference.py`) run at the same time.
+
+For recorded designs of 200,000 and more events: millions of events per second of one replay. For an 8 x 8 systolic
+array, K = 128: seconds for 1,000 depth vectors at once, and microseconds to change one stream's depth. For a 16 x 16
+array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # the reference; the tests' systolic array
+from replay_reference import Reference
+
+from allo_dse.eval.simulator.trace import Trace
+from tests.eval.replay_support import systolic
+
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+LARGE = 200_000
+VECTORS = 1_000
+
+
+def best(action: Callable[[], object], times: int = 7) -> float:
+    """Seconds of the fastest of several calls."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def report_designs() -> None:
+    if not TRACES.is_dir():
+        print(f"recorded designs: skipped, there are no traces in {TRACES}")
+        return
+    speeds, ratios = [], []
+    for path in sorted(TRACES.glob("*.npz")):
+        trace = Trace.load(path)
+        if trace.event_count < LARGE:
+            continue
+        reference = Reference(trace)
+        assert trace.replay().cycles == reference.cycles(trace.stream_depth)
+        ours, theirs = best(trace.replay), best(lambda r=reference, t=trace: r.cycles(t.stream_depth), 5)  # type: ignore[misc]
+        speeds.append(trace.event_count / ours / 1e6)
+        ratios.append(theirs / ours)
+        print(
+            f"{trace.name:24s} {trace.event_count} events: {speeds[-1]:4.0f} M events/s = {ratios[-1]:.1f} x reference"
+        )
+    print(
+        f"{len(speeds)} designs of {LARGE:,} events and more: {min(speeds):.0f} to {max(speeds):.0f} M events/s, "
+        f"{min(ratios):.1f} to {max(ratios):.1f} x reference"
+    )
+
+
+def report_batch() -> None:
+    trace = systolic(8, 128)
+    reference = Reference(trace)
+    rng = np.random.default_rng(0)
+    batch = rng.integers(1, 33, (VECTORS, len(trace.streams)))
+    some = batch[:50]
+    assert trace.replay(some).tolist() == [reference.cycles(depths) for depths in some]
+    ours = best(lambda: trace.replay(batch), 5)
+    theirs = best(lambda: [reference.cycles(depths) for depths in some], 3) * VECTORS / len(some)
+    speed = VECTORS * trace.event_count / ours / 1e6
+    print(f"{trace.name}, {trace.event_count} events, {VECTORS} depth vectors: {ours:.3f} s = {speed:.0f} M events/s = "
+          f"{theirs / ours:.1f} x reference")  # fmt: skip
+
+
+def report_changes() -> None:
+    trace = systolic(8, 128, depth=4)
+    reference = Reference(trace)
+    replayer = trace.replayer()
+    rng = np.random.default_rng(0)
+    seconds, computed = [], []
+    for stream, depth in zip(
+        rng.integers(len(trace.streams), size=400).tolist(), rng.integers(1, 9, 400).tolist(), strict=True
+    ):
+        start = time.perf_counter()
+        replayer.retime(stream, depth)
+        seconds.append(time.perf_counter() - start)
+        computed.append(replayer.computed)
+    assert replayer.cycles == reference.cycles(replayer.depths)
+    seconds, computed = seconds[20:], computed[20:]
+    full = best(lambda: reference.cycles(replayer.depths), 5)
+    print(
+        f"changing one depth of {trace.name}: {np.mean(seconds) * 1e6:.0f} us on average, "
+        f"{np.median(seconds) * 1e6:.0f} us in the median, {np.mean(computed):.0f} of {trace.event_count} operations "
+        f"computed = {full / np.mean(seconds):.0f} x reference"
+    )
+
+
+def report_long_loops() -> None:
+    short = systolic(16, 1024)
+    reference = Reference(short)
+    theirs = best(lambda: reference.cycles(short.stream_depth), 3)
+    assert short.extrapolate().cycles == reference.cycles(short.stream_depth)
+    for k in (1 << 10, 1 << 20, 1 << 30):
+        trace = systolic(16, k)
+        result = trace.extrapolate()
+        assert result.cycles == short.extrapolate().cycles + k - (1 << 10)
+        ours = best(trace.extrapolate, 3)
+        print(
+            f"{trace.name}, {trace.event_count:,} events: {result.cycles} cycles in {ours * 1e3:.1f} ms, "
+            f"{result.computed} operations computed; {theirs / ours:.2f} x reference at K=1024"
+        )
+
+
+if __name__ == "__main__":
+    report_designs()
+    report_batch()
+    report_changes()
+    report_long_loops()
