@@ -6,6 +6,7 @@
     folded = program.vmg.apply(mapping_primitives)            # the virtual mapping graph, folded
     dse.check(folded, dse.Device.load("npu1_4col"))           # violations of the device's limits; empty when it fits
     dse.simulate(program, A, B, C)                            # numbers and cycles in one run
+    dse.Trace.load("x.npz").replay(depths)                    # another tool's trace at other stream depths
     dse.Study("gemm", program=gemm, params={...}, device="npu1_4col", objectives=[dse.minimize("latency_us")]).run(500)
 
 Names are imported when first used, so that `import allo_dse` costs nothing.
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.npu import NpuSimulator as NpuSimulator
+    from .eval.simulator.trace import Trace as Trace
+    from .eval.simulator.trace_build import Get as Get
+    from .eval.simulator.trace_build import Loop as Loop
+    from .eval.simulator.trace_build import Put as Put
     from .lang.diagnostics import ProgramError as ProgramError
     from .mapper.buffering import Buffering as Buffering
     from .mapper.check import Violation as Violation
@@ -57,6 +62,8 @@ _HOME = {
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
     "eval.npu": ["NpuSimulator"],
+    "eval.simulator.trace": ["Trace"],
+    "eval.simulator.trace_build": ["Get", "Loop", "Put"],
     "lang.diagnostics": ["ProgramError"],
     "mapper.buffering": ["Buffering"],
     "mapper.check": ["Violation"],
@@ -76,6 +83,8 @@ __all__ = [*sorted(_MODULE_OF), "__version__"]
 for _target in ("simulator", "llvm"):
     register_target(_target, "allo_dse.api:build_simulator")
 register_target("aie", "allo_dse.api:build_aie")
+for _target in ("vhls", "vitis_hls"):
+    register_target(_target, "allo_dse.api:build_hls")
 
 
 def __getattr__(name: str) -> Any:

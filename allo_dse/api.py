@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backends.device import Device
 from .errors import AlloDseError
+from .frontend.schedules import checked_schedule
+from .lang.diagnostics import ProgramError
 from .mapper.buffering import Buffering
 from .mapper.check import Violation, check_mapping
 from .mapper.program import Program, load_program
@@ -44,6 +47,7 @@ def simulate(
     depths: Mapping[str, int] | None = None,
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
+    record: bool = False,
 ) -> RunResult:
     """Run a program, a folded graph or a design: numbers and cycles in one run.
 
@@ -51,6 +55,7 @@ def simulate(
         arrays: the region's arguments in order, written in place; without any, zeros are used.
         depths: stream depths by name, where they differ from the declared ones.
         seconds: time limit.
+        record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto(path)`.
 
     Raises:
         DeadlockError: naming the tasks and streams that wait for each other.
@@ -62,20 +67,42 @@ def simulate(
     vmg = program if isinstance(program, VMG) else program.vmg
     if not arrays:
         arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
-    return run_graph(vmg, *arrays, depths=depths, seconds=seconds, progress=progress)
+    return run_graph(vmg, *arrays, depths=depths, seconds=seconds, progress=progress, record=record)
 
 
 class SimulatorModule:
-    """What `df.build(region)` returns: call it with the region's arguments."""
+    """What `df.build(region)` returns: call it with the region's arguments.
 
-    def __init__(self, region: Any, *, mapping_primitives: Any = None, **_options: Any) -> None:
+    Variables that live from call to call live as long as the module.
+    """
+
+    def __init__(self, region: Any, *, mapping_primitives: Any = None, schedule: Any = None, **_options: Any) -> None:
         self.program = load_program(region)
+        if schedule is not None:
+            self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
         self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
         self.result: RunResult | None = None
         """The last call's cycles, stalls and occupancies."""
+        self._state: Any = None
 
-    def __call__(self, *arrays: Any) -> None:
-        self.result = simulate(self.vmg, *arrays)
+    def __call__(self, *arrays: Any) -> Any:
+        """Run the program; arrays are written in place.
+
+        Returns:
+            What a plain function returns, when the arrays for its results are not given; else None.
+        """
+        from .eval.simulator.arguments import numpy_dtype
+        from .eval.simulator.functional import run_graph
+        from .eval.simulator.state import initial_state
+
+        if self._state is None:
+            self._state = initial_state(self.program)
+        tensors, results = self.program.tensors, self.program.results
+        own = results if len(arrays) == len(tensors) - results else 0
+        returned = [np.zeros(t.shape, numpy_dtype(t.dtype)) for t in tensors[len(tensors) - own :]]
+        self.result = run_graph(self.vmg, *arrays, *returned, state=self._state)
+        values = [array if array.ndim else array.item() for array in returned]
+        return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
 def build_simulator(region: Any, **options: Any) -> SimulatorModule:
@@ -87,3 +114,16 @@ def build_aie(region: Any, **options: Any) -> SimulatorModule:
     """The target "aie" without NPU tools: the folded design runs in the simulator, and says so."""
     print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
     return SimulatorModule(region, **options)
+
+
+def build_hls(region: Any, **_options: Any) -> Any:
+    """The targets "vhls" and "vitis_hls".
+
+    Raises:
+        ProgramError: always, after the program has been compiled: code generation for HLS does not exist yet.
+    """
+    program = load_program(region)
+    raise ProgramError(
+        f"HLS code generation does not exist yet; program `{program.name}` itself is right",
+        hint='run it with target="simulator"',
+    )

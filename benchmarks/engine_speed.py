@@ -2,7 +2,9 @@
 
 For a 16 x 16 systolic array with K = 1024 it prints millions of stream operations per second, of compiled bodies that
 compute the product as well as the times and of the same array as operation tables, and what building and compiling
-cost. For 100,000 tasks, all running at once or folded onto 100 nodes, it prints the memory that a task takes.
+cost; then what leaving out the values saves, what recording costs, and how long arrays of any K take when their
+periodic behaviour is extrapolated. For 100,000 tasks, all running at once or folded onto 100 nodes, it prints the
+memory that a task takes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.eval.simulator.engine import Engine, compile_bodies, table_engine
+from allo_dse.eval.simulator.extrapolate import run_extrapolated
 from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
 from allo_dse.ir.signature import Body
 
@@ -57,17 +60,17 @@ def reference_speed() -> float:
     return 2 * hops * tokens / seconds
 
 
-def table_network(depth: int) -> Network:
+def table_network(depth: int, rounds: int = K) -> Network:
     """The systolic array's times only, as operation tables."""
     b = NetworkBuilder()
     across = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE, SIZE + 1).tolist()
     down = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE + 1, SIZE).tolist()
     cell, load, drain = Table(), Table(), Table()
-    with cell.repeat(K):
+    with cell.repeat(rounds):
         cell.get(0), cell.get(1), cell.put(2), cell.put(3), cell.wait(1)
-    with load.repeat(K):
+    with load.repeat(rounds):
         load.put(0), load.wait(1)
-    with drain.repeat(K):
+    with drain.repeat(rounds):
         drain.get(0), drain.wait(1)
     for i in range(SIZE):
         for j in range(SIZE):
@@ -103,6 +106,31 @@ def show(kind: str, engine: Engine, network: Network, depth: int, build: float, 
         f"{kind}, {SIZE}x{SIZE}, K={K}, depth {depth:2d}: {result.cycles} cycles, {speed / 1e6:4.0f} M stream "
         f"operations/s = {speed / baseline:4.0f} x reference; building {build * 1e3:.2f} ms"
     )
+
+
+def report_variants() -> None:
+    """Bodies with values, without, and recorded."""
+    engine = compile_bodies(systolic_bodies(K))
+    network = systolic_network(engine, *matrices(SIZE, K), depth=4)
+    plain = best(lambda: engine.run(network))
+    for name, options in (("without values", {"payload": False}), ("recorded", {"record": True})):
+        engine.run(network, **options)  # type: ignore[arg-type]
+        seconds = best(lambda o=options: engine.run(network, **o), 3)  # type: ignore[misc, arg-type]
+        print(f"bodies {name}: {seconds / plain:.2f} x the time of the run")
+    result = engine.run(network, record=True)
+    seconds = best(lambda: str(engine.run(network, record=True).explain()), 2)
+    print(f"recorded and explained: {seconds * 1e3:.0f} ms for {result.operations} operations")
+
+
+def report_extrapolation() -> None:
+    for rounds in (1 << 10, 1 << 14, 1 << 20):
+        network = table_network(4, rounds)
+        times = run_extrapolated(network)
+        seconds = best(lambda n=network: run_extrapolated(n), 3)  # type: ignore[misc]
+        print(
+            f"tables, {SIZE}x{SIZE}, K={rounds}, extrapolated: {times.cycles} cycles in {seconds * 1e3:.1f} ms, "
+            f"{times.simulated} rounds simulated"
+        )
 
 
 def chain(engine: Engine, nodes: int) -> Network:
@@ -142,3 +170,5 @@ def report_memory() -> None:
 if __name__ == "__main__":
     report_memory()
     report_speed()
+    report_variants()
+    report_extrapolation()

@@ -9,6 +9,7 @@ from .linear_forms import constant_difference
 from .meta import Meta
 from .scalars import as_scalar, binary_as, convert, integer
 from .task import Task
+from .text import element_type
 from .values import Const, Scalar, Value
 
 
@@ -67,3 +68,21 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
     kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
     task.scalar_op()
     return Scalar(binary_as(task, "|", kept, part, raw).ssa, old.dtype)
+
+
+def reversed_bits(task: Task, value: Scalar) -> Scalar:
+    """The integer whose lowest bit is the highest one of `value`."""
+    type_ = element_type(value.dtype)
+    raw = integer(value.dtype.bits, False)
+    one = Scalar(task.text.constant(1, raw), raw)
+    zero, bits, step = (task.text.constant(n, index) for n in (0, value.dtype.bits, 1))
+    result, left, taken = task.text.name(), task.text.name(), task.text.name()
+    start = f"({left} = {value.ssa}, {taken} = {task.text.constant(0, raw)}) -> ({type_}, {type_})"
+    with task.text.block(f"{result}:2 = scf.for {task.text.name()} = {zero} to {bits} step {step} iter_args{start} {{"):
+        moved = Scalar(taken, raw) if raw.bits == 1 else binary_as(task, "<<", Scalar(taken, raw), one, raw)
+        last = binary_as(task, "&", Scalar(left, raw), one, raw)
+        both = binary_as(task, "|", moved, last, raw)
+        rest = Scalar(left, raw) if raw.bits == 1 else binary_as(task, ">>", Scalar(left, raw), one, raw)
+        task.text.line(f"scf.yield {rest.ssa}, {both.ssa} : {type_}, {type_}")
+    task.scalar_op()
+    return Scalar(f"{result}#1", value.dtype)

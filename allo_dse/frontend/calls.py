@@ -12,28 +12,36 @@ import numpy as np
 from ..lang.intrinsics import BINARY, UNARY, intrinsic_of
 from ..lang.region import Region, as_region
 from ..lang.types import DType, Float, UInt, float32, int32
-from . import meta, scalars, tiles
-from .helpers import call_helper, is_helper
+from . import collectives, meta, scalars, tiles
+from .bits import reversed_bits
+from .externals import call_external, external_of
+from .handover import start_and_wait
+from .helpers import call_helper, call_local, is_helper
 from .meta import Meta, pid_of
 from .scalars import as_scalar, convert
 from .task import Task
 from .text import element_type
 from .tile_library import LIBRARY
-from .values import Buffer, Const, RegionCall, Scalar, TileExpr, Tuple, Value
+from .values import Buffer, Const, LocalFunction, RegionCall, Scalar, TileExpr, Tuple, Value
 
 
 def call(task: Task, callee: Value, node: ast.Call) -> Value:
     """The value of `callee(...)`."""
-    if not isinstance(callee, Const):
+    if not isinstance(callee, (Const, LocalFunction)):
         task.fail(node, "this cannot be called")
-    function = callee.value
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         task.fail(node, "argument lists with * are not supported in kernels")
     args = [task.lower(task, a) for a in node.args]
     options = {str(k.arg): task.lower(task, k.value) for k in node.keywords}
+    if isinstance(callee, LocalFunction):
+        return call_local(task, callee, args, options, node)
+    function = callee.value
     region = as_region(function)
     if region is not None:
         return _call_region(task, region, args, node)
+    module = external_of(function)
+    if module is not None:
+        return call_external(task, module, args, node)
     name = intrinsic_of(function)
     if name is not None:
         return _intrinsic(task, name, args, options, node)
@@ -52,13 +60,13 @@ def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Ca
     for argument, part in zip(args, node.args, strict=True):
         if not isinstance(argument, Buffer) or argument.arg is None or argument.ssa != argument.root:
             task.fail(part, "only whole arguments of the kernel can be passed to a region")
-        parameter = task.kernel.parameters[argument.arg]
-        if parameter.is_distributed:
-            task.fail(part, f"`{parameter.name}` is distributed over the mesh and cannot be passed to a region")
         positions.append(argument.arg)
     if task.calls or len(task.loops) > 1 or task.guards:
         task.fail(node, "a region cannot be called in a loop, in a helper function or under a data-dependent condition")
-    task.region_calls.append(RegionCall(region, tuple(positions), node))
+    call_ = RegionCall(region, tuple(positions), node)
+    if task.does_more:
+        start_and_wait(task, call_)
+    task.region_calls.append(call_)
     return Const(None)
 
 
@@ -72,6 +80,8 @@ def _python(task: Task, function: Any, args: Sequence[Value], options: dict[str,
         task.fail(node, f"{function!r} is not a function")
     if not all(isinstance(a, (Const, Meta)) for a in (*args, *options.values())):
         name = getattr(function, "__name__", repr(function))
+        if function is print:
+            task.fail(node, "kernels cannot print", "write the value to an argument and print it after the call")
         task.fail(
             node,
             f"`{name}` cannot be called on run-time values",
@@ -183,7 +193,19 @@ def method(task: Task, base: Value, name: str, node: ast.Call) -> Value:
         return base
     if name == "bitcast" and isinstance(base, Scalar) and base.dtype.bits in (16, 32, 64) and not base.dtype.is_fixed:
         return _bitcast(task, base)
-    task.fail(node, f"unknown method `{name}`")
+    if name == "reverse" and isinstance(base, Scalar) and base.dtype.kind in ("int", "uint"):
+        return reversed_bits(task, base)
+    if name in _METHODS:
+        given = f"a tile {list(tiles.shape_of(base))}" if tiles.is_tile(base) else getattr(base, "dtype", "this")
+        task.fail(node, f"{name}() does not apply to {given}", _METHODS[name])
+    task.fail(node, f"unknown method `{name}`", f"known: {', '.join(_METHODS)}")
+
+
+_METHODS = {
+    "copy": "it copies tiles",
+    "bitcast": "it reads the bits of an integer or float of 16, 32 or 64 bits as the other kind",
+    "reverse": "it reverses the bits of an integer",
+}
 
 
 def _bitcast(task: Task, value: Scalar) -> Scalar:
@@ -195,11 +217,22 @@ def _bitcast(task: Task, value: Scalar) -> Scalar:
 
 _AT_LEAST = dict.fromkeys(("bmm", "linear", "conv2d", "maxpool", "sumpool", "view", "concat"), 2) | {"layernorm": 3}
 
+
+def _gather(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
+    return collectives.gather(task, args, node)
+
+
+def _scatter(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
+    return collectives.scatter(task, args, node)
+
+
 _INTRINSICS: dict[str, Callable[[Task, list[Value], dict[str, Value], ast.Call], Value]] = {
     "get_pid": _get_pid,
     "matmul": _matmul,
     "copy": _copy,
     "transpose": _transpose,
+    "gather": _gather,
+    "scatter": _scatter,
 }
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from .collectives import part_of_array, receive
 from .expressions import lower
+from .handover import say_done, wait_for_start
 from .helpers import local_copy, mutable_names
+from .jumps import may_return_early, new_frame
 from .meta import Meta
 from .program import IndexMap, Kernel, StreamArray, StreamPort, TaskBody, TaskClass, TensorPort
 from .regions import KernelSource, Parameter, RegionSource
 from .statements import lower_block
-from .streams import receive
 from .task import Mask, PortUse, Split, Task
 from .text import memref_type
 from .values import Buffer
@@ -42,9 +45,8 @@ def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
     pending = [np.ones((1,) * len(kernel.mesh), np.bool_)]
     while pending:
         mask = pending.pop()
-        task = Task(source, kernel, mask, lower, lower_block, receive)
         try:
-            _compile(task)
+            task = _compiled(source, kernel, mask)
         except Split as split:
             pending.extend(part for part in split.masks if part.any())
         except RecursionError:
@@ -53,13 +55,33 @@ def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
             yield task
 
 
+def _compiled(source: RegionSource, kernel: KernelSource, mask: Mask) -> Task:
+    """The tasks of a set; those that call regions and do other things are compiled again with the tokens this needs."""
+    for does_more in (False, True):
+        task = Task(source, kernel, mask, lower, lower_block, part_of_array, receive, does_more=does_more)
+        _compile(task)
+        if not task.region_calls or not _does_work(task):
+            break
+    return task
+
+
+def _does_work(task: Task) -> bool:
+    return bool(task.work or task.stream_ops or task.writes or task.loops[0].has_scalar_work)
+
+
 def _compile(task: Task) -> None:
+    early = may_return_early(task.kernel.node)
+    task.frames = [new_frame(task, leaves=early, skips=early, loop=False)]
     task.mutable.append(mutable_names(task.kernel.node))
     for position, parameter in enumerate(task.kernel.parameters):
         argument = _argument(parameter, position)
         own_copy = argument.shape == () and task.is_mutable(parameter.name)
         task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
+    if task.kernel.sync is not None:
+        wait_for_start(task, task.kernel.sync, task.kernel.node)
     task.lower_block(task, task.kernel.node.body)
+    if task.kernel.sync is not None:
+        say_done(task, task.kernel.sync, task.kernel.node)
 
 
 def _argument(parameter: Parameter, position: int) -> Buffer:
@@ -69,7 +91,12 @@ def _argument(parameter: Parameter, position: int) -> Buffer:
 
 
 def _ssa(parameter: Parameter, position: int) -> str:
-    return f"%{parameter.name}" if parameter.name.isascii() else f"%arg{position}"
+    return f"%arg{position}" if _is_numbered(parameter.name) else f"%{parameter.name}"
+
+
+def _is_numbered(name: str) -> bool:
+    """Whether a name could be one of those that the other arguments of a body have."""
+    return not name.isascii() or re.fullmatch(r"(pid|state|external|s)\d+", name) is not None
 
 
 def _first_task(mask: Mask) -> tuple[int, ...]:
@@ -91,6 +118,9 @@ def _task_class(task: Task, name: str) -> TaskClass:
     arguments = [(f"%pid{axis}", "index") for axis in range(len(kernel.mesh))]
     for position, parameter in enumerate(kernel.parameters):
         arguments.append((_ssa(parameter, position), _argument(parameter, position).type))
+    for position, variable in enumerate(task.state):
+        arguments.append((f"%state{position}", memref_type(variable.dtype, variable.shape, strided=True)))
+    arguments += [(f"%external{position}", "index") for position in range(len(task.externals))]
     arguments += [(port.ssa, "index") for port in task.ports.values()]
     bound = [_binding(task, port) for port in task.ports.values()]
     stream_ports = tuple(itertools.chain.from_iterable(_stream_ports(task, port) for port in task.ports.values()))
@@ -103,6 +133,8 @@ def _task_class(task: Task, name: str) -> TaskClass:
         stream_ops=tuple(task.stream_ops),
         body=TaskBody(symbol, task.text.finish(symbol, arguments), tuple(bound)),
         location=task.location(kernel.node),
+        state=tuple(task.state),
+        externals=tuple(task.externals),
     )
 
 

@@ -39,10 +39,11 @@ def compile_region(region: Region | Callable[..., Any], params: Mapping[str, Any
     return CompiledProgram(
         name=name,
         tensors=tuple(parts[0].source.tensors.values()),
-        streams=tuple(stream for part in parts for stream in part.source.streams.values()),
+        streams=tuple(stream for part in parts for stream in part.streams),
         kernels=tuple(kernel for part in parts for kernel in part.kernels),
         params=params,
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        results=sum(kernel.results for kernel in source.kernels),
     )
 
 

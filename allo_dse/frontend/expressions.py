@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import calls, meta, scalars, streams, subscripts, tiles
+from .arithmetic import apply
 from .meta import Meta
 from .scalars import as_scalar, convert
 from .task import Task
@@ -42,7 +43,6 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
-TILE_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "power"}
 
 
 def lower(task: Task, node: ast.expr) -> Value:
@@ -119,6 +119,28 @@ def _tuple(task: Task, node: ast.Tuple | ast.List) -> Value:
     return Tuple(tuple(items))
 
 
+def _comprehension(task: Task, node: ast.ListComp) -> Value:
+    """A list made at compile time, such as `[pipe[i] for i in range(4)]`."""
+    first = node.generators[0]
+    if len(node.generators) > 1 or first.ifs or not isinstance(first.target, ast.Name):
+        return _by_python(task, node)
+    values = lower(task, first.iter)
+    if not isinstance(values, Const):
+        task.fail(first.iter, "a list inside a kernel is made of values that are known at compile time")
+    try:
+        members = list(values.value)
+    except TypeError as error:
+        task.fail(first.iter, f"cannot evaluate this at compile time: {error}")
+    items = []
+    for member in members:
+        with task.scope():
+            task.declare(first.target.id, Const(member))
+            items.append(lower(task, node.elt))
+    if all(isinstance(i, Const) for i in items):
+        return Const([i.value for i in items if isinstance(i, Const)])
+    return Tuple(tuple(items))
+
+
 def _set(task: Task, node: ast.Set) -> Value:
     return Tuple(tuple(lower(task, e) for e in node.elts))
 
@@ -130,64 +152,6 @@ def _binary(task: Task, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.MatMult):
         return tiles.matmul(task, lower(task, node.left), lower(task, node.right), node)
     return apply(task, OPERATORS[type(node.op)], lower(task, node.left), lower(task, node.right), node)
-
-
-def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Value:
-    """`left op right` for any values."""
-    if isinstance(left, Const) and isinstance(right, Const):
-        try:
-            return Const(meta.BINARY[op](left.value, right.value))
-        except Exception as error:
-            task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
-    for value in (left, right):
-        if isinstance(value, (StreamRef, Tuple)):
-            task.fail(node, f"operator {op} does not apply here", "use .get() to read a stream")
-    pair = [_as_meta(task, value) for value in (left, right)]
-    if pair[0] is not None and pair[1] is not None:
-        try:
-            return meta.combine(op, pair[0], pair[1])
-        except Exception as error:
-            task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
-    if tiles.is_tile(left) or tiles.is_tile(right):
-        if op not in TILE_OPERATORS:
-            task.fail(node, f"operator {op} is not defined for tiles", "use a loop over the elements")
-        return tiles.elementwise(task, TILE_OPERATORS[op], (left, right), node)
-    result = scalars.binary(task, op, left, right, node)
-    return (
-        Scalar(result.ssa, result.dtype, _combine_bounds(task, op, left, right))
-        if result.dtype.kind == "index"
-        else result
-    )
-
-
-def _as_meta(task: Task, value: Value) -> Meta | None:
-    if isinstance(value, Meta):
-        return value
-    if isinstance(value, Const) and isinstance(value.value, (bool, int, float, np.integer, np.floating, np.bool_)):
-        rank = len(task.kernel.mesh)
-        if isinstance(value.value, (bool, int, np.integer)):
-            return meta.constant(int(value.value), rank)
-        return meta.table(np.full((1,) * rank, value.value))
-    return None
-
-
-def _combine_bounds(task: Task, op: str, left: Value, right: Value) -> tuple[int, int] | None:
-    """Bounds of index arithmetic, from those of its operands."""
-    a, b = (subscripts.bounds_of(task, v) for v in (left, right))
-    if a is None or b is None:
-        return None
-    if op == "+":
-        return a[0] + b[0], a[1] + b[1]
-    if op == "-":
-        return a[0] - b[1], a[1] - b[0]
-    if op == "*":
-        products = [x * y for x in a for y in b]
-        return min(products), max(products)
-    if op == "//" and b[0] == b[1] > 0:
-        return a[0] // b[0], a[1] // b[0]
-    if op == "%" and b[0] == b[1] > 0:
-        return a if a[0] >= 0 and a[1] < b[0] else (0, b[0] - 1)
-    return None
 
 
 def _unary(task: Task, node: ast.UnaryOp) -> Value:
@@ -355,15 +319,19 @@ def _call(task: Task, node: ast.Call) -> Value:
 
 
 def _stream_call(task: Task, ref: StreamRef, name: str, node: ast.Call) -> Value:
-    expected = {"get": 0, "put": 1}
+    expected = {"get": 0, "put": 1, "try_get": 0, "try_put": 1, "empty": 0, "full": 0}
     if name not in expected:
-        task.fail(node, f"a stream has no method `{name}`", "it has get() and put(value)")
+        task.fail(node, f"a stream has no method `{name}`", f"it has {', '.join(expected)}")
     if len(node.args) != expected[name] or node.keywords:
         task.fail(node, f"{name}() of a stream takes {expected[name]} arguments, {len(node.args)} are given")
-    if name == "get":
-        return streams.get(task, ref, node)
-    streams.put(task, ref, lower(task, node.args[0]), node)
-    return Const(None)
+    if name == "put":
+        streams.put(task, ref, lower(task, node.args[0]), node)
+        return Const(None)
+    if name == "try_put":
+        return streams.try_put(task, ref, lower(task, node.args[0]), node)
+    return {"get": streams.get, "try_get": streams.try_get, "empty": streams.is_empty, "full": streams.is_full}[name](
+        task, ref, node
+    )
 
 
 _HANDLERS: dict[type[ast.expr], Callable[[Task, Any], Value]] = {
@@ -373,6 +341,7 @@ _HANDLERS: dict[type[ast.expr], Callable[[Task, Any], Value]] = {
     ast.Tuple: _tuple,
     ast.List: _tuple,
     ast.Set: _set,
+    ast.ListComp: _comprehension,
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,
     ast.BoolOp: _boolean,

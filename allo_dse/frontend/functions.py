@@ -12,7 +12,7 @@ from types import FunctionType
 from ..lang.diagnostics import ProgramError
 from ..lang.types import DType, TensorType
 from .program import IndexMap, Tensor
-from .regions import KernelSource, Parameter, RegionSource, plain_arguments, tensor_type
+from .regions import KernelSource, Parameter, Part, RegionSource, plain_arguments, tensor_type
 from .source import function_source, names_of
 
 RESULT = "return_"
@@ -51,7 +51,7 @@ def read_function(function: FunctionType) -> RegionSource:
     results = _results(source, node)
     for position, type_ in enumerate(results):
         parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node))
-    source.tensors = {p.name: p.tensor for p in parameters}
+    source.parts = {p.name: Part.whole(p.tensor) for p in parameters}
     kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), len(results))
     source.kernels.append(kernel)
     return source

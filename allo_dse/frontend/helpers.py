@@ -5,20 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
 from ..lang.types import ConstExprType, DType, TensorType
 from . import tiles
+from .jumps import may_return_early, new_frame, result_of
 from .meta import Meta
 from .regions import RegionSource
 from .scalars import as_scalar, convert
-from .source import function_source, names_of
+from .source import function_source
 from .task import Scope, Task
 from .text import element_type
-from .values import Buffer, Const, Scalar, Tuple, Value, Variable
+from .values import Buffer, Const, LocalFunction, Scalar, Tuple, Value, Variable
 
 
+@lru_cache(maxsize=1024)
 def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     """Names of a function that are assigned after their declaration, or declared without a value.
 
@@ -27,7 +30,7 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     declared: set[str] = {argument.arg for argument in node.args.args}
     assigned: dict[str, int] = {}
     mutable: set[str] = set()
-    for part in ast.walk(node):
+    for part in _own_parts(node):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             declared.add(part.target.id)
             if part.value is None:
@@ -43,7 +46,29 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
                         assigned[name.id] = assigned.get(name.id, 0) + 1
                     elif isinstance(name, ast.Subscript) and isinstance(name.value, ast.Name):
                         mutable.add(name.value.id)
+        elif isinstance(part, ast.FunctionDef):
+            mutable.update(_nonlocal_names(part))
     return frozenset(mutable | {n for n, count in assigned.items() if count > 1 or n in declared})
+
+
+def _own_parts(node: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function, without what stands inside functions that it defines."""
+    todo: list[ast.AST] = list(node.body)
+    while todo:
+        part = todo.pop()
+        yield part
+        if not isinstance(part, ast.FunctionDef):
+            todo.extend(ast.iter_child_nodes(part))
+
+
+def _nonlocal_names(node: ast.FunctionDef) -> set[str]:
+    return {name for part in ast.walk(node) if isinstance(part, ast.Nonlocal) for name in part.names}
+
+
+def own_names(node: ast.FunctionDef) -> frozenset[str]:
+    """Names that a function inside a kernel assigns, and that are therefore its own, as in Python."""
+    names = {part.id for part in _own_parts(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return frozenset(names - _nonlocal_names(node))
 
 
 def is_helper(task: Task, function: FunctionType) -> bool:
@@ -52,7 +77,7 @@ def is_helper(task: Task, function: FunctionType) -> bool:
     names: dict[str, Any] | None = None
     for annotation in annotations.values():
         if isinstance(annotation, str):
-            names = names_of(function, {}) if names is None else names
+            names = task.source.names_of(function) if names is None else names
             try:
                 annotation = eval(annotation, names)
             except Exception:
@@ -71,38 +96,81 @@ def call_helper(
         ProgramError: also for recursion, which has no hardware.
     """
     file, definition = function_source(function)
-    if function.__qualname__ in task.calls:
-        chain = " -> ".join([*task.calls, function.__qualname__])
-        task.fail(node, f"recursion is not supported: {chain}", "write a loop")
+    _check_recursion(task, function.__qualname__, node)
+    outer = task.source
+    inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
+    inner.enclosing, inner.scope = outer.enclosing, outer.scope
+    bound, types = _arguments(task, inner, definition, args, options, node)
+    with _inside(task, inner, definition, function.__qualname__), task.scope(helper=True):
+        return _inlined(task, inner, definition, bound, types, node)
+
+
+def call_local(
+    task: Task, function: LocalFunction, args: Sequence[Value], options: dict[str, Value], node: ast.Call
+) -> Value:
+    """The value that a function defined inside a kernel returns; it sees the names around its definition."""
+    definition: ast.FunctionDef = function.node
+    _check_recursion(task, definition.name, node)
+    bound, types = _arguments(task, task.source, definition, args, options, node)
+    scopes = task.scopes
+    task.scopes = [*function.scopes, Scope(hidden=own_names(definition))]
+    with _inside(task, task.source, definition, definition.name):
+        result = _inlined(task, task.source, definition, bound, types, node)
+    task.scopes = scopes
+    return result
+
+
+def _check_recursion(task: Task, name: str, node: ast.AST) -> None:
+    if name in task.calls:
+        task.fail(node, f"recursion is not supported: {' -> '.join([*task.calls, name])}", "write a loop")
+
+
+def _arguments(
+    task: Task,
+    source: RegionSource,
+    definition: ast.FunctionDef,
+    args: Sequence[Value],
+    options: dict[str, Value],
+    node: ast.Call,
+) -> tuple[dict[str, Value], Any]:
+    """The values of a helper function's parameters, and the declared type of its result."""
     parameters = [*definition.args.posonlyargs, *definition.args.args]
     values = [*args, *(options[p.arg] for p in parameters[len(args) :] if p.arg in options)]
     if len(values) != len(parameters) or len(args) + len(options) != len(values):
         task.fail(node, f"`{definition.name}` takes {len(parameters)} arguments, {len(args) + len(options)} are given")
-    outer = task.source
-    inner = RegionSource(outer.name, file, names_of(function, {}), tensors=outer.tensors)
-    types = [_annotation(inner, p.annotation) for p in parameters]
-    bound = [_bind(task, p.arg, t, v, node) for p, t, v in zip(parameters, types, values, strict=True)]
-    with _inside(task, inner, definition, function.__qualname__):
-        for parameter, value in zip(parameters, bound, strict=True):
-            task.declare(parameter.arg, _local(task, parameter.arg, value, node))
-        task.lower_block(task, definition.body)
-        result = task.result if task.result is not None else Const(None)
-        return _returned(task, result, _annotation(inner, definition.returns), definition)
+    bound = {
+        p.arg: _bind(task, p.arg, _annotation(source, p.annotation), value, node)
+        for p, value in zip(parameters, values, strict=True)
+    }
+    return bound, _annotation(source, definition.returns)
+
+
+def _inlined(
+    task: Task, source: RegionSource, definition: ast.FunctionDef, bound: dict[str, Value], types: Any, node: ast.Call
+) -> Value:
+    """Compile the body in place, in the scope that is open."""
+    early = may_return_early(definition)
+    frame = new_frame(task, leaves=early, skips=early, loop=False)
+    frame.returns = types
+    task.frames.append(frame)
+    for name, value in bound.items():
+        task.declare(name, _local(task, name, value, node))
+    task.lower_block(task, definition.body)
+    task.frames.pop()
+    return _returned(task, result_of(task, frame, definition, node), types, definition)
 
 
 @contextmanager
-def _inside(task: Task, source: RegionSource, definition: ast.FunctionDef, name: str) -> Iterator[Scope]:
+def _inside(task: Task, source: RegionSource, definition: ast.FunctionDef, name: str) -> Iterator[None]:
     """Compile in the place of a call, but with the helper's names and source."""
-    saved = task.source, task.result, task.returned, task.entry
-    task.source, task.result, task.returned = source, None, False
-    task.entry = (len(task.loops), task.guards)
+    saved = task.source, task.returned, task.dead
+    task.source, task.returned, task.dead = source, False, False
     task.calls.append(name)
     task.mutable.append(mutable_names(definition))
-    with task.scope(helper=True) as scope:
-        yield scope
+    yield
     task.mutable.pop()
     task.calls.pop()
-    task.source, task.result, task.returned, task.entry = saved
+    task.source, task.returned, task.dead = saved
 
 
 def _annotation(source: RegionSource, node: ast.expr | None) -> Any:

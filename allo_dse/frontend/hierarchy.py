@@ -2,6 +2,8 @@
 
 before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
 after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
+
+A task that does other things as well stays, and exchanges tokens with the region's tasks (see `handover.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import numpy as np
 
 from .checks import check_program
 from .classes import compile_kernel
-from .program import Kernel
+from .handover import with_sync
+from .program import Kernel, StreamArray
 from .regions import RegionSource, read_region
 from .task import Task
 
@@ -27,6 +30,12 @@ class CompiledPart:
     source: RegionSource
     kernels: tuple[Kernel, ...]
     warnings: tuple[str, ...]
+    handovers: tuple[StreamArray, ...] = ()
+
+    @property
+    def streams(self) -> tuple[StreamArray, ...]:
+        """The declared streams, and those that start the tasks of called regions."""
+        return (*self.source.streams.values(), *self.handovers)
 
 
 def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart]:
@@ -38,15 +47,22 @@ def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart
     compiled = [compile_kernel(source, kernel) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
     warnings = check_program(source, kernels, sets)
-    kept = [kernel for kernel, tasks in compiled if not all(task.region_calls for task in tasks)]
-    parts = [CompiledPart(source, tuple(kept), tuple(warnings))]
+    kept = [kernel for kernel, tasks in compiled if not all(map(_only_calls, tasks))]
+    handovers = {stream.name: stream for tasks in sets for task in tasks for pair in task.handovers for stream in pair}
+    parts = [CompiledPart(source, tuple(kept), tuple(warnings), tuple(handovers.values()))]
     for kernel, tasks in compiled:
         for task in tasks:
             for sources in _called(kernel, task, depth):
                 inner = [compile_hierarchy(one, depth + 1) for one in sources]
-                _check_independent(task, inner)
+                if _only_calls(task):
+                    _check_independent(task, inner)
                 parts.extend(part for group in inner for part in group)
     return parts
+
+
+def _only_calls(task: Task) -> bool:
+    """Whether the called regions simply take the tasks' place."""
+    return bool(task.region_calls) and not task.does_more
 
 
 def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSource]]:
@@ -54,10 +70,6 @@ def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSourc
     if not task.region_calls:
         return
     first = task.region_calls[0]
-    if task.work or task.stream_ops:
-        task.fail(
-            first.node, "a task that calls a region can do nothing else", "move the rest into a kernel of its own"
-        )
     if depth >= MAX_DEPTH:
         task.fail(first.node, f"regions call each other more than {MAX_DEPTH} levels deep")
     for pid in np.argwhere(np.broadcast_to(task.mask, kernel.mesh)):
@@ -65,8 +77,10 @@ def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSourc
         for number, call in enumerate(task.region_calls):
             prefix = kernel.task_name(tuple(int(i) for i in pid)) + "_"
             prefix += f"{number}_" if len(task.region_calls) > 1 else ""
-            actual = [task.kernel.parameters[position].tensor for position in call.arguments]
-            sources.append(read_region(call.region, prefix, actual))
+            actual = [task.kernel.parameters[position].part(pid) for position in call.arguments]
+            inner = read_region(call.region, prefix, actual)
+            own = tuple(int(i) for i in pid)
+            sources.append(with_sync(inner, task.handovers[number], own) if task.does_more else inner)
         yield sources
 
 

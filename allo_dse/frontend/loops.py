@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
 from ..lang.intrinsics import intrinsic_of
+from ..lang.types import bool as bool_
 from ..lang.types import index
 from . import meta, scalars
+from .jumps import is_lowered, jumps_of, new_frame, set_flag, unless_raised
 from .meta import Meta
 from .scalars import as_scalar, convert
 from .subscripts import constant_int
-from .task import Count, Loop, Task
-from .values import Const, Scalar, Value
+from .task import Count, Frame, Loop, Task
+from .values import Const, Scalar, Value, Walk
 
 
 def for_loop(task: Task, node: ast.For) -> None:
@@ -30,6 +33,9 @@ def for_loop(task: Task, node: ast.For) -> None:
     elif intrinsic_of(callee.value) in ("grid", "reduction"):
         extents = [task.lower(task, a) for a in call.args]
         extents = [e for e in extents if not (isinstance(e, Const) and isinstance(e.value, str))]
+        for extent in extents:
+            if isinstance(extent, Const) and not isinstance(extent.value, (int, np.integer)):
+                task.fail(node.iter, f"an extent of a grid must be an integer, not {extent.value!r}")
         bounds = [(Const(0), extent, 1) for extent in extents]
         _nest(task, _targets(task, node, len(bounds)), bounds, node)
     elif intrinsic_of(callee.value) == "meta_for":
@@ -43,10 +49,26 @@ Bounds = tuple[Value, Value, int]
 
 def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
     (name,) = _targets(task, node, 1)
-    for value in range(*bounds):
-        with task.scope():
-            task.declare(name, Const(value))
-            task.lower_block(task, node.body)
+    if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
+        task.fail(node.iter, "meta_for takes the arguments of range()")
+    found = jumps_of(node.body)
+    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    frame.unrolled = True
+    task.frames.append(frame)
+    with ExitStack() as stack:
+        for value in range(*bounds):
+            if frame.jumps and frame.stop is not None:
+                stack.enter_context(unless_raised(task, frame.stop))
+                frame.guards = task.guards
+            if frame.skip is not None:
+                set_flag(task, frame.skip, False)
+            with task.scope():
+                task.declare_loop(name, Const(value), node.target)
+                task.lower_block(task, node.body)
+            task.dead = False
+            if frame.ended or task.returned:
+                break
+    task.frames.pop()
 
 
 def _targets(task: Task, node: ast.For, count: int) -> list[str]:
@@ -84,33 +106,66 @@ def _trips(task: Task, bounds: Bounds) -> Count:
     return int(values[0]) if len(values) == 1 else length
 
 
-def _nest(task: Task, names: Sequence[str], bounds: Sequence[Bounds], node: ast.For) -> None:
+def _nest(
+    task: Task, names: Sequence[str], bounds: Sequence[Bounds], node: ast.For, frame: Frame | None = None
+) -> None:
     if not names:
-        _body(task, node)
+        assert frame is not None
+        _body(task, node, frame)
         return
     trips = _trips(task, bounds[0])
     if isinstance(trips, int) and trips == 0:
         return
+    if frame is None:
+        found = jumps_of(node.body)
+        frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
     start, stop, step = bounds[0]
-    inner = Scalar(task.text.name(), index, _extremes(task, bounds[0]), _values(bounds[0]))
+    name = task.text.name()
+    walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
+    inner = Scalar(name, index, _extremes(task, bounds[0]), walk)
     low, high = (_index(task, v, node) for v in (start, stop))
     down = step < 0
     if down:  # scf.for only counts up: count the iterations
         low, high = task.text.constant(0, index), _down_trips(task, low, high, step)
     stride = task.text.constant(1 if down else step, index)
-    opening = f"scf.for {inner.ssa} = {low} to {high} step {stride} {{"
-    with task.text.block(opening), task.repeated(trips), task.scope(), task.loop() as loop:
+    with _counting(task, frame, name, (low, high, stride), trips), task.scope(), task.loop() as loop:
         variable = inner
         if down:
-            variable = Scalar(_descending(task, _index(task, start, node), inner.ssa, step), index, inner.bounds)
-        task.declare(names[0], variable)
-        _nest(task, names[1:], bounds[1:], node)
+            variable = Scalar(_descending(task, _index(task, start, node), name, step), index, inner.bounds, walk)
+        task.declare_loop(names[0], variable, node.target)
+        _nest(task, names[1:], bounds[1:], node, frame)
         _price(task, loop, node)
 
 
-def _body(task: Task, node: ast.For) -> None:
+@contextmanager
+def _counting(task: Task, frame: Frame, name: str, bounds: tuple[str, str, str], trips: Count) -> Iterator[None]:
+    """A loop that counts up; one that can be left is a `while`, and it is not known how often it runs."""
+    low, high, stride = bounds
+    if frame.stop is None:
+        with task.text.block(f"scf.for {name} = {low} to {high} step {stride} {{"), task.repeated(trips):
+            yield
+        return
+    at = task.text.name()
+    with task.guarded():
+        with task.text.block(f"scf.while ({at} = {low}) : (index) -> index {{", "} do {"):
+            inside = task.text.op(f"arith.cmpi slt, {at}, {high} : index")
+            more = task.text.op(f"arith.andi {inside}, {is_lowered(task, frame.stop)} : i1")
+            task.text.line(f"scf.condition({more}) {at} : index")
+        with task.text.continued():
+            task.text.line(f"^bb0({name}: index):")
+            yield
+            task.text.line(f"scf.yield {task.text.op(f'arith.addi {name}, {stride} : index')} : index")
+
+
+def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
+    """One iteration."""
+    if frame.skip is not None:
+        set_flag(task, frame.skip, False)
+    task.frames.append(frame)
     with task.scope():
         task.lower_block(task, node.body)
+    task.frames.pop()
+    task.dead = False
 
 
 def _price(task: Task, loop: Loop, node: ast.AST) -> None:
@@ -134,12 +189,14 @@ def _descending(task: Task, start: str, iteration: str, step: int) -> str:
     return task.text.op(f"arith.addi {start}, {product} : index")
 
 
-def _values(bounds: Bounds) -> range | None:
-    """The values of a loop variable with constant bounds."""
-    start, stop, step = bounds
-    if isinstance(start, Const) and isinstance(stop, Const):
-        return range(int(start.value), int(stop.value), step)
-    return None
+def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:
+    """The values of a loop variable, where their number is the same for all tasks."""
+    start, _, step = bounds
+    if not isinstance(trips, int):
+        return None
+    if isinstance(start, Const):
+        return Walk(loop, range(int(start.value), int(start.value) + trips * step, step))
+    return Walk(loop, range(0, trips * step, step), start) if isinstance(start, Meta) else None
 
 
 def _extremes(task: Task, bounds: Bounds) -> tuple[int, int] | None:
@@ -168,14 +225,26 @@ def while_loop(task: Task, node: ast.While) -> None:
     """`while condition:`, the condition depending on data."""
     if node.orelse:
         task.fail(node.orelse[0], "`else` of a loop is not supported")
+    found = jumps_of(node.body)
+    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
     with task.guarded(), task.loop() as loop:
         with task.text.block("scf.while : () -> () {", "} do {"):
-            condition = task.lower(task, node.test)
-            if isinstance(condition, Const):
-                task.fail(node.test, "this loop never ends or never runs", "use a condition that depends on data")
-            test = scalars.truth(task, condition, node.test)
-            task.text.line(f"scf.condition({test.ssa})")
-        with task.text.continued(), task.scope():
-            task.lower_block(task, node.body)
+            task.text.line(f"scf.condition({_condition(task, node, frame)})")
+        with task.text.continued():
+            _body(task, node, frame)
             _price(task, loop, node)
             task.text.line("scf.yield")
+
+
+def _condition(task: Task, node: ast.While, frame: Frame) -> str:
+    """Whether a `while` loop goes on: it has not been left, and its condition holds."""
+    if frame.stop is None:
+        condition = task.lower(task, node.test)
+        if isinstance(condition, Const):
+            task.fail(node.test, "this loop never ends or never runs", "use a condition that depends on data")
+        return scalars.truth(task, condition, node.test).ssa
+    goes_on = is_lowered(task, frame.stop)
+    with task.text.captured() as lines:
+        test = scalars.truth(task, task.lower(task, node.test), node.test)
+        task.text.line(f"scf.yield {test.ssa} : i1")
+    return task.text.choose(goes_on, "i1", lines, [f"scf.yield {task.text.constant(False, bool_)} : i1"])

@@ -2,7 +2,8 @@
 
 A kernel with mesh `[32, 32, 32]` is 32,768 tasks but only a few *task classes*: tasks whose `meta_if` conditions
 resolve alike. Everything here is stated per kernel, per class and as functions of the process id (pid), so that nothing
-grows with the number of tasks; `CompiledProgram.pids` and the index maps materialise as many tasks as a caller asks for.
+grows with the number of tasks; `CompiledProgram.pids` and the index maps materialise as many tasks as a caller asks
+for.
 
 Task ids: the tasks of all kernels are numbered consecutively, kernel by kernel in program order, and within a kernel in
 row-major order of the pid.
@@ -169,10 +170,12 @@ class TileOp:
     """One unit of work that a cost model prices: a library operation on whole tiles, or a loop of scalar operations.
 
     Attributes:
-        kind: "matmul", "add", "fill", "copy", "exp", ... for tile operations; "loop" for one iteration of a source loop.
+        kind: "matmul", "add", "fill", "copy", "exp", ... for tile operations; "loop" for one iteration of a source
+            loop; "external" for a vendor kernel.
         shape: (m, k, n) for matmul; the tile's shape otherwise; () for "loop".
         dtypes: operand types, then the result type.
         count: how often a task performs it, or None where that is data-dependent.
+        name: of the vendor kernel, for kind "external".
     """
 
     kind: str
@@ -180,23 +183,61 @@ class TileOp:
     dtypes: tuple[DType, ...]
     count: int | None = 1
     location: SourceLocation | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class StreamOp:
-    """One `put` or `get` in the source, for reports: `TaskBody` operations carry its position in `TaskClass.stream_ops`."""
+    """One stream operation in the source: `TaskBody` operations carry its position in `TaskClass.stream_ops`.
+
+    Attributes:
+        blocking: False for `try_get`, `try_put`, `empty` and `full`, which look at how many tokens a stream holds.
+    """
 
     stream: StreamArray
     direction: Literal["get", "put"]
     location: SourceLocation
+    blocking: bool = True
+
+
+@dataclass(frozen=True)
+class StateVariable:
+    """A variable of a task that keeps its value from one call to the next; a scalar when `shape` is empty.
+
+    Attributes:
+        initial: its value before the first call.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    initial: NDArray[Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class ExternalCall:
+    """A call of a vendor kernel; what it computes is not in the program.
+
+    Attributes:
+        top: the name of the vendor kernel's function.
+        operands: element type and shape of each argument.
+        inputs, outputs: positions of the arguments that are read, and of those that are written.
+    """
+
+    top: str
+    operands: tuple[tuple[DType, tuple[int, ...]], ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True)
 class TaskBody:
     """The MLIR function of a task class (see `allo_dse/ir/dialect.py` for the operations it uses).
 
-    Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile);
-    one `index` per entry of `streams` (the stream's number).
+    Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile); one
+    memref per entry of `TaskClass.state`; one `index` per entry of `TaskClass.externals` (the address of a C function
+    that takes a pointer to each operand, row-major); one `index` per entry of `streams` (the stream's number).
 
     Attributes:
         mlir: text of one `func.func` whose name is `symbol`; equal text means equal code, however large the mesh.
@@ -216,6 +257,8 @@ class TaskClass:
     Attributes:
         work: what the body does, in order; entry i is priced at cost site i of the body.
         stream_ops: the put and get operations of the source, numbered as in the body.
+        state: variables that live from call to call.
+        externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
     """
 
     name: str
@@ -226,6 +269,13 @@ class TaskClass:
     stream_ops: tuple[StreamOp, ...]
     body: TaskBody
     location: SourceLocation | None = None
+    state: tuple[StateVariable, ...] = ()
+    externals: tuple[ExternalCall, ...] = ()
+
+    @property
+    def polls(self) -> bool:
+        """Whether what it does depends on how many tokens streams hold: a recorded run cannot be re-timed."""
+        return any(not op.blocking for op in self.stream_ops)
 
 
 @dataclass(frozen=True)
@@ -250,12 +300,37 @@ class Kernel:
 
     def class_of(self, pids: IntArray) -> IntArray:
         """Position in `classes` for each pid; `pids` has shape (n, mesh rank)."""
-        index = tuple(pids[:, a] if n > 1 else np.zeros(len(pids), np.int64) for a, n in enumerate(self.class_table.shape))
+        index = tuple(
+            pids[:, a] if n > 1 else np.zeros(len(pids), np.int64) for a, n in enumerate(self.class_table.shape)
+        )
         return self.class_table[index]
 
     def task_name(self, pid: tuple[int, ...]) -> str:
         """The name Allo gives a task: `<kernel>_<i>_<j>...`."""
         return "_".join([self.name, *map(str, pid)])
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A customization of a schedule: attributes that cost models and code generators read; results do not change.
+
+    Attributes:
+        kind: "partition", "pipeline" or "unroll".
+        scope: the region or kernel whose array or loop is meant.
+        name: the array or loop.
+        options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
+            ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
+            completely).
+    """
+
+    kind: str
+    scope: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{self.kind}({self.scope}:{self.name}, {options})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +340,8 @@ class CompiledProgram:
     Attributes:
         tensors: the region's arguments in order.
         params: the parameters it was instantiated with (values are plain data).
+        results: how many tensors at the end of `tensors` stand for what a plain function returns.
+        schedule: customizations, in the order in which they were applied.
     """
 
     name: str
@@ -273,6 +350,8 @@ class CompiledProgram:
     kernels: tuple[Kernel, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    results: int = 0
+    schedule: tuple[Directive, ...] = ()
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:

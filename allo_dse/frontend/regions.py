@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,29 @@ from ..lang.diagnostics import ProgramError
 from ..lang.memory import Layout
 from ..lang.region import Region, kernel
 from ..lang.types import ConstExprType, DType, StreamType, TensorType
-from .program import IndexMap, SourceLocation, StreamArray, Tensor
+from .program import IndexMap, IntArray, SourceLocation, StreamArray, Tensor
 from .source import SourceFile, function_source, names_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
+
+    Attributes:
+        shape: of the tile.
+        grid: the number of tiles along each dimension.
+        position: which of them it is.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    position: tuple[int, ...]
+
+    @staticmethod
+    def whole(tensor: Tensor) -> Part:
+        rank = len(tensor.shape)
+        return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
 
 
 @dataclass(frozen=True)
@@ -28,9 +50,27 @@ class Parameter:
     tile: IndexMap
     node: ast.AST
 
-    @property
-    def is_distributed(self) -> bool:
-        return any(axis is not None for axis in self.layout)
+    def part(self, pid: IntArray) -> Part:
+        """The tile that the task with a pid has."""
+        linear = int(self.tile.linear(pid[None, :])[0]) if self.tile.grid else 0
+        position = tuple(int(i) for i in np.unravel_index(linear, self.tile.grid)) if self.tile.grid else ()
+        return Part(self.tensor, self.tile_shape, self.tile.grid, position)
+
+
+@dataclass(frozen=True)
+class Sync:
+    """How the tasks of a region that another task calls begin and end.
+
+    Attributes:
+        start, done: the arrays of streams that say so.
+        pid: of the calling task, the leading indices into them.
+        first: the position of the kernel's first task among those of the region, the last index.
+    """
+
+    start: StreamArray
+    done: StreamArray
+    pid: tuple[int, ...]
+    first: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +79,7 @@ class KernelSource:
 
     Attributes:
         results: how many parameters at the end stand for what the function returns (plain functions only).
+        sync: when its tasks run, where a task calls the region in the middle of other work.
     """
 
     name: str
@@ -47,6 +88,7 @@ class KernelSource:
     parameters: tuple[Parameter, ...]
     location: SourceLocation
     results: int = 0
+    sync: Sync | None = None
 
 
 @dataclass(eq=False)
@@ -56,44 +98,63 @@ class RegionSource:
     Attributes:
         names: what free names in it stand for.
         prefix: stands before the names of streams and kernels of a region that is called by a task.
-        tensors: what each argument stands for: for a region called by a task, a tensor of the outermost region.
+        parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
         stream_nodes: the declaration of each stream.
+        enclosing: local variables of the functions around the region, as they were when it was defined.
+        scope: how qualified names of functions defined beside the region begin; empty for regions of a module.
     """
 
     name: str
     file: SourceFile
     names: dict[str, Any]
     prefix: str = ""
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
     tensor_nodes: dict[str, ast.arg] = field(default_factory=dict)
     streams: dict[str, StreamArray] = field(default_factory=dict)
     stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
     kernels: list[KernelSource] = field(default_factory=list)
+    enclosing: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = ""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensor behind each argument."""
+        return {name: part.tensor for name, part in self.parts.items()}
+
+    def names_of(self, function: FunctionType) -> dict[str, Any]:
+        """What the free names of a helper function stand for.
+
+        One that is defined beside the region, in the same function, sees the variables that the region sees.
+        """
+        beside = self.scope != "" and function.__qualname__.startswith(self.scope)
+        return names_of(function, self.enclosing if beside else {})
 
 
-def read_region(region: Region, prefix: str = "", actual: Sequence[Tensor] | None = None) -> RegionSource:
+def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
     """Read a region's declarations.
 
     Args:
         prefix: put before the names of its streams and kernels.
-        actual: the tensors that its arguments stand for, when another region's task calls it.
+        actual: what its arguments stand for, when another region's task calls it.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(region.function)
     source = RegionSource(region.name, file, names_of(region.function, region.enclosing), prefix)
+    source.enclosing = region.enclosing
+    source.scope = region.function.__qualname__.removesuffix(region.function.__name__)
     _bind_type_parameters(source, node, region.arguments)
     arguments = plain_arguments(file, node)
     if actual is not None and len(actual) != len(arguments):
         file.fail(node, f"region `{region.name}` takes {len(arguments)} arguments, {len(actual)} are given")
     for position, argument in enumerate(arguments):
         type_ = tensor_type(source, argument)
-        tensor = Tensor(argument.arg, type_.dtype, type_.shape)
+        part = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
         if actual is not None:
-            _check_same(file, argument, tensor, actual[position])
-            tensor = actual[position]
-        source.tensors[argument.arg] = tensor
+            _check_same(file, argument, part.tensor, actual[position])
+            part = actual[position]
+        source.parts[argument.arg] = part
         source.tensor_nodes[argument.arg] = argument
     for statement in node.body:
         _read_statement(source, statement)
@@ -102,12 +163,15 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Tensor] | Non
     return source
 
 
-def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Tensor) -> None:
-    if (formal.dtype, formal.shape) != (actual.dtype, actual.shape):
+def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Part) -> None:
+    if (formal.dtype, formal.shape) != (actual.tensor.dtype, actual.shape):
+        what = (
+            f"`{actual.tensor.name}`" if actual.shape == actual.tensor.shape else f"the tile of `{actual.tensor.name}`"
+        )
         file.fail(
             argument,
             f"`{argument.arg}` is declared as {TensorType(formal.dtype, formal.shape)}, "
-            f"but `{actual.name}` is {TensorType(actual.dtype, actual.shape)}",
+            f"but {what} is {TensorType(actual.tensor.dtype, actual.shape)}",
         )
 
 
@@ -192,7 +256,7 @@ def _read_declaration(source: RegionSource, statement: ast.AnnAssign, name: str)
 
 
 def _declare_stream(source: RegionSource, statement: ast.stmt, name: str, type_: StreamType) -> None:
-    if name in source.streams or name in source.tensors:
+    if name in source.streams or name in source.parts:
         source.file.fail(statement, f"`{name}` is declared twice")
     location = source.file.location(statement)
     source.streams[name] = StreamArray(
@@ -244,48 +308,49 @@ def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
     return tuple(int(extent) for extent in value)
 
 
-def _kernel_tensors(source: RegionSource, node: ast.expr | None) -> list[Tensor]:
+def _kernel_tensors(source: RegionSource, node: ast.expr | None) -> list[Part]:
     if node is None:
         return []
     if not isinstance(node, (ast.List, ast.Tuple)):
         source.file.fail(node, "args must be a list of the region's arguments")
     tensors = []
     for item in node.elts:
-        if not isinstance(item, ast.Name) or item.id not in source.tensors:
-            known = ", ".join(source.tensors) or "none"
+        if not isinstance(item, ast.Name) or item.id not in source.parts:
+            known = ", ".join(source.parts) or "none"
             source.file.fail(item, "args may only name arguments of the region", f"its arguments are: {known}")
-        tensors.append(source.tensors[item.id])
+        tensors.append(source.parts[item.id])
     return tensors
 
 
-def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Tensor]:
+def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]:
     """A kernel without `args`: its own parameters become arguments of the region, those with the same name one."""
     tensors = []
     for argument in arguments:
         type_ = tensor_type(source, argument)
-        if argument.arg not in source.tensors:
-            source.tensors[argument.arg] = Tensor(argument.arg, type_.dtype, type_.shape)
+        if argument.arg not in source.parts:
+            source.parts[argument.arg] = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
             source.tensor_nodes[argument.arg] = argument
-        tensors.append(source.tensors[argument.arg])
+        tensors.append(source.parts[argument.arg])
     return tensors
 
 
-def _parameter(source: RegionSource, argument: ast.arg, tensor: Tensor, mesh: tuple[int, ...]) -> Parameter:
+def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[int, ...]) -> Parameter:
     type_ = tensor_type(source, argument)
-    _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), tensor)
-    layout = _layout(source, argument, type_.layout, len(tensor.shape), len(mesh))
-    parts = [1 if axis is None else mesh[axis] for axis in layout]
-    for dimension, (extent, count, axis) in enumerate(zip(tensor.shape, parts, layout, strict=True)):
+    _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
+    layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))
+    counts = [1 if axis is None else mesh[axis] for axis in layout]
+    for dimension, (extent, count, axis) in enumerate(zip(part.shape, counts, layout, strict=True)):
         if extent % count:
             source.file.fail(
                 argument,
-                f"dimension {dimension} of {tensor.name} is {extent}, "
+                f"dimension {dimension} of {part.tensor.name} is {extent}, "
                 f"not divisible by mesh axis {axis} of size {count}",
             )
-    tile_shape = tuple(extent // count for extent, count in zip(tensor.shape, parts, strict=True))
+    tile_shape = tuple(extent // count for extent, count in zip(part.shape, counts, strict=True))
     matrix = tuple(tuple(int(axis == a) for a in range(len(mesh))) for axis in layout)
-    tile = IndexMap(tuple(parts), matrix, (0,) * len(parts))
-    return Parameter(argument.arg, tensor, layout, tile_shape, tile, argument)
+    grid = tuple(outer * inner for outer, inner in zip(part.grid, counts, strict=True))
+    first = tuple(outer * inner for outer, inner in zip(part.position, counts, strict=True))
+    return Parameter(argument.arg, part.tensor, layout, tile_shape, IndexMap(grid, matrix, first), argument)
 
 
 def _layout(

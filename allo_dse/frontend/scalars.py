@@ -285,9 +285,30 @@ def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar
         quotient = emit("arith.floordivsi", a.ssa, b.ssa)
         return Scalar(emit("arith.subi", a.ssa, emit("arith.muli", quotient, b.ssa)), dtype)
     if op == "**":
-        return Scalar(emit("math.ipowi", a.ssa, b.ssa), dtype)
+        return _integer_power(task, a, b, dtype)
     names = {"/": f"div{sign}i", "%": "remui", ">>": f"shr{sign}i", "min": f"min{sign}i", "max": f"max{sign}i"}
     return Scalar(emit(f"arith.{names[op]}", a.ssa, b.ssa), dtype)
+
+
+def _integer_power(task: Task, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
+    """`a ** b` by squaring; 1 for negative exponents."""
+    type_, text = element_type(dtype), task.text
+    zero, one = (text.constant(n, dtype) for n in (0, 1))
+    result, types = text.name(), f"({type_}, {type_}, {type_})"
+    total, factor, left = (text.name() for _ in range(3))
+    start = f"({total} = {one}, {factor} = {a.ssa}, {left} = {b.ssa}) : {types} -> {types} {{"
+    with text.block(f"{result}:3 = scf.while {start}", "} do {"):
+        more = text.op(f"arith.cmpi {'s' if dtype.is_signed else 'u'}gt, {left}, {zero} : {type_}")
+        text.line(f"scf.condition({more}) {total}, {factor}, {left} : {type_}, {type_}, {type_}")
+    with text.continued():
+        text.line(f"^bb0({total}: {type_}, {factor}: {type_}, {left}: {type_}):")
+        odd = text.op(f"arith.cmpi ne, {text.op(f'arith.andi {left}, {one} : {type_}')}, {zero} : {type_}")
+        product = text.op(f"arith.muli {total}, {factor} : {type_}")
+        chosen = text.op(f"arith.select {odd}, {product}, {total} : {type_}")
+        square = text.op(f"arith.muli {factor}, {factor} : {type_}")
+        rest = text.op(f"arith.shrui {left}, {one} : {type_}")
+        text.line(f"scf.yield {chosen}, {square}, {rest} : {type_}, {type_}, {type_}")
+    return Scalar(f"{result}#0", dtype)
 
 
 def _float_binary(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> str:

@@ -4,38 +4,63 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..lang.intrinsics import intrinsic_of
-from ..lang.types import ConstExprType, DType, StatefulType, StreamType, TensorType
 from . import scalars, subscripts, tiles
+from .arithmetic import apply
 from .bits import bits_of, with_bits
-from .expressions import OPERATORS, apply
+from .declarations import declaration, declare_untyped, initialise
+from .expressions import OPERATORS
+from .jumps import break_or_continue, return_, unless_raised
 from .loops import for_loop, while_loop
 from .meta import Meta
-from .scalars import as_scalar
+from .spreads import note_elements
 from .task import Task
 from .text import element_type
-from .values import Buffer, Const, PendingGet, Scalar, StreamRef, TileExpr, Tuple, Value, Variable
+from .values import (
+    Buffer,
+    Const,
+    LocalFunction,
+    PendingGet,
+    Scalar,
+    StreamRef,
+    TileExpr,
+    Tuple,
+    Value,
+    Variable,
+)
 
 
-def lower_block(task: Task, body: Sequence[ast.stmt]) -> None:
+def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = None) -> None:
     """Compile the statements of one block, in the scope that is open."""
-    chain = _Chain()
-    for statement in body:
-        if task.returned:
+    chain = chain or _Chain()
+    for position, statement in enumerate(body):
+        if task.dead or task.returned:
             return
+        frame = task.frames[-1]
+        before = frame.jumps
         if isinstance(statement, ast.With):
             _with(task, statement, chain)
-            continue
-        chain.open = False
-        handler = _HANDLERS.get(type(statement))
-        if handler is None:
-            kind = type(statement).__name__.lower()
-            task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
-        handler(task, statement)
+        else:
+            chain.open = False
+            _handler(task, statement)(task, statement)
+        rest = body[position + 1 :]
+        if frame.jumps != before and rest and not task.dead:
+            assert frame.skip is not None
+            with unless_raised(task, frame.skip):
+                lower_block(task, rest, chain)
+            return
+
+
+def _handler(task: Task, statement: ast.stmt) -> Callable[[Task, Any], None]:
+    handler = _HANDLERS.get(type(statement))
+    if handler is None:
+        kind = type(statement).__name__.lower()
+        task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
+    return handler
 
 
 class _Chain:
@@ -47,9 +72,12 @@ class _Chain:
 
 
 def _with(task: Task, node: ast.With, chain: _Chain) -> None:
+    if len(node.items) > 1:  # `with a, b:` is `with a:` around `with b:`
+        inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
+        node = ast.copy_location(ast.With(node.items[:1], [inner]), node)
     call = node.items[0].context_expr
     name = None
-    if len(node.items) == 1 and isinstance(call, ast.Call):
+    if isinstance(call, ast.Call):
         callee = task.lower(task, call.func)
         name = intrinsic_of(callee.value) if isinstance(callee, Const) else None
     if name == "meta_for":
@@ -82,10 +110,17 @@ def _meta_for(task: Task, node: ast.With) -> None:
     bounds = [subscripts.constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args]
     if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
         task.fail(call, "meta_for takes the arguments of range()")
-    for value in range(*bounds):
-        with task.scope():
-            task.declare(target.id, Const(value))
-            lower_block(task, node.body)
+    frame = task.frames[-1]
+    before = frame.jumps
+    with ExitStack() as stack:
+        for value in range(*bounds):
+            if task.dead or task.returned:
+                break
+            if frame.jumps != before and frame.skip is not None:
+                stack.enter_context(unless_raised(task, frame.skip))
+            with task.scope():
+                task.declare_loop(target.id, Const(value), target)
+                lower_block(task, node.body)
 
 
 # -- assignments -----------------------------------------------------------------------------------------------------
@@ -97,77 +132,6 @@ def _expression(task: Task, node: ast.Expr) -> None:
     value = task.lower(task, node.value)
     if isinstance(value, (TileExpr, PendingGet)):
         tiles.materialise(task, value)
-
-
-def _declaration(task: Task, node: ast.AnnAssign) -> None:
-    """`name: type = value`."""
-    if not isinstance(node.target, ast.Name):
-        task.fail(node, "only names can be declared")
-    type_ = task.source.file.evaluate_annotation(node.annotation, task.constants())
-    name = node.target.id
-    if isinstance(type_, ConstExprType):
-        _declare_constant(task, name, node)
-        return
-    if isinstance(type_, StatefulType):
-        task.fail(
-            node, f"`{name}` is Stateful, which is not supported yet", "pass the state as an argument of the region"
-        )
-    if isinstance(type_, StreamType):
-        task.fail(node, "streams are declared in the region, outside of its kernels")
-    if isinstance(type_, DType):
-        type_ = TensorType(type_, ())
-    if not isinstance(type_, TensorType):
-        task.fail(node.annotation, f"`{name}` must have an element or tensor type, not {type_!r}")
-    if type_.shape:
-        _declare_tile(task, name, type_, node)
-        return
-    value = None if node.value is None else task.lower(task, node.value)
-    if isinstance(value, Meta) and type_.dtype.kind == "index":
-        task.declare(name, value)
-        return
-    scalar = None if value is None else _scalar(task, value, type_.dtype, node)
-    _declare_scalar(task, name, type_.dtype, scalar)
-
-
-def _declare_constant(task: Task, name: str, node: ast.AnnAssign) -> None:
-    if node.value is None:
-        task.fail(node, f"`{name}` is a ConstExpr and needs a value")
-    value = task.lower(task, node.value)
-    if not isinstance(value, (Const, Meta)):
-        task.fail(node.value, f"`{name}` is a ConstExpr, but its value is not known at compile time")
-    task.declare(name, value)
-
-
-def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
-    value = None if node.value is None else task.lower(task, node.value)
-    buffer = task.new_buffer(type_.dtype, type_.shape)
-    if value is not None:
-        _initialise(task, buffer, value, node)
-    task.declare(name, buffer)
-
-
-def _initialise(task: Task, buffer: Buffer, value: Value, node: ast.stmt) -> None:
-    if isinstance(value, Const) and isinstance(value.value, (list, tuple, np.ndarray)):
-        array = np.asarray(value.value)
-        if array.shape != buffer.shape:
-            task.fail(node, f"shapes do not match: {list(buffer.shape)} = {list(array.shape)}")
-        value = task.constant_buffer(array, buffer.dtype)
-    tiles.assign(task, buffer, value, node)
-
-
-def _scalar(task: Task, value: Value, dtype: DType, node: ast.AST) -> Scalar:
-    return tiles.element(task, value, dtype, node)
-
-
-def _declare_scalar(task: Task, name: str, dtype: DType, value: Scalar | None) -> None:
-    if not task.is_mutable(name) and value is not None:
-        task.declare(name, value)
-        return
-    type_ = f"memref<{element_type(dtype)}>"
-    variable = Variable(task.text.slot(type_), dtype)
-    if value is not None:
-        task.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {type_}")
-    task.declare(name, variable)
 
 
 def _assignment(task: Task, node: ast.Assign) -> None:
@@ -202,9 +166,10 @@ def _items(task: Task, value: Value, node: ast.AST) -> Sequence[Value]:
 
 
 def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> None:
+    task.check_not_fixed(target.id, target)
     known = task.find(target.id)
     if isinstance(known, Variable):
-        scalar = _scalar(task, value, known.dtype, node)
+        scalar = tiles.element(task, value, known.dtype, node)
         task.text.line(f"memref.store {scalar.ssa}, {known.ssa}[] : memref<{element_type(known.dtype)}>")
         task.scalar_op()
     elif isinstance(known, Buffer):
@@ -212,24 +177,9 @@ def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> 
             _store_element(task, known, [], value, node)
         else:
             _writable(task, known, target)
-            _initialise(task, known, value, node)
+            initialise(task, known, value, node)
     else:
-        _declare_untyped(task, target.id, value, node)
-
-
-def _declare_untyped(task: Task, name: str, value: Value, node: ast.stmt) -> None:
-    """The first assignment to a name without a type: it takes the type of the value."""
-    if isinstance(value, (TileExpr, PendingGet)):
-        value = tiles.materialise(task, value)
-    if isinstance(value, StreamRef):
-        task.declare(name, value)
-        return
-    constant = isinstance(value, Const) and scalars.is_number(value.value)
-    if task.is_mutable(name) and (constant or isinstance(value, (Scalar, Meta))):
-        scalar = as_scalar(task, value, node)
-        _declare_scalar(task, name, scalar.dtype, scalar)
-        return
-    task.declare(name, value)
+        declare_untyped(task, target.id, value, node)
 
 
 def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
@@ -245,18 +195,20 @@ def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast
     if isinstance(base, StreamRef):
         task.fail(target, "a stream is written with put(value)")
     if not isinstance(base, Buffer):
-        task.fail(target, "cannot assign to this", "constants cannot be written")
+        hint = "declare it with its type to have an array: x: int32[3] = [1, 2, 3]" if isinstance(base, Const) else ""
+        task.fail(target, "a constant cannot be written" if isinstance(base, Const) else "cannot assign to this", hint)
     part, where = subscripts.view(task, base, target)
     _writable(task, part, target)
     if where is None:
-        _initialise(task, part, value, node)
+        initialise(task, part, value, node)
     else:
         _store_element(task, part, where, value, node)
 
 
 def _store_element(task: Task, buffer: Buffer, where: Sequence[str], value: Value, node: ast.stmt) -> None:
-    scalar = _scalar(task, value, buffer.dtype, node)
+    scalar = tiles.element(task, value, buffer.dtype, node)
     task.touch(buffer, write=True)
+    note_elements(task, buffer)
     task.scalar_op()
     task.text.line(f"memref.store {scalar.ssa}, {buffer.ssa}[{', '.join(where)}] : {buffer.type}")
 
@@ -279,7 +231,7 @@ def _augmented(task: Task, node: ast.AugAssign) -> None:
         _writable(task, part, node.target)
         value = task.lower(task, node.value)
         if where is None:
-            tiles.assign(task, part, apply(task, op, part, value, node), node)
+            tiles.assign(task, part, apply(task, op, replace(part, is_updated=True), value, node), node)
             return
         task.touch(part, write=False)
         old = Scalar(task.text.op(f"memref.load {part.ssa}[{', '.join(where)}] : {part.type}"), part.dtype)
@@ -306,24 +258,22 @@ def _if(task: Task, node: ast.If) -> None:
     with task.guarded():
         with task.text.block(f"scf.if {test.ssa} {{", closing), task.scope():
             lower_block(task, node.body)
+        dead, task.dead = task.dead, False
         if node.orelse:
             with task.text.continued(), task.scope():
                 lower_block(task, node.orelse)
+    task.dead = dead and task.dead
 
 
 def _return(task: Task, node: ast.Return) -> None:
+    value: Value | None = None
     if not task.calls:
         _return_results(task, node)
     elif node.value is not None:
         value = task.lower(task, node.value)
         if isinstance(value, (TileExpr, PendingGet)):
             value = tiles.materialise(task, value)
-        task.result = value
-    if (len(task.loops), task.guards) != task.entry:
-        task.fail(
-            node, "return inside a loop or a data-dependent `if` is not supported", "assign to a variable and return it"
-        )
-    task.returned = True
+    return_(task, value, node)
 
 
 def _return_results(task: Task, node: ast.Return) -> None:
@@ -343,7 +293,7 @@ def _return_results(task: Task, node: ast.Return) -> None:
         target = task.find(parameter.name)
         assert isinstance(target, Buffer)
         if target.shape:
-            _initialise(task, target, item, node)
+            initialise(task, target, item, node)
         else:
             _store_element(task, target, [], item, node)
 
@@ -353,19 +303,30 @@ def _pass(task: Task, node: ast.Pass) -> None:
 
 
 def _local_function(task: Task, node: ast.FunctionDef) -> None:
-    task.fail(node, "functions cannot be defined inside kernels", "define the helper outside of the region")
+    """A helper function that is defined inside a kernel."""
+    if node.decorator_list:
+        task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
+    task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
+
+
+def _nonlocal(task: Task, node: ast.Nonlocal) -> None:
+    """Names that a function inside a kernel shares with it; see `helpers.own_names`."""
+    for name in node.names:
+        if task.find(name) is None:
+            task.fail(node, f"unknown name `{name}`")
 
 
 _HINTS: dict[type[ast.stmt], str] = {
-    ast.Break: "use a while loop with a condition",
-    ast.Continue: "put the rest of the loop's body under an `if`",
     ast.Import: "import at the top of the file",
+    ast.Assert: "check results outside, after the call",
+    ast.Delete: "names end with their block",
+    ast.Global: "pass values as arguments, or keep them in a Stateful variable",
     ast.Try: "there are no exceptions in hardware",
 }
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
     ast.Expr: _expression,
-    ast.AnnAssign: _declaration,
+    ast.AnnAssign: declaration,
     ast.Assign: _assignment,
     ast.AugAssign: _augmented,
     ast.For: for_loop,
@@ -374,4 +335,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
     ast.Return: _return,
     ast.Pass: _pass,
     ast.FunctionDef: _local_function,
+    ast.Nonlocal: _nonlocal,
+    ast.Break: break_or_continue,
+    ast.Continue: break_or_continue,
 }

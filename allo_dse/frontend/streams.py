@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from ..lang.types import bool as bool_
 from ..lang.types import index
 from . import meta
 from .meta import Meta
@@ -18,7 +19,7 @@ from .scalars import as_scalar, binary_as, convert
 from .task import PortUse, Task
 from .text import element_type
 from .tiles import assign, is_tile, materialise, shape_of
-from .values import Buffer, Const, PendingGet, Scalar, StreamRef, Value
+from .values import Buffer, Const, PendingGet, Scalar, StreamRef, Tuple, Value, Walk
 
 Direction = Literal["get", "put"]
 
@@ -101,9 +102,15 @@ def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
     values = range(extent)
     if isinstance(value, Scalar) and value.bounds is not None:
         values = range(max(0, value.bounds[0]), min(extent, value.bounds[1] + 1))
-    if isinstance(value, Scalar) and value.loop is not None and not task.guards:
-        values = value.loop
+    if isinstance(value, Scalar) and value.walk is not None and not task.guards:
+        return _walked(value.walk, rank)
     return [meta.constant(i, rank) for i in values]
+
+
+def _walked(walk: Walk, rank: int) -> list[Meta]:
+    """The values of an index that moves with a loop, iteration by iteration."""
+    values = [meta.constant(i, rank) for i in walk.values]
+    return values if walk.base is None else [meta.combine("+", walk.base, value) for value in values]
 
 
 def _computed_port(
@@ -129,24 +136,34 @@ def _computed_port(
 def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:
     """Note which streams a computed index reaches.
 
-    Where the indices are variables of different loops with constant bounds, it is known how often each stream is used.
+    Where all run-time indices move with loops, it is known how often each stream is used.
     """
-    variables = [value for value in ref.indices if isinstance(value, Scalar)]
-    distinct = len({value.ssa for value in variables}) == len(variables)
-    exact = distinct and not task.guards and all(value.loop for value in variables)
-    each = None
-    if exact and task.count is not None:
-        each = task.count // math.prod(len(value.loop) for value in variables if value.loop)
-    for index_ in itertools.product(*choices):
+    walks = [value.walk if isinstance(value, Scalar) else None for value in ref.indices]
+    exact = not task.guards and not any(
+        isinstance(value, Scalar) and walk is None for value, walk in zip(ref.indices, walks, strict=True)
+    )
+    loops = {walk.loop: len(walk.values) for walk in walks if walk is not None} if exact else {}
+    each = None if not exact or task.count is None else task.count // math.prod(loops.values())
+    for index_ in _positions(choices, walks, loops) if exact else itertools.product(*choices):
         name = _key(index_)
         if name not in port.parts:
             port.parts[name] = PortUse(ref.stream, port.direction, port.ssa, index_, node, certain=exact)
+        port.parts[name].certain &= exact
         port.parts[name].add(each)
     port.tokens = None
 
 
-def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> int:
-    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node)))
+def _positions(
+    choices: Sequence[Sequence[Meta]], walks: Sequence[Walk | None], loops: dict[str, int]
+) -> Iterator[tuple[Meta, ...]]:
+    """The indices of one run through all loops; those that follow the same loop move together."""
+    for iteration in itertools.product(*(range(trips) for trips in loops.values())):
+        at = dict(zip(loops, iteration, strict=True))
+        yield tuple(values[0 if walk is None else at[walk.loop]] for values, walk in zip(choices, walks, strict=True))
+
+
+def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST, blocking: bool = True) -> int:
+    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), blocking))
     return len(task.stream_ops) - 1
 
 
@@ -171,14 +188,21 @@ def receive(task: Task, pending: PendingGet, target: Buffer) -> None:
 
 def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
     """`stream.put(value)`."""
+    token, type_, name = _token(task, ref, value, node)
+    _, number = _port(task, ref, "put", node)
+    position = _operation(task, ref, "put", node)
+    task.text.line(f'"df.put{name}"({number}, {token}) {{op = {position} : i64}} : (index, {type_}) -> ()')
+
+
+def _token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> tuple[str, str, str]:
+    """What is put: its run-time value, its type, and what the names of operations on such tokens end in."""
     stream = ref.stream
     if shape_of(value) != stream.block:
         token = f"blocks of shape {list(stream.block)}" if stream.block else "scalars"
         given = f"a tile of shape {list(shape_of(value))}" if is_tile(value) else "a scalar"
         task.fail(node, f"stream `{stream.name}` carries {token}, but {given} is put")
     if not stream.block:
-        _put_scalar(task, ref, value, node)
-        return
+        return _scalar_token(task, ref, value, node).ssa, element_type(stream.dtype), ""
     if isinstance(value, Buffer) and value.dtype == stream.dtype:
         block = value
     else:
@@ -186,10 +210,8 @@ def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
         if isinstance(value, Buffer):
             _check_type(task, ref, value, node)
         assign(task, block, value if not isinstance(value, PendingGet) else materialise(task, value), node)
-    _, number = _port(task, ref, "put", node)
-    position = _operation(task, ref, "put", node)
     task.touch(block, write=False)
-    task.text.line(f'"df.put_block"({number}, {block.ssa}) {{op = {position} : i64}} : (index, {block.type}) -> ()')
+    return block.ssa, block.type, "_block"
 
 
 def _check_type(task: Task, ref: StreamRef, value: Buffer | Scalar, node: ast.AST) -> None:
@@ -202,14 +224,59 @@ def _check_type(task: Task, ref: StreamRef, value: Buffer | Scalar, node: ast.AS
         )
 
 
-def _put_scalar(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
+def _scalar_token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Scalar:
     dtype = ref.stream.dtype
     scalar = as_scalar(task, value, node, like=dtype)
     if scalar.dtype.is_float and dtype.is_integer:
         _check_type(task, ref, scalar, node)
-    scalar = convert(task, scalar, dtype)
-    _, number = _port(task, ref, "put", node)
-    position = _operation(task, ref, "put", node)
     task.scalar_op()
-    type_ = element_type(dtype)
-    task.text.line(f'"df.put"({number}, {scalar.ssa}) {{op = {position} : i64}} : (index, {type_}) -> ()')
+    return convert(task, scalar, dtype)
+
+
+# -- operations that do not wait -------------------------------------------------------------------------------------
+
+
+def try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`value, ok = stream.try_get()`: a token if there is one; else `ok` is false and the value undefined."""
+    stream = ref.stream
+    with task.repeated(None):
+        _, number = _port(task, ref, "get", node)
+    attribute = f"{{op = {_operation(task, ref, 'get', node, blocking=False)} : i64}}"
+    task.scalar_op()
+    if stream.block:
+        target = task.new_buffer(stream.dtype, stream.block)
+        ok = task.text.op(f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1')
+        return Tuple((target, Scalar(ok, bool_)))
+    value, ok = task.text.name(), task.text.name()
+    type_ = element_type(stream.dtype)
+    task.text.line(f'{value}, {ok} = "df.try_get"({number}) {attribute} : (index) -> ({type_}, i1)')
+    return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
+
+
+def try_put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Value:
+    """`ok = stream.try_put(value)`: put a token if there is room for it."""
+    token, type_, name = _token(task, ref, value, node)
+    with task.repeated(None):
+        _, number = _port(task, ref, "put", node)
+    attribute = f"{{op = {_operation(task, ref, 'put', node, blocking=False)} : i64}}"
+    task.scalar_op()
+    ok = task.text.op(f'"df.try_put{name}"({number}, {token}) {attribute} : (index, {type_}) -> i1')
+    return Scalar(ok, bool_)
+
+
+def is_empty(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.empty()`: whether the stream holds no token; asked by its consumer."""
+    return _occupancy(task, ref, "get", "empty", node)
+
+
+def is_full(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.full()`: whether the stream has no room; asked by its producer."""
+    return _occupancy(task, ref, "put", "full", node)
+
+
+def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node: ast.AST) -> Scalar:
+    with task.repeated(0):
+        _, number = _port(task, ref, direction, node)
+    position = _operation(task, ref, direction, node, blocking=False)
+    task.scalar_op()
+    return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..lang.region import Region
 from ..lang.types import index
-from . import meta, streams
+from . import meta
 from .bits import bits_of
 from .linear_forms import constant_difference
 from .meta import Meta
@@ -44,7 +44,7 @@ def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, list[st
     if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
         return base, [_position(task, r, p) for r, p in zip(ranges, parts, strict=True) if not isinstance(r, Range)]
     missing = [Range(Const(0), extent) for extent in base.shape[len(ranges) :]]
-    return _subview(task, base, [*ranges, *missing], node), None
+    return subview(task, base, [*ranges, *missing], node), None
 
 
 def _position(task: Task, value: Value, node: ast.AST) -> str:
@@ -105,7 +105,8 @@ def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
     return value.bounds if isinstance(value, Scalar) else None
 
 
-def _subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:
+def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:
+    """A part of a tile; dimensions with a single index are dropped."""
     whole = [isinstance(r, Range) and r.size == extent for r, extent in zip(ranges, base.shape, strict=True)]
     if all(whole):
         return base
@@ -136,7 +137,7 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
     """The value of `base[...]`."""
     base = task.lower(task, node.value)
     if isinstance(base, StreamRef):
-        return streams.element(task, base, [task.lower(task, p) for p in parts_of(node)], node)
+        return task.lower_streams(task, base, node)
     if isinstance(base, Const):
         return _constant_subscript(task, base.value, node)
     if isinstance(base, Buffer):

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ..lang.types import DType, Float, Int, UInt, index
 from ..lang.types import bool as bool_
 from .meta import Meta, selected
-from .program import IntArray, SourceLocation, StreamArray, StreamOp, TileOp
+from .program import ExternalCall, IntArray, SourceLocation, StateVariable, StreamArray, StreamOp, TileOp
 from .regions import KernelSource, RegionSource
 from .text import FunctionText, dense, memref_type
-from .values import Buffer, Const, PendingGet, RegionCall, Value
+from .values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
 
 Mask = NDArray[np.bool_]
 # How often something happens in each task: a number, a value per task, or None when it depends on data.
@@ -84,10 +84,48 @@ class PortUse:
 
 @dataclass(eq=False)
 class Scope:
-    """Names declared in one block; `helper` marks the outermost block of an inlined function."""
+    """Names declared in one block.
+
+    Attributes:
+        helper: whether it is the outermost block of an inlined function, which sees no names around it.
+        hidden: names that a function defined inside a kernel assigns: they are its own.
+        fixed: variables of loops: they cannot be assigned.
+    """
 
     names: dict[str, Value] = field(default_factory=dict)
     helper: bool = False
+    hidden: frozenset[str] = frozenset()
+    fixed: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Frame:
+    """Where `break`, `continue` or `return` go: a loop, or the function itself.
+
+    Attributes:
+        loop: whether it is a loop.
+        loops, guards: how many loops and data-dependent conditions surround it.
+        skip: the flag that the rest of the iteration (or function) is not executed.
+        stop: the flag that the loop is left.
+        jumps: how many jumps to it have been written so far.
+        unrolled: whether it is a loop at compile time.
+        ended: whether such a loop has been left at compile time.
+        returns: the declared type of a helper function's result, if it has one.
+        result: what it returned at its end.
+        slots: where results of conditional returns are kept.
+    """
+
+    loop: bool
+    loops: int
+    guards: int
+    skip: str | None = None
+    stop: str | None = None
+    jumps: int = 0
+    unrolled: bool = False
+    ended: bool = False
+    returns: Any = None
+    result: Value | None = None
+    slots: Value | None = None
 
 
 @dataclass(eq=False)
@@ -103,16 +141,20 @@ class Task:
     """Compilation of the tasks in `mask` (which broadcasts against the kernel's mesh).
 
     Attributes:
-        lower, lower_block, receive: the compilers of expressions, blocks and block gets; handed in because they need
-            this class themselves.
+        lower, lower_block, lower_streams, receive: the compilers of expressions, blocks, subscripts of streams and
+            block gets; handed in because they need this class themselves.
         count: how often the code being written runs in each task.
         path: the answers of compile-time conditions so far; tasks with equal paths form a class.
         mutable: per function being inlined, the scalars that are assigned after their declaration.
         loops: the enclosing loops; the first entry is the function itself.
         guards: how many data-dependent conditions surround the code being written.
         calls: names of the helper functions being inlined.
-        result, returned: what the innermost of them returned, and whether it did.
-        entry: how many loops and guards surrounded its call.
+        frames: where jumps go, innermost last.
+        does_more: whether the tasks call regions and do other things as well (see `handover.py`).
+        handovers: per called region the streams that start its tasks and that say when they are done.
+        spreads: per local array what its tiles are parts of (see `spreads.py`).
+        dead: whether the code being written can never be reached, after a jump.
+        returned: whether the innermost function has returned for certain.
     """
 
     source: RegionSource
@@ -120,6 +162,7 @@ class Task:
     mask: Mask
     lower: Callable[[Task, ast.expr], Value]
     lower_block: Callable[[Task, Sequence[ast.stmt]], None]
+    lower_streams: Callable[[Task, StreamRef, ast.Subscript], Value]
     receive: Callable[[Task, PendingGet, Buffer], None]
     text: FunctionText = field(default_factory=FunctionText)
     scopes: list[Scope] = field(default_factory=lambda: [Scope()])
@@ -128,6 +171,10 @@ class Task:
     stream_ops: list[StreamOp] = field(default_factory=list)
     ports: dict[Any, PortUse] = field(default_factory=dict)
     region_calls: list[RegionCall] = field(default_factory=list)
+    does_more: bool = False
+    handovers: list[tuple[StreamArray, StreamArray]] = field(default_factory=list)
+    state: list[StateVariable] = field(default_factory=list)
+    externals: list[ExternalCall] = field(default_factory=list)
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
     path: list[str] = field(default_factory=list)
@@ -135,9 +182,10 @@ class Task:
     loops: list[Loop] = field(default_factory=lambda: [Loop()])
     guards: int = 0
     calls: list[str] = field(default_factory=list)
-    result: Value | None = None
+    spreads: dict[str, Any] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
+    dead: bool = False
     returned: bool = False
-    entry: tuple[int, int] = (1, 0)
 
     # -- diagnostics -------------------------------------------------------------------------------------------------
 
@@ -161,12 +209,30 @@ class Task:
         for scope in reversed(self.scopes):
             if name in scope.names:
                 return scope.names[name]
-            if scope.helper:
+            if scope.helper or name in scope.hidden:
                 return None
         return None
 
     def declare(self, name: str, value: Value) -> None:
         self.scopes[-1].names[name] = value
+
+    def declare_loop(self, name: str, value: Value, node: ast.AST) -> None:
+        """The variable of a loop."""
+        self.check_not_fixed(name, node)
+        self.declare(name, value)
+        self.scopes[-1].fixed.add(name)
+
+    def check_not_fixed(self, name: str, node: ast.AST) -> None:
+        """Refuse to give another meaning to the variable of a loop that is running.
+
+        Raises:
+            ProgramError: if `name` is one.
+        """
+        for scope in reversed(self.scopes):
+            if name in scope.fixed:
+                self.fail(node, f"`{name}` is the variable of a loop around this", "use another name")
+            if name in scope.names or scope.helper or name in scope.hidden:
+                return
 
     def constants(self) -> dict[str, Any]:
         """The names that an expression evaluated by Python may use."""
@@ -298,10 +364,12 @@ class Task:
         if buffer.arg is not None:
             (self.writes if write else self.reads).add(buffer.arg)
 
-    def price(self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count) -> None:
+    def price(
+        self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count, name: str = ""
+    ) -> None:
         """Record work that was just written, and let the body's clock advance by its cost."""
         site = len(self.work)
-        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(count), self.location(node)))
+        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(count), self.location(node), name))
         self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
 
     def scalar_op(self) -> None:

@@ -10,11 +10,12 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ..lang.types import DType, float32, index
+from ..lang.types import DType, float32, index, int64
 from .meta import Meta
 from .scalars import as_scalar, binary_as, common, const_type, convert, is_number, math_unary
+from .spreads import note_assignment, spread_of
 from .task import Task
-from .values import Buffer, Const, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
+from .values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
 ELEMENTWISE = {"add": "+", "sub": "-", "mul": "*", "div": "/", "max": "max", "min": "min", "power": "**", "mod": "%"}
@@ -133,8 +134,12 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
     """`target[...] = value`: a scalar fills it, a tile of the same (or a broadcasting) shape is copied into it."""
     if not is_tile(value):
         fill(task, value, target, node)
+        note_assignment(task, target, value, node)
         return
+    note_assignment(task, target, value, node)
     shape = shape_of(value)
+    if isinstance(value, PendingGather) and target.shape == value.joined_shape:
+        shape = target.shape
     if broadcast(task, (shape, target.shape), node) != target.shape:
         task.fail(node, f"shapes do not match: {_text(target.shape)} = {_text(shape)}")
     if isinstance(value, PendingGet):
@@ -155,14 +160,15 @@ def copy(task: Task, source: Buffer, target: Buffer, node: ast.AST) -> None:
     """Copy a tile, converting its elements and broadcasting it."""
     if source.root == target.root and source.ssa != target.ssa:
         temporary = task.new_buffer(source.dtype, source.shape)
-        _copy_elements(task, source, temporary)
+        move(task, source, temporary)
         task.price("copy", source.shape, (source.dtype, source.dtype), node, task.count)
         source = temporary
-    _copy_elements(task, source, target)
+    move(task, source, target)
     task.price("copy", target.shape, (source.dtype, target.dtype), node, task.count)
 
 
-def _copy_elements(task: Task, source: Buffer, target: Buffer) -> None:
+def move(task: Task, source: Buffer, target: Buffer) -> None:
+    """Copy elements, without a price."""
     task.touch(source, write=False)
     task.touch(target, write=True)
     with loops(task, target.shape) as where:
@@ -181,6 +187,7 @@ def materialise(task: Task, value: TileValue, dtype: DType | None = None) -> Buf
     if isinstance(value, Buffer):
         return value
     target = task.new_buffer(dtype if dtype is not None and isinstance(value, TileExpr) else value.dtype, value.shape)
+    task.spreads[target.root] = spread_of(task, value)
     if isinstance(value, PendingGet):
         task.receive(task, value, target)
     else:
@@ -204,7 +211,7 @@ def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
     code = CODE.get(expr.op, _elementwise_code)
     code(task, expr, operands, work, destination)
     if destination is not target:
-        _copy_elements(task, destination, target)
+        move(task, destination, target)
     dtypes = [d for d in map(dtype_of, operands) if d is not None]
     shape = expr.shape
     if expr.op == "matmul":
@@ -217,6 +224,8 @@ def _work_type(expr: TileExpr, target: DType) -> DType:
     natural = expr.dtype
     if natural.is_integer and target.is_integer and expr.op in RING:
         return target
+    if natural.is_integer and target.is_float and expr.op in RING:
+        return int64
     if natural.is_float and target.is_float:
         natural = common(natural, target)
     if natural.is_float and natural.bits == 16 and expr.op in _WIDE:

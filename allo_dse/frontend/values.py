@@ -19,18 +19,32 @@ class Const:
 
 
 @dataclass(frozen=True, eq=False)
+class Walk:
+    """The values of an index that moves with a loop: `base + values[k]` in iteration k.
+
+    Attributes:
+        loop: the loop's variable; indices with the same one move together.
+        base: what differs between tasks, or None for nothing.
+    """
+
+    loop: str
+    values: range
+    base: Meta | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Scalar:
     """A run-time scalar.
 
     Attributes:
         bounds: for an `index`, its smallest and largest value where they are known.
-        loop: the values it takes one after the other, if it is the variable of a loop with constant bounds.
+        walk: the values it takes one after the other, where it follows the variable of a loop.
     """
 
     ssa: str
     dtype: DType
     bounds: tuple[int, int] | None = None
-    loop: range | None = None
+    walk: Walk | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +64,7 @@ class Buffer:
         root: the array that this is a part of (its own name if it is not a part).
         arg: position of the kernel argument that it belongs to, or None.
         constant: whether it cannot be written.
+        is_updated: whether this is the old value in `tile += ...`.
     """
 
     ssa: str
@@ -59,6 +74,7 @@ class Buffer:
     root: str
     arg: int | None = None
     constant: bool = False
+    is_updated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +127,52 @@ class PendingGet:
 
 
 @dataclass(frozen=True, eq=False)
+class StreamGroup:
+    """Several streams of one type, in the order in which collective operations serve them.
+
+    Attributes:
+        grid: how they are arranged: the extents of the slices that named them.
+    """
+
+    streams: tuple[StreamRef, ...]
+    grid: tuple[int, ...]
+    node: Any
+
+
+@dataclass(frozen=True, eq=False)
+class PendingGather(PendingGet):
+    """A `gather` that is performed when it is known where the tokens go.
+
+    The tile has the grid of the streams before the shape of a token; the same tokens end to end along the first
+    dimension of a block are accepted as well.
+    """
+
+    group: StreamGroup
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.group.grid, *self.ref.stream.block)
+
+    @property
+    def joined_shape(self) -> tuple[int, ...]:
+        """The shape of the blocks end to end."""
+        block = self.ref.stream.block
+        return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A function defined inside a kernel; it sees the names of the blocks around it.
+
+    Attributes:
+        scopes: those blocks.
+    """
+
+    node: Any
+    scopes: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Tuple:
     """Several values."""
 
@@ -130,5 +192,7 @@ class RegionCall:
     node: Any
 
 
-Value = Const | Meta | Scalar | Variable | Buffer | TileExpr | StreamRef | PendingGet | Tuple
+Value = (
+    Const | Meta | Scalar | Variable | Buffer | TileExpr | StreamRef | StreamGroup | PendingGet | Tuple | LocalFunction
+)
 TileValue = Buffer | TileExpr | PendingGet

@@ -4,63 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import SimulationError
 from . import fifo
 from .bindings import ir
-from .coroutines import find, storage_bytes, structure, to_coroutine
+from .coroutines import to_coroutine
 from .dialect import new_context
 from .emit import Emitter, function, make_internal
 from .jit import TO_LLVM, CompiledModule, run_passes
 from .layout import Header
 from .outline import NEST, outline_nests
+from .pipelines import mark_pipelines
 from .runtime import add_runtime
 from .signature import Body, Parameter, Signature
+from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
+from .timing import decisions, erase_payload
+from .variant import PLAIN, Variant
+
+
+class LoweredBody(NamedTuple):
+    """A module with a body as a coroutine; `has_payload` says whether it still computes its values."""
+
+    module: Any
+    signature: Signature
+    has_payload: bool
 
 
 @dataclass(frozen=True)
 class CompiledBodies:
-    """Machine code, and the signature of each body in the order in which they were given."""
+    """Machine code, and per body, in the order in which they were given:
+
+    Attributes:
+        signatures: its parameters.
+        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
+        number, full_number: its number in the run time, and that of the version that computes its values.
+    """
 
     code: CompiledModule
     signatures: tuple[Signature, ...]
+    needs_payload: tuple[bool, ...]
+    number: tuple[int, ...]
+    full_number: tuple[int, ...]
 
 
-def compile_bodies(bodies: Sequence[Body], *, opt_level: int = 3) -> CompiledBodies:
-    """Compile bodies together with the scheduler and the table process; body k of the run time is `bodies[k - 1]`.
+def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, opt_level: int = 3) -> CompiledBodies:
+    """Compile bodies together with the scheduler and the table process.
+
+    Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
 
     Raises:
         SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
     """
     with new_context(), ir.Location.unknown():
         module = ir.Module.create()
-        signatures, starts = [], []
-        for number, body in enumerate(bodies, 1):
-            lowered, signature = lower_body(body, f"body{number}")
-            for op in list(lowered.body.operations):
-                module.body.append(op.operation)
-            signatures.append(signature)
-            starts.append(_define_start(module, f"body{number}", signature.parameters))
-        add_runtime(module, starts)
+        starts: list[str] = []
+        lowered = [_add(module, body, starts, variant, full=variant.payload) for body in bodies]
+        number = full_number = tuple(range(1, len(bodies) + 1))
+        needs_payload = tuple(b.has_payload for b in lowered)
+        if not variant.payload and any(needs_payload):
+            full_number = tuple(
+                k if needs else _add_full(module, body, starts, variant)
+                for body, k, needs in zip(bodies, number, needs_payload, strict=True)
+            )
+        add_runtime(module, starts, variant)
         lower_coroutines(module)
         to_llvm(module)
-        return CompiledBodies(CompiledModule(module, opt_level=opt_level), tuple(signatures))
+        code = CompiledModule(module, opt_level=opt_level)
+        return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
 
 
-def lower_body(body: Body, name: str) -> tuple[Any, Signature]:
-    """A module with the body as a coroutine called `name` (helpers get it as prefix), and the body's signature."""
+def _add(module: Any, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
+    """Add a body to the run time's module."""
+    name = f"body{len(starts) + 1}"
+    lowered = lower_body(body, name, variant, full=full)
+    for op in list(lowered.module.body.operations):
+        module.body.append(op.operation)
+    starts.append(_define_start(module, name, lowered.signature.parameters))
+    return lowered
+
+
+def _add_full(module: Any, body: Body, starts: list[str], variant: Variant) -> int:
+    _add(module, body, starts, variant, full=True)
+    return len(starts)
+
+
+def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = True) -> LoweredBody:
+    """Lower a body to a coroutine `name` (a prefix of its helpers' names); unless `full`, without payload if it can."""
     try:
         module = ir.Module.parse(body.mlir)
     except ir.MLIRError as error:
         raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
     main = _rename(module, body.symbol, name)
-    outline_nests(module, main.operation)
-    structure(module)
+    pipelines = mark_pipelines(main.operation)
+    needed = None if full else decisions(main)
+    if needed is None:
+        outline_nests(module, main.operation)
+    reduce_stream_ops(module, payload=needed is None)
+    if needed is not None:
+        erase_payload(main, needed)
+    to_blocks(module)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
-    to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream])
-    return module, Signature(body.symbol, parameters, max(sites, default=-1) + 1)
+    sites += [number for pipeline in pipelines for number in pipeline.sites]
+    to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
+    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines)
+    return LoweredBody(module, signature, needed is None)
 
 
 def lower_coroutines(module: Any) -> None:

@@ -1,6 +1,6 @@
 """Turning a task body into a coroutine that suspends in stream operations.
 
-`structure` lowers the structured part (linalg, affine, scf) to blocks while the stream operations survive as opaque
+`stream_ops` lowers the structured part (linalg, affine, scf) to blocks while the stream operations survive as opaque
 operations. `to_coroutine` then cuts each block at each stream operation, so that
 
         ...                               ...
@@ -11,101 +11,62 @@ operations. `to_coroutine` then cuts each block at each stream operation, so tha
 
 and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
 the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
+
+In a pipelined loop (see `pipelines`) the clock stands at the begin of the round, and operations are due later; puts
+that are due after operations behind them go through `deferred`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import fifo
-from .bindings import async_dialect, ir, linalg, memref
-from .dialect import GetBlock, Offer, PutBlock, Take
+from . import deferred, events, fifo
+from .bindings import async_dialect, ir, memref
 from .emit import USUALLY, Emitter, Variable
-from .jit import run_passes
-from .layout import STATE_BITS, WORD, Header, Node, State, entry_words
+from .layout import STATE_BITS, Header, Node, State, entry_words
+from .pipelines import PIPELINE, PLACE, site
+from .signature import Pipeline
+from .stream_ops import find, storage_bytes
+from .variant import Variant
 
-TO_BLOCKS = "builtin.module(func.func(convert-linalg-to-loops,lower-affine,convert-scf-to-cf),canonicalize,cse)"
 FRAME_BYTES = 1024
 """Local arrays up to this size live in the coroutine's frame, where LLVM can keep scalars in registers; larger ones
 are allocated."""
-
-
-def structure(module: Any) -> None:
-    """Reduce stream operations to `df.take` and `df.offer`, and control flow to branches."""
-    for op in find(module, lambda name: name in _ACCESS):
-        _ACCESS[op.name](op)
-    run_passes(module, TO_BLOCKS)
-
-
-def find(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
-    """All operations under `root` whose name is wanted, in order."""
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if wanted(op.name):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.operation.walk(visit)
-    return found
-
-
-def _scalar_get(op: Any) -> None:
-    value = op.results[0]
-    with ir.InsertionPoint(op), op.location:
-        token = Take(ir.MemRefType.get([], value.type), op.operands[0], op.attributes["op"]).token
-        value.replace_all_uses_with(memref.LoadOp(token, []).result)
-    op.erase()
-
-
-def _scalar_put(op: Any) -> None:
-    stream, value = op.operands
-    with ir.InsertionPoint(op), op.location:
-        token = Offer(ir.MemRefType.get([], value.type), stream, op.attributes["op"]).token
-        memref.StoreOp(value, token, [])
-    op.erase()
-
-
-def _block_op(op: Any, kind: Any) -> None:
-    stream, buffer = op.operands
-    type_ = ir.MemRefType(buffer.type)
-    with ir.InsertionPoint(op), op.location:
-        token = kind(ir.MemRefType.get(type_.shape, type_.element_type), stream, op.attributes["op"]).token
-        source, target = (token, buffer) if kind is Take else (buffer, token)
-        linalg.copy(source, outs=[target])
-    op.erase()
-
-
-_ACCESS: dict[str, Callable[[Any], None]] = {
-    "df.get": _scalar_get,
-    "df.put": _scalar_put,
-    GetBlock.OPERATION_NAME: lambda op: _block_op(op, Take),
-    PutBlock.OPERATION_NAME: lambda op: _block_op(op, Offer),
-}
+NEVER = 2**62
+"""A clock that no run reaches."""
 
 
 @dataclass(frozen=True)
-class _Coroutine:
-    """Values of the prologue that every suspension refers to."""
+class _Inputs:
+    """What a coroutine gets beside the body's parameters."""
 
+    variant: Variant
     header: Any
     node: Any
     costs: Any
-    streams: Any
+    pipelines: Sequence[Pipeline]
     records: Sequence[tuple[Any, Any]]
     """Numbers of streams that are parameters, and the streams' records."""
+
+
+@dataclass(frozen=True)
+class _Coroutine(_Inputs):
+    """Values of the prologue that every suspension refers to."""
+
+    streams: Any
     handle: Any
     clock: Variable
     stall_get: Variable
     stall_put: Variable
     cleanup: Any
     suspended: Any
+    tails: Sequence[Variable]
+    """Per pipeline, cycles from the begin of the last round to the end of the loop."""
 
 
-def to_coroutine(function: Any, streams: Sequence[int]) -> None:
+def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant) -> None:
     """Make a lowered task body a coroutine.
 
     It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
@@ -121,18 +82,18 @@ def to_coroutine(function: Any, streams: Sequence[int]) -> None:
         inputs = [a.type for a in entry.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         stream_ops = find(function, lambda name: name in ("df.take", "df.offer"))
-        cost_ops = find(function, lambda name: name == "df.cost")
+        clock_ops = find(function, lambda name: name in _CLOCK_OPS)
         returns = find(function, lambda name: name == "func.return")
-        c = _prologue(function, entry, header, node, costs, records)
-        for op in cost_ops:
-            _lower_cost(c, op, entry)
+        c = _prologue(function, entry, _Inputs(variant, header, node, costs, pipelines, records))
+        for op in clock_ops:
+            _lower_clock_op(c, op, entry)
         for op in stream_ops:
             _lower_stream_op(c, op, entry)
         for op in returns:
             _lower_return(c, op, entry)
 
 
-def _prologue(function: Any, entry: Any, header: Any, node: Any, costs: Any, records: Any) -> _Coroutine:
+def _prologue(function: Any, entry: Any, inputs: _Inputs) -> _Coroutine:
     """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
     body = _cut(entry, entry.operations[0])
     e = Emitter(entry)
@@ -140,9 +101,10 @@ def _prologue(function: Any, entry: Any, header: Any, node: Any, costs: Any, rec
         identity = async_dialect.coro_id()
         handle = async_dialect.coro_begin(identity)
         frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
-    e.store(frame, node, Node.HANDLE)
-    clock, stall_get, stall_put = e.variable(e.load(node, Node.CLOCK)), e.variable(0), e.variable(0)
-    streams = e.load_ptr(header, Header.STREAMS)
+    e.store(frame, inputs.node, Node.HANDLE)
+    clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
+    streams = e.load_ptr(inputs.header, Header.STREAMS)
+    tails = [e.variable(0) for _ in inputs.pipelines]
     owned = _hoist_arrays(function, e)
     cleanup = _last_block(function).create_after()
     suspended = cleanup.create_after()
@@ -156,7 +118,17 @@ def _prologue(function: Any, entry: Any, header: Any, node: Any, costs: Any, rec
     with ir.InsertionPoint(suspended):
         async_dialect.coro_end(handle)
     Emitter(suspended, entry).return_()
-    return _Coroutine(header, node, costs, streams, records, handle, clock, stall_get, stall_put, cleanup, suspended)
+    return _Coroutine(
+        **vars(inputs),
+        streams=streams,
+        handle=handle,
+        clock=clock,
+        stall_get=stall_get,
+        stall_put=stall_put,
+        cleanup=cleanup,
+        suspended=suspended,
+        tails=tails,
+    )
 
 
 def _hoist_arrays(function: Any, e: Emitter) -> list[Any]:
@@ -183,22 +155,6 @@ def _is_static_alloc(op: Any) -> bool:
     return op.name == "memref.alloc" and not len(op.operands)
 
 
-def storage_bytes(type_: Any) -> int:
-    """Bytes of a contiguous array of a memref type, or of one value: LLVM keeps integers in the next power of two."""
-    if not isinstance(type_, ir.MemRefType):
-        return _element_bytes(type_)
-    array = ir.MemRefType(type_)
-    return math.prod(array.shape) * _element_bytes(array.element_type)
-
-
-def _element_bytes(type_: Any) -> int:
-    if isinstance(type_, ir.IndexType):
-        return WORD
-    width = type_.width
-    size = 1 << max(0, (-(-width // 8) - 1).bit_length())
-    return size if size <= 16 else -(-width // 128) * 16
-
-
 def _last_block(function: Any) -> Any:
     blocks = list(function.regions[0].blocks)
     return blocks[-1]
@@ -215,38 +171,142 @@ def _cut(block: Any, op: Any) -> Any:
     return rest
 
 
-def _lower_cost(c: _Coroutine, op: Any, entry: Any) -> None:
-    site = ir.IntegerAttr(op.attributes["site"]).value
+def _lower_clock_op(c: _Coroutine, op: Any, entry: Any) -> None:
     block = op.block
     rest = _cut(block, op)
     e = Emitter(block, entry)
-    e.set(c.clock, e.add(e.get(c.clock), e.load(c.costs, site)))
+    _CLOCK_OPS[op.name](c, e, op)
     e.branch(rest)
     op.erase()
+
+
+def _advance(c: _Coroutine, e: Emitter, cycles: Any) -> None:
+    e.set(c.clock, e.add(e.get(c.clock), cycles))
+
+
+def _cost(c: _Coroutine, e: Emitter, op: Any) -> None:
+    _advance(c, e, e.load(c.costs, site(op, "site")))
+
+
+def _enter(c: _Coroutine, e: Emitter, op: Any) -> None:
+    """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
+    number = site(op, PIPELINE)
+    ii = e.load(c.costs, c.pipelines[number].ii)
+    e.set(c.tails[number], ii)
+    _advance(c, e, e.sub(0, ii))
+
+
+def _issue(c: _Coroutine, e: Emitter, op: Any) -> None:
+    number = site(op, PIPELINE)
+    e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
+    _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
+
+
+def _leave(c: _Coroutine, e: Emitter, op: Any) -> None:
+    if c.variant.registers:
+        _flush(c, e, e.word(NEVER))
+        _advance(c, e, e.load(c.node, Node.FROZEN))
+        e.store(0, c.node, Node.FROZEN)
+    _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
+
+
+_CLOCK_OPS = {"df.cost": _cost, "df.enter": _enter, "df.issue": _issue, "df.leave": _leave}
 
 
 def _lower_stream_op(c: _Coroutine, op: Any, entry: Any) -> None:
-    getting = op.name == "df.take"
-    number, result = ir.IntegerAttr(op.attributes["op"]).value, op.results[0]
+    result = op.results[0]
     block = op.block
     rest = _cut(block, op)
     e = Emitter(block, entry)
-    go, wait = e.new_block(), e.new_block()
     stream = _record(c, e, op.operands[0])
-    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
-    e.go(wait)
-    fifo.block(e, c.node, stream, State.GET if getting else State.PUT, number << STATE_BITS)
-    _suspend(c, e, go)
-    e.go(go)
-    before = e.get(c.clock)
-    words = entry_words(storage_bytes(result.type))
-    now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
-    e.set(c.clock, now)
-    stall = c.stall_get if getting else c.stall_put
-    e.set(stall, e.add(e.get(stall), e.sub(now, before)))
+    getting = op.name == "df.take"
+    if PIPELINE in op.attributes and c.variant.registers:
+        token = _take_in_turn(c, e, op, stream) if getting else _defer(c, e, op, stream)
+    else:
+        token = _perform(c, e, op, stream, _stage(c, e, op))
     result.replace_all_uses_with(e.array(token, result.type))
     e.branch(rest)
     op.erase()
+
+
+def _stage(c: _Coroutine, e: Emitter, op: Any) -> Any:
+    """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
+    if PIPELINE not in op.attributes:
+        return 0
+    stage = c.pipelines[site(op, PIPELINE)].stages[site(op, PLACE)]
+    return 0 if stage is None else e.load(c.costs, stage)
+
+
+def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any:
+    """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
+
+    Args:
+        delay: cycles from the clock to when it is due.
+    """
+    getting = op.name == "df.take"
+    state = State.GET if getting else State.PUT
+    number = site(op, "op") << STATE_BITS
+    if c.variant.record:
+        _wait_for_log(c, e)
+    go, wait = e.new_block(), e.new_block()
+    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
+    e.go(wait)
+    fifo.block(e, c.node, stream, state, number)
+    _suspend(c, e, go)
+    e.go(go)
+    clock = e.get(c.clock)
+    before = clock if isinstance(delay, int) else e.add(clock, delay)
+    # Without payload, streams differ in whether their tokens carry bytes; then their records tell.
+    words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
+    now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+    stalled = e.sub(now, before)
+    e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
+    stall = c.stall_get if getting else c.stall_put
+    e.set(stall, e.add(e.get(stall), stalled))
+    if c.variant.record:
+        events.write(e, c.header, c.node, e.word(number + state), e.address(stream), before, now)
+    return token
+
+
+def _take_in_turn(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+    """A get in a pipeline with registers, after the puts that are due before it."""
+    stage = _stage(c, e, op)
+    _flush(c, e, e.add(e.get(c.clock), stage))
+    # From here on as everywhere else, on a clock that counts for how long the pipeline froze.
+    frozen = e.load(c.node, Node.FROZEN)
+    begin = e.get(c.clock)
+    _advance(c, e, frozen)
+    token = _perform(c, e, op, stream, stage)
+    e.store(e.sub(e.get(c.clock), begin), c.node, Node.FROZEN)
+    e.set(c.clock, begin)
+    return token
+
+
+def _defer(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+    """A put in a pipeline with registers: it waits for its turn, but for nobody else's."""
+    pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
+    stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
+    soonest = e.add(e.load(c.costs, pipeline.ii), e.min(stages))
+    _flush(c, e, e.add(e.get(c.clock), e.min([soonest, *stages[place:]])))
+    what = e.word((site(op, "op") << STATE_BITS) + State.PUT)
+    due = e.add(e.get(c.clock), stages[place])
+    return e.call(deferred.DEFER, [c.node, due, what, stream], [e.ptr])
+
+
+def _flush(c: _Coroutine, e: Emitter, until: Any) -> None:
+    """Perform the puts in the registers that are due until then, waiting where they must."""
+    with e.forever() as (again, done):
+        performed = e.call(deferred.FLUSH, [c.header, c.node, until], [e.bit_type()])
+        e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
+        _suspend(c, e, again)
+
+
+def _wait_for_log(c: _Coroutine, e: Emitter) -> None:
+    """Suspend before an operation that the event log has no room for; the node goes on when Python has emptied it."""
+    with e.forever() as (again, leave):
+        e.leave_unless(events.is_full(e, c.header), leave, rare=True)
+        fifo.push_ready(e, c.header, c.node)
+        _suspend(c, e, again)
 
 
 def _record(c: _Coroutine, e: Emitter, number: Any) -> Any:

@@ -9,7 +9,11 @@ stream's number; `op` is the operation's position in the task class's `stream_op
     "df.put_block"(%stream, %buffer) {op = 3} : (index, memref<4x4xi16, strided<[?, ?], offset: ?>>) -> ()
     "df.cost"() {site = 0} : () -> ()                                   the clock advances by the site's cycles
 
-Lowering reduces the four stream operations to two, whose result is the token itself in the FIFO's memory:
+Loops can be pipelined by attributes (see `allo_dse.ir.pipelines`), which lowering turns into
+
+    "df.enter"() {pipeline = 0} : () -> ()      before the loop; df.issue where a round begins, df.leave after the loop
+
+and it reduces the four stream operations to two, whose result is the token itself in the FIFO's memory:
 
     %token = "df.take"(%stream) {op = 0} : (index) -> memref<f32>       valid until the next stream operation
     %token = "df.offer"(%stream) {op = 1} : (index) -> memref<4x4xi16>  to be filled before the next stream operation
@@ -58,6 +62,18 @@ class PutBlock(_Operation, name="put_block"):
 
 class Cost(_Operation, name="cost"):
     site: ir.IntegerAttr
+
+
+class Enter(_Operation, name="enter"):
+    pipeline: ir.IntegerAttr
+
+
+class Issue(_Operation, name="issue"):
+    pipeline: ir.IntegerAttr
+
+
+class Leave(_Operation, name="leave"):
+    pipeline: ir.IntegerAttr
 
 
 class Take(_Operation, name="take"):

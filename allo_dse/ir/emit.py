@@ -173,6 +173,19 @@ class Emitter:
         with self.here():
             return arith.MaxSIOp(a, b).result
 
+    def min(self, values: Sequence[Any]) -> Any:
+        """The least of some numbers."""
+        least = self.word(values[0])
+        for value in values[1:]:
+            other = self.word(value)
+            with self.here():
+                least = arith.MinSIOp(least, other).result
+        return least
+
+    def bit(self, value: bool) -> Any:
+        with self.here():
+            return arith.ConstantOp(self.bit_type(), ir.IntegerAttr.get(self.bit_type(), int(value))).result
+
     def is_below(self, a: Any, b: Any) -> Any:
         """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
         with self.here():

@@ -56,6 +56,12 @@ def block(e: Emitter, node: Any, stream: Any, state: State, op: Any) -> None:
     e.store(node, stream, Stream.WAITER)
 
 
+def token_at(e: Emitter, stream: Any, token: Any) -> Any:
+    """Address of the bytes of a token, by its number."""
+    place = e.mul(e.bits_and(token, e.load(stream, Stream.MASK)), e.half(stream, Stream.FORMAT, 1))
+    return e.field(e.field(e.load_ptr(stream, Stream.RING), place), Entry.TOKEN)
+
+
 @dataclass(frozen=True)
 class _View:
     """The words of a stream that an operation needs, loaded once, before anything is stored."""

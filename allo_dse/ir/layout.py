@@ -32,6 +32,11 @@ class Header(IntEnum):
     COSTS = 9
     FINISHED = 10
     """Number of nodes that have finished."""
+    EVENT = 11
+    """Address of the next event of a recorded run."""
+    EVENT_END = 12
+    EVENT_STEP = 13
+    """Bytes per event; 0 to let each overwrite the one before, when no more are kept."""
     SIZE = 16
 
 
@@ -58,6 +63,12 @@ class Node(IntEnum):
     SERVICE = 10
     """Cycles of the pending request."""
     GRANTED = 11
+    QUEUE = 12
+    """Address of the puts that wait in the registers of its pipeline, latest first (`Deferred`)."""
+    DEFERRED = 13
+    """Number of these."""
+    FROZEN = 14
+    """Cycles that its pipeline has been frozen."""
     SIZE = 16
 
 
@@ -124,6 +135,27 @@ class Resource(IntEnum):
     BUSY = 1
     REQUESTS = 2
     SIZE = 4
+
+
+class Deferred(IntEnum):
+    """A put in the registers of a pipeline; see `allo_dse.ir.deferred`."""
+
+    DUE = 0
+    WHAT = 1
+    STREAM = 2
+    SIZE = 3
+
+
+class Event(IntEnum):
+    """One operation in the log of a recorded run; see `allo_dse.ir.events`."""
+
+    SLOT = 0
+    WHAT = 1
+    ON = 2
+    REQUESTED = 3
+    COMPLETED = 4
+    """Of a request: when its service begins."""
+    SIZE = 5
 
 
 class Process(IntEnum):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import fifo, scheduler, tables
+from . import deferred, fifo, scheduler, tables
 from .bindings import ir
+from .variant import Variant
 
 
-def add_runtime(module: Any, bodies: Sequence[str]) -> None:
+def add_runtime(module: Any, bodies: Sequence[str], variant: Variant) -> None:
     """Add the scheduler and the table process; `bodies` name the start functions of compiled bodies."""
     with ir.Location.unknown():
         fifo.define_wake(module)
-        tables.define_table_process(module)
-        scheduler.define_scheduler(module, bodies)
+        if variant.registers:
+            deferred.define_deferred(module, variant)
+        tables.define_table_process(module, variant)
+        scheduler.define_scheduler(module, bodies, variant)

@@ -10,33 +10,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import fifo, tables
+from . import events, fifo, tables
 from .emit import Emitter, function
 from .layout import Header, Node, Resource, Slot, State
 from .tables import PUSH_REQUEST
+from .variant import Variant
 
 RUN = "df_run"
 DESTROY = "df_destroy"
 TURN, START_SLOT, GRANT, BEFORE = "df_turn", "df_start_slot", "df_grant", "df_before"
 
 
-def define_scheduler(module: Any, bodies: Sequence[str]) -> None:
+def define_scheduler(module: Any, bodies: Sequence[str], variant: Variant) -> None:
     """`df_run(header)`; `bodies` are the names of functions (header, node, arguments) that start compiled bodies."""
     _define_before(module)
     _define_push(module)
-    _define_grant(module)
+    _define_grant(module, variant)
     _define_start(module, bodies)
     _define_turn(module)
-    _define_run(module)
+    _define_run(module, variant)
     _define_destroy(module)
 
 
-def _define_run(module: Any) -> None:
+def _define_run(module: Any, variant: Variant) -> None:
     ptr = Emitter.pointer_type()
     op = function(module, RUN, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)
     header = e.to_ptr(op.arguments[0])
     with e.forever() as (again, stop):
+        if variant.record:
+            with e.when(events.is_full(e, header), rare=True):
+                e.store(1, header, Header.STATUS)
+                e.branch(stop)
         head = e.load(header, Header.READY_HEAD)
         with e.when(e.is_(head, "==", e.load(header, Header.READY_TAIL))):
             idle = e.is_(e.load(header, Header.PENDING_COUNT), "==", 0)
@@ -151,7 +156,7 @@ def _define_push(module: Any) -> None:
     e.return_()
 
 
-def _define_grant(module: Any) -> None:
+def _define_grant(module: Any, variant: Variant) -> None:
     """Serve the first pending request, from max(request time, server free) on; then the node can run again."""
     op = function(module, GRANT, [Emitter.pointer_type()])
     (header,) = op.arguments
@@ -170,6 +175,8 @@ def _define_grant(module: Any) -> None:
     e.increase(server, Resource.BUSY, cycles)
     e.increase(server, Resource.REQUESTS, 1)
     e.increase(node, Node.STALL_REQUEST, e.sub(begin, asked))
+    if variant.record:
+        events.write(e, header, node, e.load(node, Node.WAITS_IN), e.address(server), asked, begin)
     e.store(end, node, Node.CLOCK)
     e.store(1, node, Node.GRANTED)
     fifo.push_ready(e, header, node)

@@ -69,16 +69,38 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """A pipelined loop of a task body, whose numbers are cost sites.
+
+    Attributes:
+        ii, depth: sites of the cycles from round to round, and from a round's begin to its end.
+        stages: per stream operation, in program order, the site of the cycle of its round in which it is due, or None.
+        is_put: per stream operation whether it puts.
+    """
+
+    ii: int
+    depth: int
+    stages: tuple[int | None, ...]
+    is_put: tuple[bool, ...]
+
+    @property
+    def sites(self) -> list[int]:
+        return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
+
+
+@dataclass(frozen=True)
 class Signature:
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
         cost_sites: how many cost sites it refers to.
+        pipelines: its pipelined loops.
     """
 
     symbol: str
     parameters: tuple[Parameter, ...]
     cost_sites: int = 0
+    pipelines: tuple[Pipeline, ...] = ()
 
     @property
     def width(self) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import fifo
+from . import events, fifo
 from .emit import RARELY, Emitter, Variable, function
 from .layout import WORD, Code, Header, Node, Op, Process, Slot, State
+from .variant import Variant
 
 STEP = "df_table_step"
 START = "df_table_start"
@@ -31,9 +32,10 @@ class _Frame:
     log: Variable
     log_end: Any
     leave: Any
+    variant: Variant
 
 
-def define_table_process(module: Any) -> None:
+def define_table_process(module: Any, variant: Variant) -> None:
     """`df_table_start(node)` begins the node's current slot, `df_table_step(header, node)` runs it until it blocks."""
     ptr = Emitter.pointer_type()
     start = function(module, START, [ptr])
@@ -43,10 +45,10 @@ def define_table_process(module: Any) -> None:
     e.store(e.load(arguments, Process.OPS), node, Node.HANDLE)
     e.return_()
     step = function(module, STEP, [ptr, ptr])
-    _define_step(step)
+    _define_step(step, variant)
 
 
-def _define_step(step: Any) -> None:
+def _define_step(step: Any, variant: Variant) -> None:
     header, node = step.arguments
     e = Emitter(step.entry_block)
     arguments = e.load_ptr(e.load_ptr(node, Node.SLOT), Slot.ARGUMENTS)
@@ -55,7 +57,7 @@ def _define_step(step: Any) -> None:
     log = e.variable(e.load_ptr(arguments, Process.LOG))
     log_end = e.load_ptr(arguments, Process.LOG_END)
     with e.forever() as (head, leave):
-        frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave)
+        frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, variant)
         handlers = {Code.GET: _get, Code.PUT: _put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
         blocks = {code: e.new_block() for code in Code}
         row = e.get(pc)
@@ -95,10 +97,20 @@ def _stop(frame: _Frame) -> None:
     frame.e.branch(frame.leave)
 
 
+def _wait_for_log(frame: _Frame) -> None:
+    """Stop before an operation that the event log has no room for; the node goes on when Python has emptied it."""
+    e = frame.e
+    with e.when(events.is_full(e, frame.header), rare=True):
+        fifo.push_ready(e, frame.header, frame.node)
+        _stop(frame)
+
+
 def _stream_op(frame: _Frame, row: Any, state: State) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
+    if frame.variant.record:
+        _wait_for_log(frame)
     blocked, free = e.new_block(), e.new_block()
     e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), free, blocked)
     e.go(blocked)
@@ -109,6 +121,8 @@ def _stream_op(frame: _Frame, row: Any, state: State) -> None:
     now, _ = (fifo.get if getting else fifo.put)(e, frame.header, stream, before)
     e.increase(frame.node, Node.STALL_GET if getting else Node.STALL_PUT, e.sub(now, before))
     e.set(frame.clock, now)
+    if frame.variant.record:
+        events.write(e, frame.header, frame.node, e.add(e.address(row), int(state)), e.address(stream), before, now)
     _next(frame, row)
 
 

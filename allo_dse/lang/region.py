@@ -18,7 +18,7 @@ class Region:
 
     Attributes:
         function: the decorated function; it is never executed.
-        enclosing: the local variables of the function it was defined in, as they were then. Names that occur only in
+        enclosing: the local variables of the functions it was defined in, as they were then. Names that occur only in
             annotations that are not evaluated (string annotations) are not in the closure but are found here.
         arguments: values of its type parameters, in order, when instantiated (`inner[2, 2]`).
     """
@@ -48,7 +48,7 @@ class Region:
 
 def region(*_args: Any, **_options: Any) -> Callable[[FunctionType], Region]:
     """Decorator: the function is a region."""
-    enclosing = _locals_of_caller(sys._getframe(1))
+    enclosing = _enclosing_names(sys._getframe(1))
     return lambda function: Region(function, enclosing)
 
 
@@ -57,8 +57,20 @@ def kernel(*_args: Any, **_options: Any) -> Callable[[FunctionType], FunctionTyp
     return lambda function: function
 
 
-def _locals_of_caller(frame: Any) -> dict[str, Any]:
-    return {} if frame.f_code.co_flags & inspect.CO_NEWLOCALS == 0 else dict(frame.f_locals)
+def _enclosing_names(frame: Any) -> dict[str, Any]:
+    """The local variables of the function that runs in `frame`, and of the functions around its definition.
+
+    An outer function is found while it runs, that is, when the definition is made before it returns.
+    """
+    names: dict[str, Any] = {}
+    caller = frame
+    while caller is not None and caller.f_code.co_flags & inspect.CO_NEWLOCALS:
+        names = {**caller.f_locals, **names}
+        inner = caller.f_code
+        caller = caller.f_back
+        while caller is not None and inner not in caller.f_code.co_consts:
+            caller = caller.f_back
+    return names
 
 
 def as_region(value: Any) -> Region | None:

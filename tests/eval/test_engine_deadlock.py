@@ -60,7 +60,7 @@ def test_a_path_too_shallow_for_the_other_is_named() -> None:
         "  split waits to put to left (full, 2 tokens; line 13; cycle 2)\n"
         "  merge waits to get from right (empty; line 11; cycle 1)"
     )
-    with pytest.raises(DeadlockError, match="make a full stream of the cycle deeper"):
+    with pytest.raises(DeadlockError, match="raise stream 0 from 2 to 3"):
         result.require_finished()
     cleared = run(3)
     assert cleared.finished

@@ -2,82 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from allo_dse.errors import SimulationError
 from allo_dse.eval.simulator.engine import table_engine
 from allo_dse.eval.simulator.network import NetworkBuilder, Table
 
-from .engine_reference import Script, occupancy, simulate
-
-Tree = list  # of operations, and of (count, Tree) for repeats
-
-
-@dataclass
-class Case:
-    """A random network: per process a tree of operations, per stream (depth, latency, initial)."""
-
-    trees: list[Tree]
-    streams: list[tuple[int, int, int]]
-    resources: int
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    processes, count, resources = draw(st.integers(1, 6)), draw(st.integers(0, 8)), draw(st.integers(0, 2))
-    ends = [(draw(st.integers(0, processes - 1)), draw(st.integers(0, processes - 1))) for _ in range(count)]
-    streams = []
-    for _ in range(count):
-        depth = draw(st.integers(1, 5))
-        streams.append((depth, draw(st.integers(0, 3)), draw(st.integers(0, depth))))
-    trees = []
-    for process in range(processes):
-        choices = [("wait", 0)] + [("request", r) for r in range(resources)]
-        choices += [("put", s) for s, (a, _) in enumerate(ends) if a == process]
-        choices += [("get", s) for s, (_, b) in enumerate(ends) if b == process]
-        leaf = st.tuples(st.sampled_from(choices), st.integers(0, 7)).map(lambda x: (*x[0], x[1]))
-        trees.append(draw(trees_of(leaf)))
-    return Case(trees, streams, resources)
-
-
-def trees_of(leaf: st.SearchStrategy) -> st.SearchStrategy:
-    return st.recursive(
-        st.lists(leaf, min_size=1, max_size=4),
-        lambda inner: st.lists(st.one_of(leaf, st.tuples(st.integers(0, 4), inner)), min_size=1, max_size=4),
-        max_leaves=4,
-    )
-
-
-def flatten(tree: Tree) -> Script:
-    result: Script = []
-    for item in tree:
-        result += flatten(item[1]) * item[0] if len(item) == 2 else [item]
-    return result
-
-
-def fill(table: Table, tree: Tree) -> None:
-    for item in tree:
-        if len(item) == 2:
-            with table.repeat(item[0]):
-                fill(table, item[1])
-        elif item[0] == "wait":
-            table.wait(item[2], mark=True)
-        elif item[0] == "request":
-            table.request(item[1], item[2], mark=True)
-        else:
-            getattr(table, item[0])(item[1], mark=True)
+from .engine_cases import Case, cases, columns, fill, flatten
+from .engine_reference import occupancy, simulate
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases())
 def test_engine_equals_reference(case: Case) -> None:
     scripts = [flatten(tree) for tree in case.trees]
-    depth, latency, initial = (list(c) for c in zip(*case.streams, strict=True)) if case.streams else ([], [], [])
+    depth, latency, initial = columns(case)
     expected = simulate(scripts, depth, latency, initial, case.resources)
     b = NetworkBuilder()
     b.streams(depth, latency=latency, initial=initial)
@@ -102,7 +43,7 @@ def test_engine_equals_reference(case: Case) -> None:
 @given(cases())
 def test_deadlocks_are_named(case: Case) -> None:
     scripts = [flatten(tree) for tree in case.trees]
-    depth, latency, initial = (list(c) for c in zip(*case.streams, strict=True)) if case.streams else ([], [], [])
+    depth, latency, initial = columns(case)
     expected = simulate(scripts, depth, latency, initial, case.resources)
     b = NetworkBuilder()
     b.streams(depth, latency=latency, initial=initial)

@@ -136,6 +136,32 @@ def test_a_deadlock_is_named_with_places_in_the_source():
     assert "test_functional.py:" in message
 
 
+def test_the_smallest_depths_that_clear_it_are_named():
+    a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(DeadlockError) as caught:
+        run_graph(crossing().vmg, a, b)
+    assert "from 2 to 8" in caught.value.hint
+
+
+def test_a_recorded_run_explains_itself(tmp_path):
+    program = small_gemm()
+    a, b, c = operands(16, int16)
+    result = run_graph(program.vmg.fold(gemm_fold(1, 2, 2)), a, b, c, record=True)
+    assert np.array_equal(c, a @ b)
+    assert "gemm_" in result.explain().sentence
+    result.save_perfetto(tmp_path / "trace.json")
+    assert "gemm_0_0_0" in (tmp_path / "trace.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("depths", "message"),
+    [({"her": 3}, r"no stream 'her'\n.*its streams: there, back"), ({"there": 0}, "cannot hold 0 tokens")],
+)
+def test_impossible_depths_are_refused(depths, message):
+    with pytest.raises(SimulationError, match=message):
+        run_graph(crossing().vmg, np.ones(8, np.float32), np.zeros(8, np.float32), depths=depths)
+
+
 def test_deeper_streams_clear_it():
     a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     run_graph(crossing().vmg, a, b, depths={"there": 8, "back": 8})

@@ -10,7 +10,8 @@ allo_dse.lang.install()
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import ConstExpr, Stream, bfloat16, float32, int8, int16, int32, uint8  # noqa: F401
+from allo.backend.aie import ExternalModule
+from allo.ir.types import ConstExpr, Stateful, Stream, bfloat16, float32, int8, int16, int32, uint8  # noqa: F401
 from allo.memory import Layout
 
 S = Layout.Shard
@@ -53,7 +54,7 @@ def gemm_with_string_layouts(M=64, N=64, K=64, Pm=2, Pn=4, Pk=8):
     def top(A: int16[M, K], B: int16[K, N], C: int16[M, N]):
         @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
         def gemm(local_A: int16[M, K] @ LyA, local_B: int16[K, N] @ LyB, local_C: int16[M, N] @ LyC):
-            local_C[:, :] = allo.matmul(local_A, local_B)
+            local_C[:, :] += allo.matmul(local_A, local_B)
 
     return top
 
@@ -204,3 +205,62 @@ def data_dependent_reference(a: np.ndarray, limit: int) -> list[int]:
         else:
             result.append(max(-20, min(20, -x)) * int(WEIGHTS[i % 4]))
     return result
+
+
+VENDOR = ExternalModule(top="vendor_scale", impl_path="scale.cc", input_idx=[0], output_idx=[1])
+
+
+def everything(M=8, P=4):
+    """Groups of streams, state, jumps, functions inside kernels, vendor kernels, polling."""
+
+    @df.region()
+    def top(A: int32[M, P], B: int32[M, P], C: int32[P]):
+        lanes: Stream[int32[M], 2][P]
+        back: Stream[int32, 2][P + 1]
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def host(a: int32[M, P], b: int32[M, P]):
+            calls: int32 @ Stateful = 0
+            turned: int32[P, M] = a.T
+            df.scatter(turned, lanes)
+            found: int32[P] = df.gather(back[1:])
+            calls += 1
+            for i, j in allo.grid(M, P):
+                if found[j] < 0:
+                    continue
+                if a[i, j] == 99:
+                    break
+                b[i, j] = found[j] + calls
+            for k in range(M):
+                pipe.put(a[k, 0])
+
+        @df.kernel(mapping=[P])
+        def lane():
+            p = df.get_pid()
+            x: int32[M] = lanes[p].get()
+            y: int32[M]
+            VENDOR(x, y)
+
+            def first(limit: int32) -> int32:
+                for i in range(M):
+                    if y[i] > limit:
+                        return i
+                return -1
+
+            back[p + 1].put(first(3 * p))
+
+        @df.kernel(mapping=[1], args=[C])
+        def poll(c: int32[P]):
+            taken: int32 = 0
+            while taken < M:
+                value, ok = pipe.try_get()
+                if not ok:
+                    continue
+                c[value % P] += value
+                taken += 1
+            if pipe.empty():
+                return
+            c[0] = -1
+
+    return top

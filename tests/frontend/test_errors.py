@@ -27,17 +27,17 @@ S, R = Layout.Shard, Layout.Replicate
 M, N = 8, 4
 
 
-def check(region: object, message: str, at: str) -> ProgramError:
+def check(region: object, message: str, at: str, file: str = __file__) -> ProgramError:
     """The region fails with `message`, at the marked line, the caret at the text `at`."""
     with pytest.raises(ProgramError, match=re.escape(message)) as caught:
         compile_region(region)  # type: ignore[arg-type]
     error = caught.value
-    assert error.file == __file__
+    assert error.file == file
     assert error.column is not None
     assert "# here" in error.source_line, str(error)
     assert error.source_line[error.column - 1 :].startswith(at), str(error)
     shown = str(error).splitlines()
-    assert shown[0].startswith(f"{__file__}:{error.line}:{error.column}: error: ")
+    assert shown[0].startswith(f"{file}:{error.line}:{error.column}: error: ")
     assert shown[2].index("^") - shown[1].index(error.source_line) == error.column - 1
     return error
 
@@ -376,6 +376,62 @@ def test_elif_without_if() -> None:
     check(top, "meta_else without a meta_if before it", "with")
 
 
+def test_constants_are_not_written_and_nothing_is_printed() -> None:
+    @df.region()
+    def writes(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            y = [1, 2, 3]
+            y[0] = a[0]  # here
+
+    @df.region()
+    def prints(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            print(a[0])  # here
+
+    assert "int32[3]" in check(writes, "a constant cannot be written", "y[0]").hint
+    check(prints, "kernels cannot print", "print")
+
+
+@pytest.mark.parametrize("how", ["assigned", "increased", "declared", "looped"])
+def test_variables_of_loops_are_not_redefined(how: str) -> None:
+    @df.region()
+    def assigned(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i in range(M):
+                if a[i] > 0:
+                    i = 3  # here
+
+    @df.region()
+    def increased(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i, j in allo.grid(M, M):
+                j += 1  # here
+
+    @df.region()
+    def declared(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            with allo.meta_for(M) as i:
+                i: int32 = a[0]  # here
+
+    @df.region()
+    def looped(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            for i in range(M):
+                for i in range(2):  # here
+                    a[i] = 1
+
+    region = {"assigned": assigned, "increased": increased, "declared": declared, "looped": looped}[how]
+    name = "j" if how == "increased" else "i"
+    error = check(region, f"`{name}` is the variable of a loop around this", name)
+    assert error.hint == "use another name"
+
+
 def recursive(x: int32) -> int32:
     return recursive(x - 1)  # here
 
@@ -390,7 +446,7 @@ def test_recursion() -> None:
     check(top, "recursion is not supported: recursive -> recursive", "recursive(x - 1)")
 
 
-@pytest.mark.parametrize("statement", ["try", "break", "def"])
+@pytest.mark.parametrize("statement", ["try", "del", "@"])
 def test_unsupported_statements(statement: str) -> None:
     @df.region()
     def with_try(A: int32[M]):
@@ -402,25 +458,55 @@ def test_unsupported_statements(statement: str) -> None:
                 a[0] = 2
 
     @df.region()
-    def with_break(A: int32[M]):
+    def with_del(A: int32[M]):
         @df.kernel(mapping=[1], args=[A])
         def core(a: int32[M]):
-            for i in range(M):
-                break  # here
+            x: int32 = a[0]
+            del x  # here
 
     @df.region()
-    def with_def(A: int32[M]):
+    def with_decorator(A: int32[M]):
         @df.kernel(mapping=[1], args=[A])
         def core(a: int32[M]):
-            def inner():  # here
+            @df.kernel(mapping=[1])  # here
+            def inner(x: int32):
                 pass
 
-    region, message = {
-        "try": (with_try, "`try` is not supported in kernels"),
-        "break": (with_break, "`break` is not supported in kernels"),
-        "def": (with_def, "functions cannot be defined inside kernels"),
+    region, message, at = {
+        "try": (with_try, "`try` is not supported in kernels", "try"),
+        "del": (with_del, "`delete` is not supported in kernels", "del"),
+        "@": (with_decorator, "a function inside a kernel has no decorators", "df.kernel"),
     }[statement]
-    check(region, message, statement)
+    check(region, message, at)
+
+
+@df.region()
+def returns_sometimes(A: int32[M]):
+    @df.kernel(mapping=[1], args=[A])
+    def core(a: int32[M]):
+        def inner(x: int32) -> int32:
+            if x > 0:
+                return x  # the other path returns nothing
+
+        a[0] = inner(a[1])  # here
+
+
+def test_a_function_that_returns_on_one_path_only() -> None:
+    error = check(returns_sometimes, "`inner` does not return a value on every path", "inner(a[1])")
+    assert "outside of conditions" in error.hint
+
+
+def test_recursion_of_a_local_function() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            def inner(x: int32) -> int32:
+                return inner(x - 1)  # here
+
+            a[0] = inner(a[1])
+
+    check(top, "recursion is not supported: inner -> inner", "inner(x - 1)")
 
 
 def test_computation_in_region() -> None:

@@ -31,6 +31,7 @@ def bodies(program: CompiledProgram) -> str:
         samples.tiled,
         samples.hierarchical,
         samples.data_dependent,
+        samples.everything,
     ],
 )
 def test_every_body_is_valid_mlir(program: Callable[[], object]) -> None:

@@ -156,10 +156,20 @@ def test_index_map_equals_brute_force(folder: Path, mesh: tuple[int, int], first
 
 
 SAMPLES = [samples.gemm, samples.systolic, samples.producer_consumer, samples.tiled, samples.data_dependent]
+SAMPLES += [samples.everything, samples.gemm_with_string_layouts]
 
 
 EXPRESSIONS = ["0", "-1", "1.5", "'x'", "None", "nothing", "(1, 2)", "allo", "int32", "a", "[]", "pipe", "local_A"]
+EXPRESSIONS += ["df.gather(pipe)", "df.gather(lanes[1:])", "lanes[:]", "[v for v in a]", "[lanes[v] for v in range(2)]"]
+EXPRESSIONS += ["pipe.try_get()", "pipe.full()", "VENDOR(a, b)", "df.scatter(a, lanes)", "a[0].reverse()", "a @ b", "x"]
+EXPRESSIONS += ["a ** 2", "first(1)", "Stateful", "gemm"]
 EXPRESSIONS += ["range(3)", "i", "k", "df.get_pid()", "lambda: 0", "{}", "allo.add(a, 1)", "a[0:2]", "pipe.get()"]
+
+
+STATEMENTS = ["pass", "return", "x = 1", "a: int32", "break", "del a", "a += 1", "raise 1", "continue", "return a"]
+STATEMENTS += ["x: int32 @ Stateful = 1", "def first(y): return y", "nonlocal x", "for q in range(3): break"]
+STATEMENTS += ["for q in allo.meta_for(3): continue", "while True: return", "if a: return 1", "x, y = pipe.try_get()"]
+STATEMENTS += ["with allo.meta_for(2) as q: break", "x = df.gather(lanes)", "top(a, b, c)", "x[:] = a @ b"]
 
 
 class Mutation(ast.NodeTransformer):
@@ -179,7 +189,7 @@ class Mutation(ast.NodeTransformer):
             text = self.random.choice(EXPRESSIONS)
             return ast.copy_location(ast.parse(text, mode="eval").body, node)
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
-            text = self.random.choice(["pass", "return", "x = 1", "a: int32", "break", "del a", "a += 1", "raise 1"])
+            text = self.random.choice(STATEMENTS)
             return ast.copy_location(ast.parse(text).body[0], node)
         return node
 

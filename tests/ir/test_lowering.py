@@ -10,9 +10,9 @@ from allo_dse.errors import SimulationError
 from allo_dse.ir import fifo
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.bodies import compile_bodies, lower_body
-from allo_dse.ir.coroutines import find, storage_bytes, structure
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.signature import Body, Parameter, Signature
+from allo_dse.ir.stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
 FORWARD = """
 func.func @forward(%pid: index, %in: index, %out: index) {
@@ -32,14 +32,15 @@ func.func @forward(%pid: index, %in: index, %out: index) {
 def test_structured_control_flow_is_lowered_around_stream_operations(golden: Callable[[str, str], None]) -> None:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(FORWARD)
-        structure(module)
+        reduce_stream_ops(module)
+        to_blocks(module)
         golden("forward.structure.mlir", str(module))
 
 
 def test_a_body_becomes_a_coroutine(golden: Callable[[str, str], None]) -> None:
     with new_context(), ir.Location.unknown():
         source = 'func.func @take(%in: index) { %v = "df.get"(%in) {op = 5} : (index) -> i8 return }'
-        module, signature = lower_body(Body("take", source), "body1")
+        module, signature, _ = lower_body(Body("take", source), "body1")
         assert signature == Signature("take", (Parameter("index", gets=True, token_bytes=1),))
         fifo.define_wake(module)
         assert module.operation.verify()
@@ -48,7 +49,7 @@ def test_a_body_becomes_a_coroutine(golden: Callable[[str, str], None]) -> None:
 
 def test_each_stream_operation_suspends_once() -> None:
     with new_context(), ir.Location.unknown():
-        module, _ = lower_body(Body("forward", FORWARD), "body1")
+        module, *_ = lower_body(Body("forward", FORWARD), "body1")
         names = [op.name for op in find(module, lambda name: name.startswith(("async.coro", "df.")))]
         assert names.count("async.coro.suspend") == 2
         assert names.count("async.coro.end") == 1
@@ -59,7 +60,7 @@ def test_small_arrays_live_in_the_frame_and_large_ones_are_freed_on_every_way_ou
     text = FORWARD.replace("memref<4xi16>", "memref<4096xi16>")
     for source, allocations in ((FORWARD, 0), (text, 1)):
         with new_context(), ir.Location.unknown():
-            module, _ = lower_body(Body("forward", source), "body1")
+            module, *_ = lower_body(Body("forward", source), "body1")
             assert len(find(module, lambda name: name == "memref.alloc")) == allocations
             frees = find(module, lambda name: name == "memref.dealloc")
             assert len(frees) == allocations
@@ -100,7 +101,7 @@ def test_parameters_of_a_body() -> None:
       return
     }"""
     with new_context(), ir.Location.unknown():
-        pid, x, s, array = lower_body(Body("mixed", text), "body1")[1].parameters
+        pid, x, s, array = lower_body(Body("mixed", text), "body1").signature.parameters
     assert x == Parameter("tensor", shape=(2, 3), element_bytes=4)
     assert s == Parameter("index", gets=True, token_bytes=4)
     assert array.computed

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...ir.layout import WORD, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
+from ...ir.layout import WORD, Deferred, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
 from .network import IntArray, Network, Processes, Tasks
+from .registers import Registers
 
 ALIGNMENT = 64 // WORD
 LONG_AGO = -(2**40)
@@ -23,10 +24,12 @@ class Arena:
         log: clocks that table processes noted; `log_first` says where each process group's entries begin.
     """
 
-    def __init__(self, network: Network, bodies: Mapping[str, int]) -> None:
+    def __init__(self, network: Network, bodies: IntArray, token_bytes: IntArray, registers: Registers) -> None:
+        """Make the image of a network; `bodies` numbers each task's body, 0 for table processes."""
         self._network = network
-        rings = _ring_sizes(network.depth)
-        words = entry_words(network.token_bytes)
+        # Tokens in a pipeline's registers lie in the ring already.
+        rings = _ring_sizes(network.depth + registers.per_stream)
+        words = entry_words(token_bytes)
         queue = 1 << max(0, network.node_count - 1).bit_length()
         process_count = sum(len(g.first_row) for g in network.groups if isinstance(g, Processes))
         log_words = sum(int(g.log_limit.sum()) for g in network.groups if isinstance(g, Processes))
@@ -43,10 +46,12 @@ class Arena:
             "stream_ports": len(network.stream_ports),
             "resource_ports": len(network.resource_ports),
             "log": log_words,
+            "registers": int(registers.per_node.sum()) * Deferred.SIZE,
         }
         self._allocate(sizes)
         self._fill_streams(network, rings, words)
         self._fill_nodes(network, queue)
+        self.nodes[:, Node.QUEUE] = self._at["registers"] + WORD * Deferred.SIZE * _starts(registers.per_node)
         self._fill_slots(network, bodies)
 
     def _allocate(self, sizes: Mapping[str, int]) -> None:
@@ -96,26 +101,24 @@ class Arena:
         header[Header.STREAMS] = self._at["streams"]
         header[Header.COSTS] = network.costs.ctypes.data
 
-    def _fill_slots(self, network: Network, bodies: Mapping[str, int]) -> None:
-        body, arguments = [], []
+    def _fill_slots(self, network: Network, bodies: IntArray) -> None:
+        arguments = []
         process = log = 0
         self.log_first: list[IntArray] = []
         for group in network.groups:
             if isinstance(group, Tasks):
                 count, width = group.words.shape
-                body.append(np.full(count, bodies[group.body]))
                 arguments.append(group.words.ctypes.data + WORD * width * np.arange(count))
                 continue
             count = len(group.first_row)
-            body.append(np.zeros(count, np.int64))
             arguments.append(self._at["processes"] + WORD * Process.SIZE * np.arange(process, process + count))
             starts = log + _starts(group.log_limit)
             self.log_first.append(starts)
             self._fill_processes(network, group, process, starts)
             process += count
             log += int(group.log_limit.sum())
-        if body:
-            self.slots[:, Slot.BODY] = np.concatenate(body)[network.order]
+        self.slots[:, Slot.BODY] = bodies[network.order]
+        if arguments:
             self.slots[:, Slot.ARGUMENTS] = np.concatenate(arguments)[network.order]
 
     def _fill_processes(self, network: Network, group: Processes, first: int, log_starts: IntArray) -> None:
@@ -140,9 +143,13 @@ class Arena:
     def resource_number(self, address: IntArray) -> IntArray:
         return (address - self._at["resources"]) // (WORD * Resource.SIZE)
 
+    def slot_number(self, address: IntArray) -> IntArray:
+        """Positions of slots in order of execution."""
+        return (address - self._at["slots"]) // (WORD * Slot.SIZE)
+
     def current_slot(self) -> IntArray:
         """Per node the position, in order of execution, of the slot it is at."""
-        return (self.nodes[:, Node.SLOT] - self._at["slots"]) // (WORD * Slot.SIZE)
+        return self.slot_number(self.nodes[:, Node.SLOT])
 
 
 def _ring_sizes(depth: IntArray) -> IntArray:

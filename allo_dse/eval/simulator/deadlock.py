@@ -4,47 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from ...errors import SimulationError
-from ...ir.layout import STATE_BITS, WORD, Node, Op, State, Stream
+from ...ir.layout import STATE_BITS, Node, State, Stream
 from ...ir.signature import Signature
 from .arena import Arena
+from .depths import Increase
 from .ends import UNKNOWN, stream_ends
-from .network import Network, Processes, Tasks
-
-
-class Labels(Protocol):
-    """How the tasks, streams and stream operations of a network are called."""
-
-    def task(self, task: int) -> str: ...
-
-    def stream(self, stream: int) -> str: ...
-
-    def operation(self, task: int, op: int) -> str: ...
-
-
-class Numbers:
-    """Labels of a network that has no names."""
-
-    def task(self, task: int) -> str:
-        return f"task {task}"
-
-    def stream(self, stream: int) -> str:
-        return f"stream {stream}"
-
-    def operation(self, task: int, op: int) -> str:
-        return f"operation {op}"
+from .labels import Labels, Numbers, stream_group
+from .network import Network
+from .recording import operation_numbers
 
 
 class DeadlockError(SimulationError):
-    """A run in which tasks wait for each other for ever."""
+    """A run in which tasks wait for each other for ever.
 
-    def __init__(self, deadlock: Deadlock, labels: Labels) -> None:
-        super().__init__(deadlock.describe(labels), hint=deadlock.hint)
+    Attributes:
+        increase: the smallest increase of depths that clears it, or why none is known; None if it was not looked for.
+    """
+
+    def __init__(self, deadlock: Deadlock, labels: Labels, increase: Increase | None = None) -> None:
+        hint = increase.describe(partial(stream_group, labels)) if increase and increase.changes else deadlock.hint
+        super().__init__(deadlock.describe(labels), hint=hint)
         self.deadlock = deadlock
+        self.increase = increase
 
 
 @dataclass(frozen=True)
@@ -135,16 +122,13 @@ def _blocked(network: Network, arena: Arena, signatures: Mapping[str, Signature]
     records = arena.nodes[nodes]
     tasks = network.order[arena.current_slot()[nodes]]
     streams = arena.stream_number(records[:, Node.WAITS_ON])
-    first_row = _first_rows(network)
+    ops = operation_numbers(network, tasks, records[:, Node.WAITS_IN])
     result = []
-    for node, task, stream, record in zip(
-        nodes.tolist(), tasks.tolist(), streams.tolist(), records.tolist(), strict=True
+    for node, task, stream, op, clock in zip(
+        nodes.tolist(), tasks.tolist(), streams.tolist(), ops.tolist(), records[:, Node.CLOCK].tolist(), strict=True
     ):
         getting = states[node] == State.GET
         peer = int((ends.producer if getting else ends.consumer)[stream])
-        op = record[Node.WAITS_IN] >> STATE_BITS
-        if first_row[task] >= 0:
-            op = ((op << STATE_BITS) - network.rows.ctypes.data) // (WORD * Op.SIZE) - first_row[task]
         held = int(arena.streams[stream, Stream.TAIL] - arena.streams[stream, Stream.HEAD])
         result.append(
             Blocked(
@@ -152,23 +136,12 @@ def _blocked(network: Network, arena: Arena, signatures: Mapping[str, Signature]
                 node=node,
                 direction="get" if getting else "put",
                 stream=stream,
-                op=int(op),
-                clock=record[Node.CLOCK],
+                op=op,
+                clock=clock,
                 held=held,
                 peer=None if peer == UNKNOWN else peer,
             )
         )
-    return result
-
-
-def _first_rows(network: Network) -> list[int]:
-    """Per task the first row of its operation table, or -1 for compiled bodies."""
-    result: list[int] = []
-    for group in network.groups:
-        if isinstance(group, Tasks):
-            result += [-1] * len(group.words)
-        elif isinstance(group, Processes):
-            result += group.first_row.tolist()
     return result
 
 

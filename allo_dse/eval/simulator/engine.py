@@ -9,19 +9,26 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...errors import SimulationError
 from ...ir.layout import Header, Node, entry_words
-from ...ir.signature import Body, Signature
+from ...ir.signature import Body
+from ...ir.variant import PLAIN, Variant
 from .arena import Arena
-from .network import Network, Tasks
+from .network import IntArray, Network, Tasks
+from .payload import streams_with_payload, tasks_with_payload
+from .recording import MAX_EVENTS, Recorder
+from .registers import needed_registers, no_registers
 from .result import RunResult
 
 if TYPE_CHECKING:
-    from ...ir.jit import CompiledModule
+    from ...ir.bodies import CompiledBodies
 
 CACHED_ENGINES = 64
 FIRST_TURNS = 4_000
@@ -33,22 +40,42 @@ SLICE_SECONDS = 0.05
 class Engine:
     """Compiled task bodies together with the scheduler and the table process. Safe to use from several threads."""
 
-    def __init__(self, code: CompiledModule, signatures: Sequence[Signature] = ()) -> None:
-        self._run = code.function("df_run")
-        self._destroy = code.function("df_destroy")
-        self.signatures = {s.symbol: s for s in signatures}
-        self._bodies = {s.symbol: number for number, s in enumerate(signatures, 1)}
+    def __init__(self, bodies: Sequence[Body]) -> None:
+        self._texts = tuple(bodies)
+        self._codes: dict[Variant, _Code] = {}
+        self._lock = threading.Lock()
+        self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
+        self._has_pipelines = any(s.pipelines for s in self.signatures.values())
+
+    def _code(self, variant: Variant) -> _Code:
+        """Machine code of a variant, compiled when first asked for."""
+        from ...ir.bodies import compile_bodies as compile_
+
+        with self._lock:
+            if variant not in self._codes:
+                compiled = compile_(self._texts, variant)
+                run, destroy = compiled.code.function("df_run"), compiled.code.function("df_destroy")
+                self._codes[variant] = _Code(run, destroy, compiled)
+            return self._codes[variant]
 
     def run(
         self,
         network: Network,
         *,
+        payload: bool = True,
+        record: bool = False,
+        max_events: int = MAX_EVENTS,
         seconds: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> RunResult:
         """Execute a network until no task can run.
 
         Args:
+            payload: compute values. Without, cycles are the same and come sooner, but arrays hold nothing of use after
+                the run; only tasks whose control flow depends on values, and those that feed them, compute them.
+            record: keep every operation, for `RunResult.timeline` and `explain`. The first recorded run compiles the
+                task bodies once more; others are not slowed down.
+            max_events: how many operations to keep at most, 29 bytes each.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
 
@@ -58,13 +85,33 @@ class Engine:
         for group in network.groups:
             if isinstance(group, Tasks):
                 self._check(network, group)
-        arena = Arena(network, self._bodies)
+        registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
+        code = self._code(Variant(record, payload, registers.any))
+        arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
+        recorder = Recorder(network, arena, max_events) if record else None
         try:
-            self._drive(arena, seconds, progress)
+            _drive(code, arena, recorder, seconds, progress)
         finally:
             if arena.header[Header.FINISHED] != network.node_count:
-                self._free_frames(arena)
-        return RunResult(network, arena, self.signatures)
+                _free_frames(code, arena)
+        events = recorder.events() if recorder else None
+        return RunResult(network, arena, self.signatures, self._run_again, events)
+
+    def _run_again(self, network: Network, seconds: float) -> RunResult:
+        return self.run(network, seconds=seconds, payload=False)
+
+    def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
+        """Per task the number of its body's version, per stream the bytes of its tokens."""
+        position = {symbol: i for i, symbol in enumerate(self.signatures)}
+        body = network.body_positions(position)
+        if payload:
+            return body + 1, network.token_bytes
+        needs = {symbol: compiled.needs_payload[i] for symbol, i in position.items()}
+        full = tasks_with_payload(network, self.signatures, needs)
+        carries = streams_with_payload(network, self.signatures, full)
+        # Table processes stand at position -1, that is, at the end, where their number 0 is.
+        number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
+        return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
 
     def _check(self, network: Network, tasks: Tasks) -> None:
         """Compiled code trusts its arguments, so they are checked here."""
@@ -95,30 +142,49 @@ class Engine:
                     f"stream {streams[wrong][0]} carries {sizes[wrong][0]}"
                 )
 
-    def _drive(self, arena: Arena, seconds: float | None, progress: Callable[[int], None] | None) -> None:
-        started = now = time.perf_counter()
-        budget = FIRST_TURNS
-        header = arena.header
-        while True:
-            header[Header.BUDGET] = budget
-            self._run(arena.base)
-            if header[Header.STATUS] == 0:
-                return
-            before, now = now, time.perf_counter()
-            if seconds is not None and now - started > seconds:
-                raise SimulationError(
-                    f"the simulation was stopped after its time limit of {seconds:g} s",
-                    hint="raise the limit, or simulate a smaller problem",
-                )
-            if progress is not None:
-                progress(int(header[Header.FINISHED]))
+
+@dataclass(frozen=True)
+class _Code:
+    """Machine code of one variant."""
+
+    run: Callable[[int], None]
+    destroy: Callable[[int], None]
+    compiled: CompiledBodies
+
+
+def _drive(
+    code: _Code,
+    arena: Arena,
+    recorder: Recorder | None,
+    seconds: float | None,
+    progress: Callable[[int], None] | None,
+) -> None:
+    started = now = time.perf_counter()
+    budget = FIRST_TURNS
+    header = arena.header
+    while True:
+        header[Header.BUDGET] = budget
+        code.run(arena.base)
+        if header[Header.STATUS] == 0:
+            return
+        log_was_full = recorder is not None and recorder.drain()
+        before, now = now, time.perf_counter()
+        if seconds is not None and now - started > seconds:
+            raise SimulationError(
+                f"the simulation was stopped after its time limit of {seconds:g} s",
+                hint="raise the limit, or simulate a smaller problem",
+            )
+        if progress is not None:
+            progress(int(header[Header.FINISHED]))
+        if not log_was_full:
             budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
 
-    def _free_frames(self, arena: Arena) -> None:
-        """Free the coroutines of tasks that have started and will not end."""
-        compiled = arena.nodes[:, Node.ACTIVE] > 1
-        for frame in arena.nodes[compiled, Node.HANDLE].tolist():
-            self._destroy(frame)
+
+def _free_frames(code: _Code, arena: Arena) -> None:
+    """Free the coroutines of tasks that have started and will not end."""
+    compiled = arena.nodes[:, Node.ACTIVE] > 1
+    for frame in arena.nodes[compiled, Node.HANDLE].tolist():
+        code.destroy(frame)
 
 
 _LOCK = threading.Lock()
@@ -126,10 +192,7 @@ _LOCK = threading.Lock()
 
 @lru_cache(maxsize=CACHED_ENGINES)
 def _compiled(bodies: tuple[Body, ...]) -> Engine:
-    from ...ir.bodies import compile_bodies as compile_
-
-    compiled = compile_(bodies)
-    return Engine(compiled.code, compiled.signatures)
+    return Engine(bodies)
 
 
 def compile_bodies(bodies: Iterable[Body]) -> Engine:

@@ -8,19 +8,26 @@ Task bodies are compiled once and shared by all programs whose bodies have the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...frontend.program import CompiledProgram, IntArray, StreamArray, TaskClass, TensorPort
+from ...errors import SimulationError
+from ...frontend.program import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
+from ...ir import dialect
 from ...ir.signature import Body, Signature, Tiles
 from ...mapper.vmg import VMG
 from .arguments import Arguments
 from .engine import Engine, compile_bodies
+from .externals import Externals, cycles_of
 from .network import Network, NetworkBuilder
 from .result import RunResult
+from .state import State, initial_state
 from .wiring import Wiring, declared_depths, folded_wiring, one_fifo_each
 
 Cost = Callable[[TaskClass], IntArray]
@@ -44,6 +51,10 @@ class _Labels:
         index = np.unravel_index(int(self.wiring.stream[stream]) - self.program.first_stream[array.name], array.shape)
         return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"
 
+    def array(self, stream: int) -> str:
+        """The array whose declaration gives the stream its depth."""
+        return self.program.streams[int(self.wiring.array[stream])].name
+
     def operation(self, task: int, op: int) -> str:
         task_class = _class_of_task(self.program, int(self.task_id[task]))
         return str(task_class.stream_ops[op].location) if op < len(task_class.stream_ops) else f"operation {op}"
@@ -62,6 +73,8 @@ def run_graph(
     cost: Cost | None = None,
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
+    state: State | None = None,
+    record: bool = False,
 ) -> RunResult:
     """Run a mapping graph on arrays, which are written in place.
 
@@ -71,23 +84,45 @@ def run_graph(
         cost: cycles at each cost site of a task class; one cycle each by default.
         seconds: time limit.
         progress: called now and then with the number of nodes that have finished.
+        state: variables that live from call to call, from `initial_state`; updated. Without it they begin anew.
+        record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto()`; some ten times slower.
 
     Raises:
         DeadlockError: naming the tasks that wait for each other, with their places in the source.
         SimulationError: for arguments that do not fit the program, or when the time limit is reached.
     """
     arguments = Arguments(vmg.program, arrays)
+    require_supported(vmg.program)
+    externals = Externals(vmg.program)
     engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
     wiring = _wiring(vmg, depths or {})
-    network, task_id = _network(vmg, engine, arguments, wiring, cost or _one_cycle_each)
-    result = engine.run(network, seconds=seconds, progress=progress)
-    result.require_finished(_Labels(vmg.program, task_id, wiring))
+    run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
+    network, task_id = _network(vmg, run)
+    result = engine.run(network, seconds=seconds, progress=progress, record=record)
+    externals.require_success()
+    result.labels = _Labels(vmg.program, task_id, wiring)
+    result.require_finished()
     arguments.write_back()
     return result
 
 
-def _one_cycle_each(task_class: TaskClass) -> IntArray:
-    return np.ones(max(1, len(task_class.work)), np.int64)
+def require_supported(program: CompiledProgram) -> None:
+    """Refuse what the engine cannot execute.
+
+    Raises:
+        SimulationError: naming the place in the source.
+    """
+    if hasattr(dialect, "TryGet"):
+        return
+    for kernel in program.kernels:
+        for task_class in kernel.classes:
+            for op in task_class.stream_ops:
+                if not op.blocking:
+                    raise SimulationError(
+                        f"{op.location}: stream `{op.stream.name}` is asked how many tokens it holds, "
+                        "which the simulator cannot execute yet",
+                        hint="use get() and put(), which wait",
+                    )
 
 
 def _wiring(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
@@ -95,7 +130,12 @@ def _wiring(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
     program = vmg.program
     declared = declared_depths(program)
     for name, depth in depths.items():
-        array = next(a for a in program.streams if a.name == name)
+        array = next((a for a in program.streams if a.name == name), None)
+        if array is None:
+            known = ", ".join(a.name for a in program.streams) or "none"
+            raise SimulationError(f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {known}")
+        if depth < 1:
+            raise SimulationError(f"depths: stream {name!r} cannot hold {depth} tokens", hint="a depth is at least 1")
         first = program.first_stream[name]
         declared[first : first + array.count] = depth
     computed = any(isinstance(s, StreamArray) for k in program.kernels for c in k.classes for s in c.body.streams)
@@ -104,60 +144,121 @@ def _wiring(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
     return folded_wiring(vmg, declared)
 
 
-def _network(vmg: VMG, engine: Engine, arguments: Arguments, wiring: Wiring, cost: Cost) -> tuple[Network, IntArray]:
+@dataclass(frozen=True)
+class _Run:
+    """What a run needs beside the graph."""
+
+    engine: Engine
+    arguments: Arguments
+    wiring: Wiring
+    cost: Cost
+    state: State
+    externals: Externals
+
+
+def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     """The network, and the program's task id of each of its tasks."""
     program, builder = vmg.program, NetworkBuilder()
+    engine, wiring = run.engine, run.wiring
     token_bytes = _token_bytes(program, engine)
     builder.streams(wiring.depth, token_bytes=token_bytes[wiring.array])
-    for array in arguments.by_name.values():
+    for array in run.arguments.by_name.values():
         builder.tensor(array)
     number = np.empty(program.task_count, np.int64)
-    task_ids = []
-    for position, kernel in enumerate(program.kernels):
-        tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-        classes = kernel.class_of(program.pids(position, tasks))
-        for c, task_class in enumerate(kernel.classes):
-            members = tasks[classes == c]
-            pids = program.pids(position, members)
-            signature = engine.signatures[task_class.body.symbol]
-            words = signature.words(
-                len(members),
-                _arguments(program, task_class, pids, arguments, wiring),
-                cost_site=builder.costs(cost(task_class)),
-            )
-            number[members] = builder.tasks(task_class.body.symbol, words)
-            task_ids.append(members)
-    for group in vmg.groups:
-        tasks = group.leaves.tasks()
-        builder.nodes(number[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
-    return builder.build(), np.concatenate(task_ids)
+    groups = _groups(program)
+    for group in groups:
+        symbol = group.task_class.body.symbol
+        words = engine.signatures[symbol].words(
+            len(group.tasks), _arguments(group, run), cost_site=builder.costs(run.cost(group.task_class))
+        )
+        number[group.tasks] = builder.tasks(symbol, words)
+    for nodes in vmg.groups:
+        tasks = nodes.leaves.tasks()
+        builder.nodes(number[tasks].ravel(), np.full(len(tasks), nodes.leaves.leaf_count, np.int64))
+    return builder.build(), np.concatenate([group.tasks for group in groups])
 
 
-def _arguments(
-    program: CompiledProgram, task_class: TaskClass, pids: IntArray, arguments: Arguments, wiring: Wiring
-) -> list[Any]:
-    """Pid, tiles and FIFOs of each task of a class, in the order of its body's parameters."""
-    pid: list[Any] = [np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1])]
-    tiles = [_tiles(port, pids, arguments) for port in sorted(task_class.tensor_ports, key=lambda port: port.arg)]
-    streams: list[Any] = []
+@dataclass(frozen=True)
+class _Group:
+    """The tasks of one class, and the arguments of theirs that are the same in every run.
+
+    Attributes:
+        pid: per mesh axis.
+        tiles: per tensor its name, where each task's tile begins, and the tile's strides, in elements.
+        streams: per stream argument the number of the stream, of each task or of the array that the body indexes.
+    """
+
+    task_class: TaskClass
+    tasks: IntArray
+    pid: tuple[IntArray, ...]
+    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
+    streams: tuple[IntArray | int, ...]
+
+
+_GROUPS: WeakKeyDictionary[CompiledProgram, tuple[_Group, ...]] = WeakKeyDictionary()
+
+
+def _groups(program: CompiledProgram) -> tuple[_Group, ...]:
+    """The tasks of a program by class; made once per program."""
+    found = _GROUPS.get(program)
+    if found is None:
+        found = _GROUPS[program] = tuple(
+            _group(program, position, task_class, tasks)
+            for position, kernel in enumerate(program.kernels)
+            for task_class, tasks in _members(program, position, kernel)
+        )
+    return found
+
+
+def _members(program: CompiledProgram, position: int, kernel: Kernel) -> Iterator[tuple[TaskClass, IntArray]]:
+    tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+    classes = kernel.class_of(program.pids(position, tasks))
+    for number, task_class in enumerate(kernel.classes):
+        yield task_class, tasks[classes == number]
+
+
+def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks: IntArray) -> _Group:
+    pids = program.pids(position, tasks)
+    streams: list[IntArray | int] = []
     for binding in task_class.body.streams:
         if isinstance(binding, StreamArray):
             streams.append(program.first_stream[binding.name])
         else:
-            streams.append(wiring.fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
-    return [*pid, *tiles, *streams]
+            streams.append(program.first_stream[binding.stream.name] + binding.index.linear(pids))
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    pid = tuple(np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1]))
+    return _Group(task_class, tasks, pid, tuple(_tile(port, pids) for port in ports), tuple(streams))
 
 
-def _tiles(port: TensorPort, pids: IntArray, arguments: Arguments) -> Tiles:
-    """Where the tile of each task begins in the tensor's array."""
-    base = arguments.by_name[port.tensor.name]
-    strides = [stride // base.itemsize for stride in base.strides] if port.tensor.shape else []
+def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, ...]]:
+    """Where the tile of each task begins in the tensor, which lies row-major."""
+    shape = port.tensor.shape
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     offset = np.zeros(len(pids), np.int64)
     if port.tile.grid:
         coordinates = np.unravel_index(port.tile.linear(pids), port.tile.grid)
         for coordinate, extent, stride in zip(coordinates, port.tile_shape, strides, strict=True):
             offset += coordinate * extent * stride
-    return Tiles(base, offset, tuple(strides))
+    return port.tensor.name, offset, strides
+
+
+def _arguments(group: _Group, run: _Run) -> list[Any]:
+    """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
+    tiles = [Tiles(run.arguments.by_name[name], offset, strides) for name, offset, strides in group.tiles]
+    task_class = group.task_class
+    state = [_own_rows(array) for array in run.state[task_class.kernel, task_class.name]]
+    streams = [
+        number if isinstance(binding, StreamArray) else run.wiring.fifo[number]
+        for binding, number in zip(task_class.body.streams, group.streams, strict=True)
+    ]
+    return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
+
+
+def _own_rows(array: NDArray[Any]) -> Tiles:
+    """One row per task of an array of rows."""
+    size = array[0].size
+    strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))
+    return Tiles(array, np.arange(len(array)) * size, strides)
 
 
 def _token_bytes(program: CompiledProgram, engine: Engine) -> IntArray:

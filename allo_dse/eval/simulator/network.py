@@ -9,9 +9,8 @@ Numbers: streams, resources, tasks and nodes are numbered in the order in which 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import SimulationError
-from ...ir.layout import MAX_NESTING, Code
+from ...ir.layout import Code
+from .tables import Table
 
 IntArray = NDArray[np.int64]
 
@@ -27,61 +27,9 @@ SHIFT_REGISTER_DEPTH = 2
 """FIFOs up to this depth are shift registers: a token can be read one cycle after it was put, else two."""
 
 
-class Table:
-    """The operations of a table process, in order; `repeat` nests.
-
-    Ports are positions in the `streams` and `resources` that a process binds, so processes that do the same share one
-    table. Operations with `mark=True` write the clock after them into the process's log, if it has one.
-    """
-
-    def __init__(self) -> None:
-        self.words = array("q")
-        self.stream_ports = 0
-        self.resource_ports = 0
-        self._nesting = 0
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.words) // 4
-
-    def get(self, port: int, *, mark: bool = False) -> None:
-        """Take a token from a stream; waits for one."""
-        self.stream_ports = max(self.stream_ports, port + 1)
-        self.words.extend((Code.GET, port, 0, mark))
-
-    def put(self, port: int, *, mark: bool = False) -> None:
-        """Put a token into a stream; waits for room."""
-        self.stream_ports = max(self.stream_ports, port + 1)
-        self.words.extend((Code.PUT, port, 0, mark))
-
-    def wait(self, cycles: int, *, mark: bool = False) -> None:
-        """Advance the clock by `cycles` >= 0."""
-        self.words.extend((Code.WAIT, 0, _cycles(cycles), mark))
-
-    def request(self, port: int, cycles: int, *, mark: bool = False) -> None:
-        """Use a resource for `cycles` >= 0, after everyone who asked earlier; the clock then stands at the end."""
-        self.resource_ports = max(self.resource_ports, port + 1)
-        self.words.extend((Code.REQUEST, port, _cycles(cycles), mark))
-
-    @contextmanager
-    def repeat(self, count: int) -> Iterator[None]:
-        """Do what is added inside `count` >= 0 times."""
-        start = len(self)
-        if self._nesting == MAX_NESTING:
-            raise SimulationError(f"an operation table nests repeats more than {MAX_NESTING} deep")
-        self._nesting += 1
-        yield
-        self._nesting -= 1
-        if count == 0:
-            del self.words[4 * start :]
-        elif count > 1 and len(self) > start:
-            self.words.extend((Code.REPEAT, self._nesting, count, len(self) - start))
-
-
-def _cycles(cycles: int) -> int:
-    if cycles < 0:
-        raise SimulationError(f"an operation cannot take {cycles} cycles")
-    return cycles
+def default_latency(depth: ArrayLike) -> IntArray:
+    """Cycles from put to get: 1 for depths up to 2 (shift register), 2 above (RAM)."""
+    return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -133,6 +81,14 @@ class Network:
     consumer: IntArray
     tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
 
+    def with_depths(self, depth: IntArray) -> Network:
+        """The same network with other FIFO depths; read latencies change where they followed from the depth."""
+        by_default = self.latency == default_latency(self.depth)
+        latency = np.where(by_default, default_latency(depth), self.latency)
+        network = replace(self, depth=depth, latency=latency)
+        _check_streams(network)
+        return network
+
     @property
     def stream_count(self) -> int:
         return len(self.depth)
@@ -151,6 +107,20 @@ class Network:
         result = np.empty(self.task_count, np.int64)
         result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
         return result
+
+    def body_positions(self, position: Mapping[str, int]) -> IntArray:
+        """Per task the position of its body, -1 for table processes."""
+        parts = [
+            np.full(len(g.words), position[g.body]) if isinstance(g, Tasks) else np.full(len(g.first_row), -1)
+            for g in self.groups
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    @cached_property
+    def first_row(self) -> IntArray:
+        """Per task the first row of its operation table; -1 for tasks of compiled bodies."""
+        parts = [np.full(len(g.words), -1) if isinstance(g, Tasks) else g.first_row for g in self.groups]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 class NetworkBuilder:
@@ -190,7 +160,7 @@ class NetworkBuilder:
         self._close_streams()
         columns = np.empty((4, np.size(depth)), np.int64)
         columns[0] = depth
-        columns[1] = np.where(columns[0] <= SHIFT_REGISTER_DEPTH, 1, 2) if latency is None else latency
+        columns[1] = default_latency(columns[0]) if latency is None else latency
         columns[2] = token_bytes
         columns[3] = initial
         self._stream_columns.append(columns)
@@ -329,6 +299,14 @@ def _join(parts: Sequence[IntArray]) -> IntArray:
 
 
 def _check(network: Network, tasks: int) -> None:
+    _check_streams(network)
+    _in_range(network.stream_ports, network.stream_count, "stream")
+    _in_range(network.resource_ports, network.resources, "resource")
+    counts = np.bincount(network.order, minlength=tasks) if network.order.size else np.zeros(tasks, np.int64)
+    _require(len(counts) == tasks and bool((counts == 1).all()), "nodes must run every task exactly once")
+
+
+def _check_streams(network: Network) -> None:
     if network.stream_count:
         _require(network.depth.min() >= 1, "a stream needs a depth of at least 1")
         _require(
@@ -338,10 +316,6 @@ def _check(network: Network, tasks: int) -> None:
             network.latency.min() >= 0 and network.token_bytes.min() >= 0,
             "latencies and token sizes cannot be negative",
         )
-    _in_range(network.stream_ports, network.stream_count, "stream")
-    _in_range(network.resource_ports, network.resources, "resource")
-    counts = np.bincount(network.order, minlength=tasks) if network.order.size else np.zeros(tasks, np.int64)
-    _require(len(counts) == tasks and bool((counts == 1).all()), "nodes must run every task exactly once")
 
 
 def _in_range(values: IntArray, count: int, what: str) -> None:

@@ -9,16 +9,26 @@ from __future__ import annotations
 from math import prod
 
 from ...backends.device import Device
-from ...frontend.program import TaskClass, TileOp
+from ...errors import SimulationError
+from ...frontend.program import ExternalCall, TaskClass, TileOp
+from ...lang.externals import external
 
 _MOVES = ("copy", "get", "put")
 _ACCUMULATING = ("add", *_MOVES)
 
 
 def class_cycles(task_class: TaskClass, device: Device) -> float:
-    """Cycles one task of the class computes, data movement not included."""
+    """Cycles one task of the class computes, data movement not included.
+
+    Raises:
+        SimulationError: if it calls a vendor kernel whose cycles nobody has said.
+    """
     total, accumulator = 0.0, None
+    calls = iter(task_class.externals)
     for op in task_class.work:
+        if op.kind == "external":
+            total += _count(op) * _external_cycles(next(calls))
+            continue
         if op.kind == "matmul":
             m, k, n = op.shape
             accumulator = (m, n)
@@ -26,6 +36,17 @@ def class_cycles(task_class: TaskClass, device: Device) -> float:
         elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
             total += _count(op) * _elementwise_cycles(op, device)
     return total
+
+
+def _external_cycles(call: ExternalCall) -> int:
+    known = external(call.top)
+    cycles = None if known is None else known.cycles_for(tuple(shape for _, shape in call.operands))
+    if cycles is None:
+        raise SimulationError(
+            f"nobody has said how many cycles the vendor kernel {call.top!r} takes",
+            hint=f"allo_dse.lang.define_external({call.top!r}, meaning, cycles=...)",
+        )
+    return cycles
 
 
 def _elementwise_cycles(op: TileOp, device: Device) -> float:

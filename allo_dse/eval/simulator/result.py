@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...errors import SimulationError
 from ...ir.layout import Header, Node, Resource, Slot, Stream
 from ...ir.signature import Signature
 from .arena import Arena
-from .deadlock import Deadlock, DeadlockError, Labels, Numbers, find_deadlock
+from .deadlock import Deadlock, DeadlockError, find_deadlock
+from .depths import MAX_DEPTH, Increase, Rerun, smallest_increase
+from .explain import Explanation, explain
+from .labels import Labels, Numbers, stream_group
 from .network import IntArray, Network
+from .perfetto import write_perfetto
+from .recording import Events
+from .timeline import Timeline
+from .timeline_files import save_timeline
 
 
 class RunResult:
     """Times and counts of one run; times are cycles of the local clocks, all of which start at 0."""
 
-    def __init__(self, network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        arena: Arena,
+        signatures: Mapping[str, Signature],
+        rerun: Rerun,
+        events: Events | None = None,
+    ) -> None:
         self.network = network
         self._arena = arena
         self._signatures = signatures
+        self._rerun = rerun
+        self._events = events
+        self.labels: Labels = Numbers()
+        """Names for messages and drawings, where a call does not give others."""
 
     @property
     def cycles(self) -> int:
@@ -39,10 +59,28 @@ class RunResult:
         """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
         return None if self.finished else find_deadlock(self.network, self._arena, self._signatures)
 
-    def require_finished(self, labels: Labels | None = None) -> None:
-        """Raises DeadlockError, with the names of `labels`, if the run did not finish."""
-        if self.deadlock is not None:
-            raise DeadlockError(self.deadlock, labels or Numbers())
+    def require_finished(self, labels: Labels | None = None, *, search_seconds: float = 2.0) -> None:
+        """Check that the run has finished.
+
+        Args:
+            labels: names for the message.
+            search_seconds: how long to look for the depths that would clear a deadlock.
+
+        Raises:
+            DeadlockError: naming who waits for whom, and the smallest increase of depths that clears it.
+        """
+        if self.deadlock is None:
+            return
+        names = labels or self.labels
+        arrays = [stream_group(names, stream) for stream in range(self.network.stream_count)]
+        increase = self.smallest_increase(arrays=arrays, seconds=search_seconds) if search_seconds > 0 else None
+        raise DeadlockError(self.deadlock, names, increase)
+
+    def smallest_increase(
+        self, *, arrays: Sequence[Any] | None = None, max_depth: int = MAX_DEPTH, seconds: float = 5.0
+    ) -> Increase:
+        """The smallest increase of depths with which a deadlocked network finishes; see `depths.smallest_increase`."""
+        return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, seconds=seconds)
 
     @property
     def node_end(self) -> IntArray:
@@ -131,6 +169,48 @@ class RunResult:
         """The clocks that the table process at position `process` (counting table processes only) noted."""
         first = int(self.log_first[process])
         return self._arena.log[first : first + int(self.log_count[process])]
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What every processing element and FIFO did over time.
+
+        Raises:
+            SimulationError: if the run was not recorded.
+        """
+        if self._events is None:
+            raise SimulationError("this run was not recorded, so it has no timeline", hint="run it with record=True")
+        slots, current, nodes = self._arena.slots, self._arena.current_slot(), self._arena.nodes
+        ended = np.zeros(self.network.task_count, bool)
+        started = ended.copy()
+        for node, (first, at) in enumerate(zip(self.network.first[:-1].tolist(), current.tolist(), strict=True)):
+            ended[first:at] = True
+            started[first : at + int(nodes[node, Node.ACTIVE] != 0)] = True
+        return Timeline(
+            self.network, self._events, started, ended, slots[:, Slot.START], slots[:, Slot.END], self.node_end
+        )
+
+    def explain(self, labels: Labels | None = None) -> Explanation:
+        """The critical path and the bottleneck of a recorded run; `print` it, or take `sentence`, `to_dict()`.
+
+        Raises:
+            SimulationError: if the run was not recorded, or not all of it.
+        """
+        return explain(self.timeline, labels or self.labels)
+
+    def save_timeline(self, path: str | Path, labels: Labels | None = None) -> None:
+        """Write a recorded run's timeline; the suffix of `path` says how.
+
+        `.svg` draws it; `.json` is the explanation; `.csv` and `.parquet` (needs pyarrow) are the table of intervals.
+        """
+        save_timeline(Path(path), self.explain(labels))
+
+    def save_perfetto(self, path: str | Path, labels: Labels | None = None, *, clock_ghz: float | None = None) -> None:
+        """Write a recorded run as a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
+
+        One cycle is shown as a microsecond unless the clock's frequency is given.
+        """
+        chain = self.explain(labels).path if self.timeline.events.is_complete else None
+        write_perfetto(path, self.timeline, labels or self.labels, chain, clock_ghz)
 
     def summary(self) -> dict[str, Any]:
         """The totals as plain data."""

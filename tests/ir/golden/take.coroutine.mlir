@@ -133,10 +133,10 @@ func.func private @body1(%arg0: index, %arg1: !llvm.ptr, %arg2: !llvm.ptr, %arg3
   cf.br ^bb10
 ^bb10:  // 2 preds: ^bb8, ^bb9
   %79 = llvm.getelementptr %49[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %80 = arith.subi %57, %36 : i64
   llvm.store %57, %3 : i64, !llvm.ptr
-  %80 = llvm.load %2 : !llvm.ptr -> i64
-  %81 = arith.subi %57, %36 : i64
-  %82 = arith.addi %80, %81 : i64
+  %81 = llvm.load %2 : !llvm.ptr -> i64
+  %82 = arith.addi %81, %80 : i64
   llvm.store %82, %2 : i64, !llvm.ptr
   %c0_i64_11 = arith.constant 0 : i64
   %83 = llvm.mlir.undef : !llvm.struct<(ptr, ptr, i64)>

@@ -1,0 +1,115 @@
+"""Reducing a body's stream operations to two, `df.take` and `df.offer`, and its control flow to branches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .bindings import ir, linalg, memref
+from .dialect import GetBlock, Offer, PutBlock, Take
+from .jit import run_passes
+from .layout import WORD
+from .pipelines import PIPELINE, PLACE
+from .timing import replace_by_zero
+
+TO_BLOCKS = "builtin.module(func.func(convert-linalg-to-loops,lower-affine,convert-scf-to-cf),canonicalize,cse)"
+
+
+def reduce_stream_ops(module: Any, *, payload: bool = True) -> None:
+    """Replace stream operations by `df.take` and `df.offer` and, with payload, the copying of values."""
+    for op in find(module, lambda name: name in _ACCESS):
+        if payload:
+            _ACCESS[op.name](op)
+        else:
+            _without_payload(op)
+
+
+def to_blocks(module: Any) -> None:
+    """Lower control flow to branches."""
+    run_passes(module, TO_BLOCKS)
+
+
+def find(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
+    """All operations under `root` whose name is wanted, in order."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if wanted(op.name):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit)
+    return found
+
+
+def _reduced(kind: Any, token: Any, op: Any) -> Any:
+    """The operation, of kind Take or Offer, that stands for a stream operation."""
+    new = kind(token, op.operands[0], op.attributes["op"])
+    for name in (PIPELINE, PLACE):
+        if name in op.attributes:
+            new.operation.attributes[name] = op.attributes[name]
+    return new.token
+
+
+def _scalar_get(op: Any) -> None:
+    value = op.results[0]
+    with ir.InsertionPoint(op), op.location:
+        token = _reduced(Take, ir.MemRefType.get([], value.type), op)
+        value.replace_all_uses_with(memref.LoadOp(token, []).result)
+    op.erase()
+
+
+def _scalar_put(op: Any) -> None:
+    value = op.operands[1]
+    with ir.InsertionPoint(op), op.location:
+        token = _reduced(Offer, ir.MemRefType.get([], value.type), op)
+        memref.StoreOp(value, token, [])
+    op.erase()
+
+
+def _block_op(op: Any, kind: Any) -> None:
+    buffer = op.operands[1]
+    type_ = ir.MemRefType(buffer.type)
+    with ir.InsertionPoint(op), op.location:
+        token = _reduced(kind, ir.MemRefType.get(type_.shape, type_.element_type), op)
+        source, target = (token, buffer) if kind is Take else (buffer, token)
+        linalg.copy(source, outs=[target])
+    op.erase()
+
+
+def _without_payload(op: Any) -> None:
+    """Keep the type of the token, which tells the parameter's."""
+    value = op.results[0] if op.name == "df.get" else op.operands[1]
+    is_array = isinstance(value.type, ir.MemRefType)
+    type_ = ir.MemRefType(value.type) if is_array else None
+    token = ir.MemRefType.get(type_.shape, type_.element_type) if type_ else ir.MemRefType.get([], value.type)
+    kind = Take if op.name in ("df.get", GetBlock.OPERATION_NAME) else Offer
+    with ir.InsertionPoint(op), op.location:
+        _reduced(kind, token, op)
+    replace_by_zero(op)
+    op.erase()
+
+
+_ACCESS: dict[str, Callable[[Any], None]] = {
+    "df.get": _scalar_get,
+    "df.put": _scalar_put,
+    GetBlock.OPERATION_NAME: lambda op: _block_op(op, Take),
+    PutBlock.OPERATION_NAME: lambda op: _block_op(op, Offer),
+}
+
+
+def storage_bytes(type_: Any) -> int:
+    """Bytes of a contiguous array of a memref type, or of one value: LLVM keeps integers in the next power of two."""
+    if not isinstance(type_, ir.MemRefType):
+        return _element_bytes(type_)
+    array = ir.MemRefType(type_)
+    return math.prod(array.shape) * _element_bytes(array.element_type)
+
+
+def _element_bytes(type_: Any) -> int:
+    if isinstance(type_, ir.IndexType):
+        return WORD
+    width = type_.width
+    size = 1 << max(0, (-(-width // 8) - 1).bit_length())
+    return size if size <= 16 else -(-width // 128) * 16

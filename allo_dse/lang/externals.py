@@ -1,0 +1,46 @@
+"""What vendor kernels compute: given by the study, because the program only names them.
+
+define_external("norm", lambda x, scale: x * scale, cycles=lambda x, scale, out: 4 * math.prod(x))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class External:
+    """A vendor kernel.
+
+    Attributes:
+        meaning: takes its input arrays, returns its output array (or a tuple of them, in the order of `output_idx`).
+        cycles: of one call: a number, or a function of the shapes of all its arguments; None where it is not known.
+    """
+
+    meaning: Callable[..., Any]
+    cycles: int | Callable[..., int] | None = None
+
+    def cycles_for(self, shapes: tuple[tuple[int, ...], ...]) -> int | None:
+        """Cycles of one call with arguments of these shapes."""
+        return int(self.cycles(*shapes)) if callable(self.cycles) else self.cycles
+
+
+_KNOWN: dict[str, External] = {}
+
+
+def define_external(top: str, meaning: Callable[..., Any], cycles: int | Callable[..., int] | None = None) -> None:
+    """Say what the vendor kernel `ExternalModule(top=...)` computes and how long it takes; the last definition counts.
+
+    Args:
+        meaning: takes the arrays that `input_idx` names, in order, and returns the array that `output_idx` names, or a
+            tuple of them.
+        cycles: of one call: a number, or a function of the shapes of all arguments.
+    """
+    _KNOWN[top] = External(meaning, cycles)
+
+
+def external(top: str) -> External | None:
+    """What is known about a vendor kernel, or None."""
+    return _KNOWN.get(top)

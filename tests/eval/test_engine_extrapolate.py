@@ -1,0 +1,200 @@
+"""Extrapolated times of regular networks against full runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from allo_dse.eval.simulator.engine import table_engine
+from allo_dse.eval.simulator.extrapolate import Times, run_extrapolated
+from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
+from allo_dse.eval.simulator.result import RunResult
+
+FIELDS = ("node_end", "stall_get", "stall_put", "stall_request", "puts", "gets", "occupancy")
+RESOURCE_FIELDS = ("resource_busy", "resource_requests")
+
+
+def check(times: Times, full: RunResult) -> None:
+    assert times.finished == full.finished
+    assert times.cycles == full.cycles
+    for name in (*FIELDS, *RESOURCE_FIELDS):
+        np.testing.assert_array_equal(getattr(times, name), getattr(full, name), err_msg=name)
+
+
+@dataclass
+class Regular:
+    """Processes with operations before, in and after a section that repeats `rate * rounds + extra` times."""
+
+    rounds: int
+    rates: list[int]
+    extra: list[int]
+    parts: list[tuple[list, list, list]]
+    streams: list[tuple[int, int]]
+    resources: int
+
+
+@st.composite
+def regular(draw: st.DrawFn) -> Regular:
+    """Networks that mostly run to their end: each stream carries as many tokens per round in as out."""
+    count, resources = draw(st.integers(2, 4)), draw(st.integers(0, 1))
+    rates = [draw(st.sampled_from([1, 1, 1, 2])) for _ in range(count)]
+    parts: list[tuple[list, list, list]] = [([], [], []) for _ in range(count)]
+    streams = []
+    for stream in range(draw(st.integers(1, 5))):
+        a, b = draw(st.integers(0, count - 1)), draw(st.integers(0, count - 1))
+        tokens = draw(st.integers(1, 2))
+        parts[a][1].extend([("put", stream)] * tokens * rates[b])
+        parts[b][1].extend([("get", stream)] * tokens * rates[a])
+        if draw(st.booleans()):
+            parts[a][0].append(("put", stream))
+            parts[b][draw(st.sampled_from([0, 2]))].append(("get", stream))
+        depth = draw(st.integers(2, 6)) + 2
+        streams.append((depth, draw(st.integers(0, depth)) if a >= b else 0))
+    for process, part in enumerate(parts):
+        for section in part:
+            section += [("wait", draw(st.integers(0, 9))) for _ in range(draw(st.integers(0, 2)))]
+            section += [("request", draw(st.integers(0, 6)))] * (resources and draw(st.integers(0, 1)))
+        shuffled = draw(st.permutations(part[1]))
+        parts[process] = (part[0], shuffled, part[2])
+    return Regular(draw(st.integers(250, 330)), rates, [0] * count, parts, streams, resources)
+
+
+def fill(table: Table, ops: list) -> None:
+    for kind, value in ops:
+        if kind == "request":
+            table.request(0, value)
+        else:
+            getattr(table, kind)(value)
+
+
+def network(case: Regular) -> Network:
+    b = NetworkBuilder()
+    depth, initial = zip(*case.streams, strict=True)
+    b.streams(depth, initial=initial)
+    resources = [b.resource() for _ in range(case.resources)]
+    for rate, extra, (before, inside, after) in zip(case.rates, case.extra, case.parts, strict=True):
+        table = Table()
+        fill(table, before)
+        with table.repeat(rate * case.rounds + extra):
+            fill(table, inside)
+        fill(table, after)
+        b.process(table, range(len(depth)), resources)
+    return b.build()
+
+
+@settings(max_examples=200, deadline=None)
+@given(regular())
+def test_extrapolated_times_are_those_of_the_full_run(case: Regular) -> None:
+    net = network(case)
+    times = run_extrapolated(net)
+    event("extrapolated" if times.period else "simulated in full")
+    check(times, table_engine().run(net))
+
+
+def systolic(size: int, rounds: int, depth: int) -> Network:
+    b = NetworkBuilder()
+    across = b.streams(np.full(size * (size + 1), depth)).reshape(size, size + 1).tolist()
+    down = b.streams(np.full(size * (size + 1), depth)).reshape(size + 1, size).tolist()
+    cell, load, drain = Table(), Table(), Table()
+    with cell.repeat(rounds):
+        cell.get(0), cell.get(1), cell.put(2), cell.put(3), cell.wait(1)
+    with load.repeat(rounds):
+        load.put(0), load.wait(1)
+    with drain.repeat(rounds):
+        drain.get(0), drain.wait(1)
+    for i in range(size):
+        for j in range(size):
+            b.process(cell, [across[i][j], down[i][j], across[i][j + 1], down[i + 1][j]])
+        for stream in (across[i][0], down[0][i]):
+            b.process(load, [stream])
+        for stream in (across[i][size], down[size][i]):
+            b.process(drain, [stream])
+    return b.build()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 8])
+def test_a_systolic_array_is_extrapolated_exactly(depth: int) -> None:
+    net = systolic(4, 777, depth)
+    times = run_extrapolated(net)
+    assert times.period == 1
+    assert times.simulated < 100
+    check(times, table_engine().run(net))
+
+
+def test_a_million_rounds_take_no_longer_than_a_thousand() -> None:
+    short, long = run_extrapolated(systolic(8, 1_000, 2)), run_extrapolated(systolic(8, 1_000_000, 2))
+    assert short.simulated == long.simulated
+    assert long.cycles == 1_000_000 + 16
+    assert short.cycles == 1_000 + 16
+    assert long.gets.tolist() == [1_000_000] * 144
+
+
+def test_a_period_of_several_rounds() -> None:
+    b = NetworkBuilder()
+    streams = b.streams([2, 2], initial=[0, 1])
+    server = b.resource()
+    slow, fast = Table(), Table()
+    with slow.repeat(500):
+        slow.request(0, 3), slow.put(0), slow.get(1)
+    with fast.repeat(250):
+        fast.get(0), fast.request(0, 5), fast.get(0), fast.put(1), fast.wait(2), fast.put(1)
+    b.process(slow, streams.tolist(), [server])
+    b.process(fast, streams.tolist(), [server])
+    net = b.build()
+    times = run_extrapolated(net)
+    assert times.period
+    check(times, table_engine().run(net))
+
+
+def test_pipelined_tables_are_extrapolated() -> None:
+    b = NetworkBuilder()
+    streams = b.streams([2, 4, 3]).tolist()
+    source, work, sink = Table(), Table(), Table()
+    with source.pipeline(900, ii=2, depth=1) as p:
+        p.put(0)
+    with work.pipeline(900, ii=1, depth=12) as p:
+        p.get(0), p.put(1, stage=11)
+    with sink.pipeline(900, ii=3, depth=3) as p:
+        p.get(0, stage=1)
+    for table, ports in ((source, streams[:1]), (work, streams[:2]), (sink, streams[1:2])):
+        b.process(table, ports)
+    net = b.build()
+    times = run_extrapolated(net)
+    assert times.period
+    check(times, table_engine().run(net))
+
+
+def test_what_does_not_repeat_is_simulated_in_full() -> None:
+    b = NetworkBuilder()
+    stream = b.stream(1000)
+    fast, slow = Table(), Table()
+    with fast.repeat(900):
+        fast.put(0)
+        fast.wait(1)
+    with slow.repeat(900):
+        slow.get(0)
+        slow.wait(2)
+    b.process(fast, [stream])
+    b.process(slow, [stream])
+    net = b.build()
+    times = run_extrapolated(net)
+    assert (times.period, times.simulated) == (0, times.rounds)
+    check(times, table_engine().run(net))
+
+
+def test_a_process_that_ends_last_for_its_own_reasons() -> None:
+    b = NetworkBuilder()
+    late, long = Table(), Table()
+    late.wait(100_000)
+    with long.repeat(1000):
+        long.wait(10)
+    with late.repeat(1000):
+        late.wait(10)
+    b.process(late)
+    b.process(long)
+    net = b.build()
+    check(run_extrapolated(net), table_engine().run(net))

@@ -1,0 +1,282 @@
+"""Recorded runs: events against the reference semantics, timelines, occupancy, critical paths, and their files."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+
+from allo_dse.errors import SimulationError
+from allo_dse.eval.simulator import recording
+from allo_dse.eval.simulator.critical_path import KINDS
+from allo_dse.eval.simulator.engine import table_engine
+from allo_dse.eval.simulator.network import NetworkBuilder, Table
+from allo_dse.eval.simulator.result import RunResult
+from allo_dse.eval.simulator.timeline import Activity
+from allo_dse.ir.layout import State
+
+from .engine_bodies import matrices, systolic_engine, systolic_network
+from .engine_cases import Case, cases, columns, flatten, network
+from .engine_reference import simulate
+
+STATES = {"get": State.GET, "put": State.PUT, "request": State.REQUEST}
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_recording_changes_nothing_and_notes_every_operation(case: Case) -> None:
+    plain, recorded = table_engine().run(network(case)), table_engine().run(network(case), record=True)
+    assert recorded.node_end.tolist() == plain.node_end.tolist()
+    assert recorded.summary() == plain.summary()
+    assert recorded.occupancy.tolist() == plain.occupancy.tolist()
+    scripts = [flatten(tree) for tree in case.trees]
+    expected = simulate(scripts, *columns(case), case.resources)
+    events = recorded.timeline.events
+    for task, script in enumerate(scripts):
+        mine = events.slot == task
+        done = [(op, t) for op, t in zip(script, expected.times[task], strict=False) if op[0] != "wait"]
+        service = [op[2] if op[0] == "request" else 0 for op, _ in done]
+        assert events.state[mine].tolist() == [STATES[op[0]] for op, _ in done]
+        assert events.on[mine].tolist() == [op[1] for op, _ in done]
+        assert (events.completed[mine] + service).tolist() == [t for _, t in done]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_intervals_tile_every_node_and_add_up_to_its_stalls(case: Case) -> None:
+    result = table_engine().run(network(case), record=True)
+    timeline = result.timeline
+    table = timeline.intervals
+    for node in range(result.network.node_count):
+        mine = table[table["node"] == node]
+        edges = [0, *mine["end"].tolist()]
+        assert mine["start"].tolist() == edges[:-1]
+        if timeline.ended[node]:
+            assert edges[-1] == result.node_end[node]
+    cycles = timeline.node_cycles
+    assert cycles[:, Activity.WAIT_GET].tolist() == result.stall_get.tolist()
+    assert cycles[:, Activity.WAIT_PUT].tolist() == result.stall_put.tolist()
+    assert cycles[:, Activity.WAIT_RESOURCE].tolist() == result.stall_request.tolist()
+    assert cycles[:, Activity.SERVICE].sum() == result.resource_busy.sum()
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_occupancy_over_time_peaks_where_the_run_says(case: Case) -> None:
+    result = table_engine().run(network(case), record=True)
+    for stream in range(result.network.stream_count):
+        held = result.timeline.occupancy(stream)
+        assert held.time[0] == 0
+        assert (np.diff(held.time) > 0).all()
+        assert held.tokens.min() >= 0
+        assert max(held.tokens.max(), result.network.initial[stream]) == result.occupancy[stream]
+        left = result.network.initial[stream] + result.puts[stream] - result.gets[stream]
+        assert held.tokens[-1] == left
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_the_critical_path_explains_every_cycle(case: Case) -> None:
+    result = table_engine().run(network(case), record=True)
+    path = result.explain().path
+    net = result.network
+    assert path.start.tolist() == [0, *path.end[:-1].tolist()][: len(path)]
+    if result.finished:
+        assert path.end[-1:].tolist() == ([result.cycles] if result.cycles else [])
+    table = result.timeline.intervals
+    for kind, task, on, start, end in path.frame.itertuples(index=False):
+        if kind == "token":
+            assert end - start == net.latency[on]
+        elif kind == "room":
+            assert end - start == 1
+        else:
+            activity = Activity.WORK if kind == "work" else Activity.SERVICE
+            mine = table[(table["task"] == task) & (table["activity"] == activity)]
+            inside = np.minimum(mine["end"], end) - np.maximum(mine["start"], start)
+            assert inside.clip(lower=0).sum() == end - start
+    shares = result.explain().shares
+    assert set(shares) == set(KINDS)
+    if result.finished and result.cycles:
+        assert sum(shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("buffer", [1, 7])
+def test_a_log_buffer_of_any_size_gives_the_same_events(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, k = 3, 8
+    engine = systolic_engine(k)
+    outcomes = []
+    for _ in range(2):
+        a, b, c = matrices(size, k)
+        result = engine.run(systolic_network(engine, a, b, c, depth=2), record=True)
+        np.testing.assert_array_equal(c, a @ b)
+        rows = result.timeline.rows
+        outcomes.append([rows.node, rows.kind, rows.op, rows.on, rows.requested, rows.completed])
+        monkeypatch.setattr(recording, "BUFFER_EVENTS", buffer)
+    np.testing.assert_array_equal(*outcomes)
+    assert len(rows) == result.operations + 2 * result.network.task_count
+
+
+def two_streams(depth: int = 4, *, source: int = 1, sink: int = 1, rounds: int = 50) -> RunResult:
+    b = NetworkBuilder()
+    stream = b.stream(depth)
+    produce, consume = Table(), Table()
+    with produce.repeat(rounds):
+        produce.wait(source)
+        produce.put(0)
+    with consume.repeat(rounds):
+        consume.get(0)
+        consume.wait(sink)
+    b.process(produce, [stream])
+    b.process(consume, [stream])
+    return table_engine().run(b.build(), record=True)
+
+
+def test_the_bottleneck_is_named() -> None:
+    slow_source = two_streams(source=9).explain()
+    assert slow_source.sentence == "task 0 sets the pace: its work is 99.3% of the 453 cycles."
+    slow_sink = two_streams(sink=9).explain()
+    assert slow_sink.bottleneck is not None
+    assert (slow_sink.bottleneck.where, slow_sink.bottleneck.number) == ("node", 1)
+    shallow = two_streams(1, source=0, sink=0).explain()
+    assert shallow.sentence.startswith("stream 0 (depth 1) sets the pace: waiting for its tokens and room is 100.0%")
+    assert "a deeper FIFO may help" in shallow.sentence
+    assert "full FIFOs" in str(shallow)
+
+
+def test_a_shared_resource_is_named_as_bottleneck() -> None:
+    b = NetworkBuilder()
+    server = b.resource()
+    table = Table()
+    with table.repeat(10):
+        table.request(0, 7)
+        table.wait(1)
+    for _ in range(3):
+        b.process(table, [], [server])
+    result = table_engine().run(b.build(), record=True)
+    explanation = result.explain()
+    assert explanation.bottleneck is not None
+    assert explanation.bottleneck.where == "resource"
+    assert explanation.bottleneck.cycles == 210 == result.resource_busy[0]
+    assert explanation.path.end[-1] == result.cycles == 211
+
+
+def test_folded_tasks_are_told_apart() -> None:
+    b = NetworkBuilder()
+    work = Table()
+    work.wait(5)
+    tasks = [b.process(work) for _ in range(3)]
+    b.node(tasks)
+    result = table_engine().run(b.build(), record=True)
+    assert result.timeline.intervals[["task", "start", "end"]].to_numpy().tolist() == [
+        [0, 0, 5],
+        [1, 5, 10],
+        [2, 10, 15],
+    ]
+    assert result.explain().path.frame["task"].tolist() == [0, 1, 2]
+    assert result.explain().sentence.startswith("task 0 and 2 more sets the pace")
+
+
+def test_a_run_that_was_not_recorded_says_so() -> None:
+    b = NetworkBuilder()
+    b.process(Table())
+    result = table_engine().run(b.build())
+    with pytest.raises(SimulationError, match="record=True"):
+        _ = result.timeline
+    assert table_engine().run(b.build(), record=True).explain().sentence == "The run takes no time."
+
+
+def test_events_beyond_the_limit_are_dropped_and_no_critical_path_is_invented() -> None:
+    b = NetworkBuilder()
+    stream = b.stream(4)
+    put, get = Table(), Table()
+    with put.repeat(100):
+        put.put(0)
+    with get.repeat(100):
+        get.get(0)
+    b.process(put, [stream])
+    b.process(get, [stream])
+    full, cut = (table_engine().run(b.build(), record=True, max_events=n) for n in (200, 50))
+    assert len(full.timeline.events) == 200
+    assert full.timeline.events.is_complete
+    assert len(cut.timeline.events) == 50
+    assert cut.cycles == full.cycles
+    with pytest.raises(SimulationError, match="first 50 events"):
+        cut.explain()
+
+
+def test_chrome_trace_is_well_formed(tmp_path: Path) -> None:
+    result = two_streams(2, sink=3, rounds=5)
+    path = tmp_path / "run.json"
+    result.save_perfetto(path, clock_ghz=0.5)
+    trace = json.loads(path.read_text())
+    events = trace["traceEvents"]
+    check_chrome_trace(events)
+    work = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
+    assert sum(e["dur"] for e in work if e["tid"] == 2) == pytest.approx(result.node_end[1] * 2e-3)
+    tokens = [e["args"]["tokens"] for e in events if e["ph"] == "C"]
+    assert max(tokens) == result.occupancy[0]
+    chain = [e for e in events if e["ph"] == "X" and e["pid"] == 3]
+    assert sum(e["dur"] for e in chain) == pytest.approx(result.cycles * 2e-3)
+
+
+def check_chrome_trace(events: list[dict]) -> None:
+    """What the Trace Event Format asks of the three kinds of events used, and that no track's events overlap."""
+    last: dict[tuple[int, int], float] = {}
+    named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    for event in events:
+        assert {"name", "ph", "pid", "tid", "ts"} <= set(event)
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        assert event["ts"] >= 0
+        if event["ph"] == "M":
+            assert event["name"] in ("process_name", "thread_name")
+            assert event["args"]["name"]
+        elif event["ph"] == "X":
+            track = event["pid"], event["tid"]
+            assert track in named
+            assert event["dur"] > 0
+            assert event["ts"] >= last.get(track, 0) - 1e-9
+            last[track] = event["ts"] + event["dur"]
+        else:
+            assert event["ph"] == "C"
+            assert all(isinstance(v, int) for v in event["args"].values())
+
+
+def test_files_of_a_timeline(tmp_path: Path) -> None:
+    result = two_streams(2, sink=3, rounds=5)
+    for suffix in ("svg", "json", "csv"):
+        result.save_timeline(tmp_path / f"run.{suffix}")
+    drawing = ElementTree.fromstring((tmp_path / "run.svg").read_text())
+    texts = [t.text or "" for t in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"task 0", "task 1", "time (cycles)", "waits for room"} <= set(texts)
+    data = json.loads((tmp_path / "run.json").read_text())
+    assert data["cycles"] == result.cycles
+    assert data["bottleneck"] == result.explain().sentence
+    assert data["critical_path"][-1]["end"] == result.cycles
+    table = pd.read_csv(tmp_path / "run.csv")
+    assert (table["end"] - table["start"]).sum() == result.node_end.sum()
+    assert set(table["activity"]) == {"work", "wait_get", "wait_put"}
+    assert set(table["on_name"].dropna()) == {"stream 0"}
+    with pytest.raises(SimulationError, match=r"use one of"):
+        result.save_timeline(tmp_path / "run.png")
+    if find_spec("pyarrow") is None:
+        with pytest.raises(SimulationError, match="needs pyarrow"):
+            result.save_timeline(tmp_path / "run.parquet")
+
+
+def test_drawings_of_large_networks_stay_small(tmp_path: Path) -> None:
+    k = 64
+    engine = systolic_engine(k)
+    a, b, c = matrices(12, k)
+    result = engine.run(systolic_network(engine, a, b, c, depth=2), record=True)
+    result.save_timeline(tmp_path / "run.svg")
+    text = (tmp_path / "run.svg").read_text()
+    assert len(text) < 1_000_000
+    assert "144 more processing elements are not shown" in text
