@@ -69,7 +69,8 @@ class GroupTiles:
         factors = users[0][1].factors
         steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
         first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
-        starts = first_side.first_bytes(self._base_pids) + _advance(first_use.first_leaf, leaves.loops, steps)
+        first_leaf = np.array([first_use.first_leaf])
+        starts = first_side.first_bytes(self._base_pids) + _advance(first_leaf, leaves.loops, steps)
         outer = _round_loops(leaves.loops, self.rounds)
         outer_nest: Nest = tuple(zip(leaves.loops[:outer], steps[:outer], strict=True))
         places = np.concatenate([use.in_round for use, _ in users])
@@ -80,9 +81,8 @@ class GroupTiles:
             inner = tuple(zip(leaves.loops[outer:], steps[outer:], strict=True))
             moves = nest_moves(inner)
         else:
-            sequence = np.array(
-                [s.offset + _advance(leaf, leaves.loops, steps) for use, s in users for leaf in use.in_round.tolist()]
-            )[np.argsort(places)]
+            parts = [s.offset + _advance(use.in_round, leaves.loops, steps) for use, s in users]
+            sequence = np.concatenate(parts)[np.argsort(places)]
             inner, moves = loop_nest(sequence), change_count(sequence)
         nest = None if inner is None else outer_nest + inner
         moves = self.rounds * moves if nest is None else nest_moves(nest)
@@ -141,10 +141,10 @@ def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
     return outer
 
 
-def _advance(leaf: int, loops: tuple[int, ...], steps: list[int]) -> int:
-    """What the loops add up to at a leaf."""
-    total = 0
+def _advance(leaves: IntArray, loops: tuple[int, ...], steps: list[int]) -> IntArray:
+    """What the loops add up to at each leaf."""
+    total = np.zeros_like(leaves)
     for count, step in zip(reversed(loops), reversed(steps), strict=True):
-        leaf, digit = divmod(leaf, count)
-        total += digit * step
+        leaves, digits = np.divmod(leaves, count)
+        total += digits * step
     return total
