@@ -26,7 +26,8 @@ lint: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/__init__.py benchmarks/%_reference.py,$(wildcard benchmarks/*.py)); do \
+	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
