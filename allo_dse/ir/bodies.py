@@ -17,7 +17,7 @@ from .layout import Header
 from .outline import NEST, outline_nests
 from .pipelines import mark_pipelines
 from .runtime import add_runtime
-from .signature import Body, Parameter, Signature
+from .signature import ANY_TOKEN, Body, Parameter, Signature
 from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 from .timing import decisions, erase_payload
 from .variant import PLAIN, Variant
@@ -170,15 +170,27 @@ def _parameter(argument: Any) -> Parameter:
     reached = direct or _reached_uses(argument)
     return Parameter(
         "index",
-        gets=any(op.name == "df.take" for op in reached),
-        puts=any(op.name == "df.offer" for op in reached),
+        gets=any(op.name in _GETS for op in reached),
+        puts=any(op.name in _PUTS for op in reached),
         computed=not direct and bool(reached),
-        token_bytes=max((storage_bytes(op.results[0].type) for op in reached), default=0),
+        token_bytes=_token_bytes(reached),
     )
 
 
+_GETS = ("df.take", "df.try_take", "df.empty")
+_PUTS = ("df.offer", "df.try_offer", "df.full")
+
+
+def _token_bytes(operations: list[Any]) -> int:
+    """Bytes of the tokens that operations move."""
+    if not operations:
+        return 0
+    moved = [storage_bytes(op.results[0].type) for op in operations if op.name not in ("df.empty", "df.full")]
+    return max(moved, default=ANY_TOKEN)
+
+
 def _stream_uses(value: Any) -> list[Any]:
-    return [u.owner.operation for u in value.uses if u.owner.operation.name in ("df.take", "df.offer")]
+    return [u.owner.operation for u in value.uses if u.owner.operation.name in _GETS + _PUTS]
 
 
 def _reached_uses(value: Any) -> list[Any]:
@@ -190,7 +202,7 @@ def _reached_uses(value: Any) -> list[Any]:
             if op in seen or not op.name.startswith(("arith.", "df.", "affine.")):
                 continue
             seen.add(op)
-            if op.name in ("df.take", "df.offer"):
+            if op.name in _GETS + _PUTS:
                 found.append(op)
             todo += list(op.results)
     return found

@@ -24,11 +24,13 @@ from typing import Any
 
 from . import deferred, events, fifo
 from .bindings import async_dialect, ir, memref
+from .dialect import POLLS
 from .emit import USUALLY, Emitter, Variable
-from .layout import STATE_BITS, Header, Node, State, entry_words
+from .layout import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from .pipelines import PIPELINE, PLACE, site
 from .signature import Pipeline
 from .stream_ops import find, storage_bytes
+from .tables import PUSH_REQUEST
 from .variant import Variant
 
 FRAME_BYTES = 1024
@@ -82,6 +84,7 @@ def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipe
         inputs = [a.type for a in entry.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         stream_ops = find(function, lambda name: name in ("df.take", "df.offer"))
+        polls = find(function, lambda name: name in POLLS)
         clock_ops = find(function, lambda name: name in _CLOCK_OPS)
         returns = find(function, lambda name: name == "func.return")
         c = _prologue(function, entry, _Inputs(variant, header, node, costs, pipelines, records))
@@ -89,6 +92,8 @@ def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipe
             _lower_clock_op(c, op, entry)
         for op in stream_ops:
             _lower_stream_op(c, op, entry)
+        for op in polls:
+            _lower_poll(c, op, entry)
         for op in returns:
             _lower_return(c, op, entry)
 
@@ -243,7 +248,7 @@ def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any
     Args:
         delay: cycles from the clock to when it is due.
     """
-    getting = op.name == "df.take"
+    getting = op.name in ("df.take", "df.try_take")
     state = State.GET if getting else State.PUT
     number = site(op, "op") << STATE_BITS
     if c.variant.record:
@@ -266,6 +271,56 @@ def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any
     if c.variant.record:
         events.write(e, c.header, c.node, e.word(number + state), e.address(stream), before, now)
     return token
+
+
+def _lower_poll(c: _Coroutine, op: Any, entry: Any) -> None:
+    """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
+    block = op.block
+    rest = _cut(block, op)
+    e = Emitter(block, entry)
+    stream = _record(c, e, op.operands[0])
+    moves = op.name in ("df.try_take", "df.try_offer")
+    answer = e.variable(e.bit(not moves))
+    # Where it fails, the token is memory that nobody writes to.
+    token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
+    _yield_at_times(c, e)
+    with e.forever() as (again, done):
+        yes, no, unknown, ask = (e.new_block() for _ in range(4))
+        getting = op.name in ("df.try_take", "df.empty")
+        fifo.poll(e, stream, e.get(c.clock), getting=getting, yes=yes, no=no, unknown=unknown)
+        e.go(unknown)
+        e.branch_if(e.is_(e.load(c.node, Node.GRANTED), "!=", 0), no, ask)
+        e.go(ask)
+        e.store(0, c.node, Node.WAITS_ON)
+        e.store((site(op, "op") << STATE_BITS) + int(State.REQUEST), c.node, Node.WAITS_IN)
+        e.store(e.get(c.clock), c.node, Node.CLOCK)
+        e.call(PUSH_REQUEST, [c.header, c.node])
+        _suspend(c, e, again)
+        e.go(yes)
+        e.set(answer, e.bit(moves))
+        if moves:
+            e.set(token, _perform(c, e, op, stream, 0))
+        e.branch(done)
+        e.go(no)
+        e.branch(done)
+    e.store(0, c.node, Node.GRANTED)
+    _advance(c, e, 1)
+    if moves:
+        op.results[0].replace_all_uses_with(e.array(e.get(token), op.results[0].type))
+    op.results[-1].replace_all_uses_with(e.get(answer))
+    e.branch(rest)
+    op.erase()
+
+
+def _yield_at_times(c: _Coroutine, e: Emitter) -> None:
+    """A loop that polls and never suspends must let compiled code return to Python all the same."""
+    left = e.sub(e.load(c.header, Header.BUDGET), 1)
+    e.store(left, c.header, Header.BUDGET)
+    with e.when(e.is_(left, "<", 0), rare=True):
+        fifo.push_ready(e, c.header, c.node)
+        go = e.new_block()
+        _suspend(c, e, go)
+        e.go(go)
 
 
 def _take_in_turn(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:

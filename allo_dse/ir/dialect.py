@@ -7,16 +7,22 @@ stream's number; `op` is the operation's position in the task class's `stream_op
     "df.put"(%stream, %v) {op = 1} : (index, f32) -> ()                 add a token
     "df.get_block"(%stream, %buffer) {op = 2} : (index, memref<4x4xi16>) -> ()      copies the token into the buffer
     "df.put_block"(%stream, %buffer) {op = 3} : (index, memref<4x4xi16, strided<[?, ?], offset: ?>>) -> ()
+    %v, %ok = "df.try_get"(%stream) {op = 4} : (index) -> (f32, i1)     if there is a token now; else zero and false
+    %ok = "df.try_get_block"(%stream, %buffer) {op = 5} : (index, memref<4x4xi16>) -> i1
+    %ok = "df.try_put"(%stream, %v) {op = 6} : (index, f32) -> i1       if there is room now
+    %ok = "df.try_put_block"(%stream, %buffer) {op = 7} : (index, memref<4x4xi16>) -> i1
+    %e = "df.empty"(%stream) {op = 8} : (index) -> i1                   whether try_get would fail; df.full: try_put
     "df.cost"() {site = 0} : () -> ()                                   the clock advances by the site's cycles
 
 Loops can be pipelined by attributes (see `allo_dse.ir.pipelines`), which lowering turns into
 
     "df.enter"() {pipeline = 0} : () -> ()      before the loop; df.issue where a round begins, df.leave after the loop
 
-and it reduces the four stream operations to two, whose result is the token itself in the FIFO's memory:
+and it reduces the stream operations that move tokens to four, whose result is the token itself in the FIFO's memory:
 
     %token = "df.take"(%stream) {op = 0} : (index) -> memref<f32>       valid until the next stream operation
     %token = "df.offer"(%stream) {op = 1} : (index) -> memref<4x4xi16>  to be filled before the next stream operation
+    %token, %ok = "df.try_take"(%stream) {op = 4} : (index) -> (memref<f32>, i1)    df.try_offer likewise
 """
 
 # mypy: disable-error-code="call-arg, misc"
@@ -60,6 +66,46 @@ class PutBlock(_Operation, name="put_block"):
     op: ir.IntegerAttr
 
 
+class TryGet(_Operation, name="try_get"):
+    value: ext.Result[Any]
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
+class TryGetBlock(_Operation, name="try_get_block"):
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    buffer: ext.Operand[Any]
+    op: ir.IntegerAttr
+
+
+class TryPut(_Operation, name="try_put"):
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    value: ext.Operand[Any]
+    op: ir.IntegerAttr
+
+
+class TryPutBlock(_Operation, name="try_put_block"):
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    buffer: ext.Operand[Any]
+    op: ir.IntegerAttr
+
+
+class Empty(_Operation, name="empty"):
+    answer: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
+class Full(_Operation, name="full"):
+    answer: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
 class Cost(_Operation, name="cost"):
     site: ir.IntegerAttr
 
@@ -86,6 +132,27 @@ class Offer(_Operation, name="offer"):
     token: ext.Result[Any]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
+
+
+class TryTake(_Operation, name="try_take"):
+    token: ext.Result[Any]
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
+class TryOffer(_Operation, name="try_offer"):
+    token: ext.Result[Any]
+    ok: ext.Result[Any]
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
+POLLS = frozenset(
+    {"df.try_get", "df.try_get_block", "df.try_put", "df.try_put_block", "df.empty", "df.full"}
+    | {"df.try_take", "df.try_offer"}
+)
+"""Operations that do not wait, before and after reduction."""
 
 
 def new_context() -> Any:

@@ -2,6 +2,7 @@
 
 get:  t = max(t, stamp(token) + latency);  slot freed at t
 put:  t = max(t, freed(slot) + 1);         token stamped t
+poll: t = t + 1; a get succeeds iff stamp(token) + latency <= t before, a put iff freed(slot) + 1 <= t
 """
 
 from __future__ import annotations
@@ -47,6 +48,21 @@ def can_get(e: Emitter, stream: Any) -> Any:
 def can_put(e: Emitter, stream: Any) -> Any:
     used = e.sub(e.load(stream, Stream.TAIL), e.load(stream, Stream.HEAD))
     return e.is_(used, "<", e.load(stream, Stream.DEPTH))
+
+
+def poll(e: Emitter, stream: Any, clock: Any, *, getting: bool, yes: Any, no: Any, unknown: Any) -> None:
+    """Branch by whether a get, or a put, would go on at once; `unknown` where the other side has not come so far."""
+    known = e.new_block()
+    e.branch_if((can_get if getting else can_put)(e, stream), known, unknown)
+    e.go(known)
+    if getting:
+        view = _view(e, stream, Stream.HEAD, Stream.TAIL, None)
+        soonest = e.add(e.load(view.entry(e, view.count), Entry.PUT), e.half(stream, Stream.FORMAT, 0))
+    else:
+        view = _view(e, stream, Stream.TAIL, Stream.HEAD, None)
+        freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
+        soonest = e.add(freed, 1)
+    e.branch_if(e.is_(soonest, "<=", clock), yes, no)
 
 
 def block(e: Emitter, node: Any, stream: Any, state: State, op: Any) -> None:

@@ -53,7 +53,7 @@ class Node(IntEnum):
     """The coroutine frame of the slot that runs, or a table process's position."""
     SLOT = 3
     WAITS_ON = 4
-    """Address of the stream or resource the node is blocked on."""
+    """Address of the stream or resource the node is blocked on; 0 for a poll that awaits its answer."""
     WAITS_IN = 5
     """`State`, plus the stream operation it is blocked in: 8 times its number, or the address of its table row."""
     STALL_GET = 6

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import SimulationError
 from .bindings import ir
-from .dialect import Enter, Issue, Leave
+from .dialect import POLLS, Enter, Issue, Leave
 from .signature import Pipeline
 from .timing import nested
 
@@ -31,7 +31,7 @@ def mark_pipelines(function: Any) -> tuple[Pipeline, ...]:
     """Put `df.enter`, `df.issue` and `df.leave` around pipelined loops, and number the stream operations in them.
 
     Raises:
-        SimulationError: for a pipelined loop that contains another, or another loop with stream operations.
+        SimulationError: for a pipelined loop that contains another, or one with stream operations, or that polls.
     """
     loops = [op for op in nested(function) if II in op.attributes]
     return tuple(_mark(loop, number) for number, loop in enumerate(loops))
@@ -40,6 +40,11 @@ def mark_pipelines(function: Any) -> tuple[Pipeline, ...]:
 def _mark(loop: Any, number: int) -> Pipeline:
     inside = nested(loop)
     for op in inside:
+        if op.name in POLLS:
+            raise SimulationError(
+                f"a pipelined loop contains {op.name[3:]}, whose answer depends on the cycle in which it is asked",
+                hint="do not pipeline loops that poll streams",
+            )
         is_loop = op.name in LOOPS and op != loop
         if is_loop and any(inner.name in STREAM_OPS or II in inner.attributes for inner in nested(op)):
             raise SimulationError(

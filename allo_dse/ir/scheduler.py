@@ -2,7 +2,9 @@
 
 A blocked node is registered at its stream and queued again by the opposite operation, so a turn costs the same however
 many nodes there are. When no node can run, the pending request with the smallest (clock, node) is granted: every later
-request comes from a clock at least as large, so service in this order is first come, first served.
+request comes from a clock at least as large, so service in this order is first come, first served. A poll whose answer
+is not decided by what has been executed is such a request without a resource: once it is granted, nothing can happen at
+its stream before its time any more.
 """
 
 from __future__ import annotations
@@ -167,6 +169,10 @@ def _define_grant(module: Any, variant: Variant) -> None:
     e.store(count, header, Header.PENDING_COUNT)
     with e.when(e.is_(count, ">", 0)):
         _sift_down(e, heap, count)
+    with e.when(e.is_(e.load(node, Node.WAITS_ON), "==", 0), rare=True):
+        e.store(1, node, Node.GRANTED)
+        fifo.push_ready(e, header, node)
+        e.return_()
     server, asked = e.load_ptr(node, Node.WAITS_ON), e.load(node, Node.CLOCK)
     cycles = e.load(node, Node.SERVICE)
     begin = e.max(asked, e.load(server, Resource.FREE))

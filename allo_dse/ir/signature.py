@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import SimulationError
 
 IntArray = NDArray[np.int64]
+ANY_TOKEN = -1
+"""In place of a size: a body that only asks how full a stream is does not know its tokens."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Parameter:
         shape, element_bytes: of tensors.
         gets, puts: whether the body gets from, or puts to, the stream whose number the index is.
         computed: the stream's number is not the index itself but computed from it (a whole array of streams).
-        token_bytes: of such a stream, the bytes that a token takes in memory.
+        token_bytes: of such a stream, the bytes that a token takes in memory, or `ANY_TOKEN`.
     """
 
     kind: Literal["index", "tensor"]

@@ -1,4 +1,7 @@
-"""Reducing a body's stream operations to two, `df.take` and `df.offer`, and its control flow to branches."""
+"""Reducing a body's stream operations to `df.take` and `df.offer`, and its control flow to branches.
+
+Operations that do not wait become `df.try_take` and `df.try_offer`; `df.empty` and `df.full` stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .bindings import ir, linalg, memref
-from .dialect import GetBlock, Offer, PutBlock, Take
+from .bindings import arith, ir, linalg, memref, scf
+from .dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from .jit import run_passes
 from .layout import WORD
 from .pipelines import PIPELINE, PLACE
-from .timing import replace_by_zero
+from .timing import replace_by_zero, zero
 
 TO_BLOCKS = "builtin.module(func.func(convert-linalg-to-loops,lower-affine,convert-scf-to-cf),canonicalize,cse)"
 
@@ -78,6 +81,47 @@ def _block_op(op: Any, kind: Any) -> None:
     op.erase()
 
 
+def _tried(kind: Any, type_: Any, op: Any) -> tuple[Any, Any]:
+    """The operation, of kind TryTake or TryOffer, that stands for `op`: its token and whether there is one."""
+    new = kind(type_, ir.IntegerType.get_signless(1), op.operands[0], op.attributes["op"])
+    return new.token, new.ok
+
+
+def _scalar_try_get(op: Any) -> None:
+    value, answer = op.results
+    with ir.InsertionPoint(op), op.location:
+        token, ok = _tried(TryTake, ir.MemRefType.get([], value.type), op)
+        # The memory can be read in any case.
+        loaded = memref.LoadOp(token, []).result
+        value.replace_all_uses_with(arith.SelectOp(ok, loaded, zero(value.type)).result)
+        answer.replace_all_uses_with(ok)
+    op.erase()
+
+
+def _scalar_try_put(op: Any) -> None:
+    value = op.operands[1]
+    with ir.InsertionPoint(op), op.location:
+        token, ok = _tried(TryOffer, ir.MemRefType.get([], value.type), op)
+        with ir.InsertionPoint(scf.IfOp(ok).then_block):
+            memref.StoreOp(value, token, [])
+            scf.YieldOp([])
+        op.results[0].replace_all_uses_with(ok)
+    op.erase()
+
+
+def _block_try(op: Any, kind: Any) -> None:
+    buffer = op.operands[1]
+    type_ = ir.MemRefType(buffer.type)
+    with ir.InsertionPoint(op), op.location:
+        token, ok = _tried(kind, ir.MemRefType.get(type_.shape, type_.element_type), op)
+        source, target = (token, buffer) if kind is TryTake else (buffer, token)
+        with ir.InsertionPoint(scf.IfOp(ok).then_block):
+            linalg.copy(source, outs=[target])
+            scf.YieldOp([])
+        op.results[0].replace_all_uses_with(ok)
+    op.erase()
+
+
 def _without_payload(op: Any) -> None:
     """Keep the type of the token, which tells the parameter's."""
     value = op.results[0] if op.name == "df.get" else op.operands[1]
@@ -96,6 +140,10 @@ _ACCESS: dict[str, Callable[[Any], None]] = {
     "df.put": _scalar_put,
     GetBlock.OPERATION_NAME: lambda op: _block_op(op, Take),
     PutBlock.OPERATION_NAME: lambda op: _block_op(op, Offer),
+    "df.try_get": _scalar_try_get,
+    "df.try_put": _scalar_try_put,
+    "df.try_get_block": lambda op: _block_try(op, TryTake),
+    "df.try_put_block": lambda op: _block_try(op, TryOffer),
 }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .bindings import arith, ir
+from .dialect import POLLS
 
 LOOPS = ("affine.for", "scf.for")
 TERMINATORS = ("affine.yield", "scf.yield", "scf.condition", "func.return", "scf.reduce")
@@ -76,6 +77,8 @@ class _Needed:
         for op in nested(self._function):
             if op.name in TERMINATORS and any(isinstance(o.type, ir.MemRefType) for o in op.operands):
                 raise _NeedsPayload  # an array chosen by control flow
+            if op.name in POLLS:
+                raise _NeedsPayload  # what a body does with the answer decides on its times
             if op.name.startswith("df."):
                 self._todo += list(op.operands)[:1]
                 self._need_ancestors(op)
@@ -225,6 +228,11 @@ def replace_by_zero(op: Any) -> None:
         if not any(True for _ in result.uses):
             continue
         with ir.InsertionPoint(op), op.location:
-            is_float = isinstance(result.type, ir.FloatType)
-            value = ir.FloatAttr.get(result.type, 0.0) if is_float else ir.IntegerAttr.get(result.type, 0)
-            result.replace_all_uses_with(arith.ConstantOp(result.type, value).result)
+            result.replace_all_uses_with(zero(result.type))
+
+
+def zero(type_: Any) -> Any:
+    """A zero of a scalar type, at the insertion point."""
+    is_float = isinstance(type_, ir.FloatType)
+    value = ir.FloatAttr.get(type_, 0.0) if is_float else ir.IntegerAttr.get(type_, 0)
+    return arith.ConstantOp(type_, value).result

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import SimulationError
 from ...ir.layout import Header, Node, entry_words
-from ...ir.signature import Body
+from ...ir.signature import ANY_TOKEN, Body
 from ...ir.variant import PLAIN, Variant
 from .arena import Arena
 from .network import IntArray, Network, Tasks
@@ -134,6 +134,8 @@ class Engine:
             streams = tasks.words[:, column]
             if streams.size and not 0 <= streams.min() <= streams.max() < network.stream_count:
                 raise SimulationError(f"task body {tasks.body!r} is given a stream that does not exist")
+            if parameter.token_bytes == ANY_TOKEN:
+                continue
             sizes = network.token_bytes[streams]
             wrong = entry_words(sizes) != entry_words(parameter.token_bytes)
             if wrong.any():

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from ...errors import SimulationError
 from ...frontend.program import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
-from ...ir import dialect
 from ...ir.signature import Body, Signature, Tiles
 from ...mapper.vmg import VMG
 from .arguments import Arguments
@@ -92,7 +91,6 @@ def run_graph(
         SimulationError: for arguments that do not fit the program, or when the time limit is reached.
     """
     arguments = Arguments(vmg.program, arrays)
-    require_supported(vmg.program)
     externals = Externals(vmg.program)
     engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
     wiring = _wiring(vmg, depths or {})
@@ -104,25 +102,6 @@ def run_graph(
     result.require_finished()
     arguments.write_back()
     return result
-
-
-def require_supported(program: CompiledProgram) -> None:
-    """Refuse what the engine cannot execute.
-
-    Raises:
-        SimulationError: naming the place in the source.
-    """
-    if hasattr(dialect, "TryGet"):
-        return
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            for op in task_class.stream_ops:
-                if not op.blocking:
-                    raise SimulationError(
-                        f"{op.location}: stream `{op.stream.name}` is asked how many tokens it holds, "
-                        "which the simulator cannot execute yet",
-                        hint="use get() and put(), which wait",
-                    )
 
 
 def _wiring(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
