@@ -10,13 +10,12 @@ from typing import Any
 
 from . import events, fifo
 from .emit import RARELY, Emitter, Variable, function
-from .layout import WORD, Code, Header, Node, Op, Process, Slot, State
+from .layout import Code, Header, Node, Op, Process, Slot, State
 from .variant import Variant
 
 STEP = "df_table_step"
 START = "df_table_start"
 PUSH_REQUEST = "df_push_request"
-ROW = Op.SIZE * WORD
 
 
 @dataclass(frozen=True)

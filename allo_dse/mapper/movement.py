@@ -173,12 +173,3 @@ class Transport:
             for flow in transfer.flows:
                 result[flow] = transfer
         return tuple(t for t in result if t is not None)
-
-    @cached_property
-    def flows_of_node(self) -> dict[int, tuple[Flow, ...]]:
-        """The flows of each node that has any."""
-        result: dict[int, list[Flow]] = {}
-        for flow in self.flows:
-            for node in flow.nodes:
-                result.setdefault(node, []).append(flow)
-        return {node: tuple(flows) for node, flows in result.items()}

@@ -56,9 +56,5 @@ class Record:
     def from_dict(cls, values: dict[str, Any]) -> Record:
         return cls(**{name: values[name] for name in _NAMES if name in values})
 
-    def same_trial(self, other: Record) -> bool:
-        """Equal but for timings."""
-        return all(getattr(self, n) == getattr(other, n) for n in _NAMES if n not in ("at", "seconds"))
-
 
 _NAMES = tuple(field.name for field in fields(Record))

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ...frontend.program import CompiledProgram, IntArray, StreamPort, TaskClass, TensorPort
+from ...frontend.program import CompiledProgram, IntArray, TaskClass, TensorPort
 from ...mapper.groups import MeshLeaves, NodeGroup
 from ...mapper.tree import Repeat, Tree
 from ...mapper.vmg import VMG
@@ -74,11 +74,6 @@ class GroupSchedule:
     class_list: tuple[TaskClass, ...]
     classes: IntArray
     ports: tuple[PortSchedule, ...]
-
-    @cached_property
-    def stream_ports(self) -> list[tuple[StreamPort, ...]]:
-        """The stream ports of each leaf of a period."""
-        return [self.class_list[c].stream_ports for c in self.classes]
 
     def cycles(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
         """Cycles of each leaf of a period."""
