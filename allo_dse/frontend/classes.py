@@ -135,6 +135,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
         location=task.location(kernel.node),
         state=tuple(task.state),
         externals=tuple(task.externals),
+        loops=tuple(task.source_loops),
     )
 
 

@@ -73,7 +73,7 @@ def _declare_constant(task: Task, name: str, node: ast.AnnAssign) -> None:
 
 def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
     value = None if node.value is None else task.lower(task, node.value)
-    buffer = task.new_buffer(type_.dtype, type_.shape)
+    buffer = task.new_buffer(type_.dtype, type_.shape, name)
     if value is not None:
         initialise(task, buffer, value, node)
     task.declare(name, buffer)
@@ -94,7 +94,7 @@ def _declare_scalar(task: Task, name: str, dtype: DType, value: Scalar | None) -
         task.declare(name, value)
         return
     type_ = f"memref<{element_type(dtype)}>"
-    variable = Variable(task.text.slot(type_), dtype)
+    variable = Variable(task.text.slot(type_, name), dtype)
     if value is not None:
         task.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {type_}")
     task.declare(name, variable)

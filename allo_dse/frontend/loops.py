@@ -14,6 +14,7 @@ from ..lang.types import index
 from . import meta, scalars
 from .jumps import is_lowered, jumps_of, new_frame, set_flag, unless_raised
 from .meta import Meta
+from .program import SourceLoop
 from .scalars import as_scalar, convert
 from .subscripts import constant_int
 from .task import Count, Frame, Loop, Task
@@ -37,7 +38,7 @@ def for_loop(task: Task, node: ast.For) -> None:
             if isinstance(extent, Const) and not isinstance(extent.value, (int, np.integer)):
                 task.fail(node.iter, f"an extent of a grid must be an integer, not {extent.value!r}")
         bounds = [(Const(0), extent, 1) for extent in extents]
-        _nest(task, _targets(task, node, len(bounds)), bounds, node)
+        _nest(task, _targets(task, node, len(bounds)), bounds, node, grid=_grid_name(call))
     elif intrinsic_of(callee.value) == "meta_for":
         _unrolled(task, node, [constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args])
     else:
@@ -45,6 +46,12 @@ def for_loop(task: Task, node: ast.For) -> None:
 
 
 Bounds = tuple[Value, Value, int]
+
+
+def _grid_name(call: ast.Call) -> str:
+    """The `name=` of a grid, by which schedules can refer to its loops."""
+    names = (k.value for k in call.keywords if k.arg == "name")
+    return next((str(value.value) for value in names if isinstance(value, ast.Constant)), "")
 
 
 def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
@@ -107,8 +114,14 @@ def _trips(task: Task, bounds: Bounds) -> Count:
 
 
 def _nest(
-    task: Task, names: Sequence[str], bounds: Sequence[Bounds], node: ast.For, frame: Frame | None = None
+    task: Task,
+    names: Sequence[str],
+    bounds: Sequence[Bounds],
+    node: ast.For,
+    frame: Frame | None = None,
+    grid: str = "",
 ) -> None:
+    """Nested loops, outermost first, around the body."""
     if not names:
         assert frame is not None
         _body(task, node, frame)
@@ -128,21 +141,25 @@ def _nest(
     if down:  # scf.for only counts up: count the iterations
         low, high = task.text.constant(0, index), _down_trips(task, low, high, step)
     stride = task.text.constant(1 if down else step, index)
-    with _counting(task, frame, name, (low, high, stride), trips), task.scope(), task.loop() as loop:
+    marked = _marked(task, node, names[0], grid)
+    with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         variable = inner
         if down:
             variable = Scalar(_descending(task, _index(task, start, node), name, step), index, inner.bounds, walk)
         task.declare_loop(names[0], variable, node.target)
-        _nest(task, names[1:], bounds[1:], node, frame)
+        _nest(task, names[1:], bounds[1:], node, frame, grid)
         _price(task, loop, node)
 
 
 @contextmanager
-def _counting(task: Task, frame: Frame, name: str, bounds: tuple[str, str, str], trips: Count) -> Iterator[None]:
+def _counting(
+    task: Task, frame: Frame, name: str, bounds: tuple[str, str, str], trips: Count, marked: str
+) -> Iterator[None]:
     """A loop that counts up; one that can be left is a `while`, and it is not known how often it runs."""
     low, high, stride = bounds
     if frame.stop is None:
-        with task.text.block(f"scf.for {name} = {low} to {high} step {stride} {{"), task.repeated(trips):
+        opening = f"scf.for {name} = {low} to {high} step {stride} {{"
+        with task.text.block(opening, f"}} {marked}"), task.repeated(trips):
             yield
         return
     at = task.text.name()
@@ -151,10 +168,16 @@ def _counting(task: Task, frame: Frame, name: str, bounds: tuple[str, str, str],
             inside = task.text.op(f"arith.cmpi slt, {at}, {high} : index")
             more = task.text.op(f"arith.andi {inside}, {is_lowered(task, frame.stop)} : i1")
             task.text.line(f"scf.condition({more}) {at} : index")
-        with task.text.continued():
+        with task.text.continued(f"}} attributes {marked}"):
             task.text.line(f"^bb0({name}: index):")
             yield
             task.text.line(f"scf.yield {task.text.op(f'arith.addi {name}, {stride} : index')} : index")
+
+
+def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
+    """The attribute that numbers a loop, after recording where it stands in the source."""
+    task.source_loops.append(SourceLoop(name, grid, task.location(node)))
+    return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
 
 
 def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
@@ -227,10 +250,11 @@ def while_loop(task: Task, node: ast.While) -> None:
         task.fail(node.orelse[0], "`else` of a loop is not supported")
     found = jumps_of(node.body)
     frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    marked = _marked(task, node)
     with task.guarded(), task.loop() as loop:
         with task.text.block("scf.while : () -> () {", "} do {"):
             task.text.line(f"scf.condition({_condition(task, node, frame)})")
-        with task.text.continued():
+        with task.text.continued(f"}} attributes {marked}"):
             _body(task, node, frame)
             _price(task, loop, node)
             task.text.line("scf.yield")

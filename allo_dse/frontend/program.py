@@ -201,6 +201,20 @@ class StreamOp:
 
 
 @dataclass(frozen=True)
+class SourceLoop:
+    """A loop of the source that runs in the task.
+
+    Attributes:
+        name: its variable; empty for `while`.
+        grid: the name given to the `allo.grid` it belongs to, if any.
+    """
+
+    name: str
+    grid: str
+    location: SourceLocation
+
+
+@dataclass(frozen=True)
 class StateVariable:
     """A variable of a task that keeps its value from one call to the next; a scalar when `shape` is empty.
 
@@ -259,6 +273,7 @@ class TaskClass:
         stream_ops: the put and get operations of the source, numbered as in the body.
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
+        loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
     """
 
     name: str
@@ -271,6 +286,7 @@ class TaskClass:
     location: SourceLocation | None = None
     state: tuple[StateVariable, ...] = ()
     externals: tuple[ExternalCall, ...] = ()
+    loops: tuple[SourceLoop, ...] = ()
 
     @property
     def polls(self) -> bool:

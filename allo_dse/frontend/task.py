@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..lang.types import DType, Float, Int, UInt, index
 from ..lang.types import bool as bool_
 from .meta import Meta, selected
-from .program import ExternalCall, IntArray, SourceLocation, StateVariable, StreamArray, StreamOp, TileOp
+from .program import ExternalCall, IntArray, SourceLocation, SourceLoop, StateVariable, StreamArray, StreamOp, TileOp
 from .regions import KernelSource, RegionSource
 from .text import FunctionText, dense, memref_type
 from .values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
@@ -168,6 +168,7 @@ class Task:
     scopes: list[Scope] = field(default_factory=lambda: [Scope()])
     count: Count = 1
     work: list[TileOp] = field(default_factory=list)
+    source_loops: list[SourceLoop] = field(default_factory=list)
     stream_ops: list[StreamOp] = field(default_factory=list)
     ports: dict[Any, PortUse] = field(default_factory=dict)
     region_calls: list[RegionCall] = field(default_factory=list)
@@ -344,10 +345,10 @@ class Task:
         where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
         return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
 
-    def new_buffer(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
-        """A local array."""
+    def new_buffer(self, dtype: DType, shape: tuple[int, ...], name: str = "") -> Buffer:
+        """A local array; `name` is its name in the source."""
         type_ = memref_type(dtype, shape)
-        ssa = self.text.alloc(type_)
+        ssa = self.text.alloc(type_, name)
         return Buffer(ssa, dtype, shape, type_, ssa)
 
     def constant_buffer(self, array: NDArray[Any], dtype: DType | None = None) -> Buffer:

@@ -64,6 +64,11 @@ def dense(array: NDArray[Any], dtype: DType) -> str:
     return f"[{', '.join(dense(row, dtype) for row in array)}]"
 
 
+def _named(name: str) -> str:
+    """The attribute by which code generators know a variable's name in the source."""
+    return f' {{df.name = "{name}"}}' if name else ""
+
+
 class FunctionText:
     """The body of a function under construction.
 
@@ -106,17 +111,17 @@ class FunctionText:
         type_ = "" if dtype.kind == "bool" else f" : {element_type(dtype)}"
         return self.shared(f"arith.constant {text}{type_}")
 
-    def alloc(self, type_: str) -> str:
-        """A local array."""
+    def alloc(self, type_: str, name: str = "") -> str:
+        """A local array; `name` is its name in the source."""
         result = self.name()
-        self._head.append(f"  {result} = memref.alloc() : {type_}")
+        self._head.append(f"  {result} = memref.alloc(){_named(name)} : {type_}")
         self._allocated.append((result, type_))
         return result
 
-    def slot(self, type_: str) -> str:
-        """A mutable scalar."""
+    def slot(self, type_: str, name: str = "") -> str:
+        """A mutable scalar; `name` is its name in the source."""
         result = self.name()
-        self._head.append(f"  {result} = memref.alloca() : {type_}")
+        self._head.append(f"  {result} = memref.alloca(){_named(name)} : {type_}")
         return result
 
     def global_constant(self, symbol: str, dense: str, type_: str) -> str:
@@ -125,12 +130,12 @@ class FunctionText:
         return self.shared(f"memref.get_global @{name} : {type_}")
 
     @contextmanager
-    def continued(self) -> Iterator[None]:
+    def continued(self, closing: str = "}") -> Iterator[None]:
         """The second region of an operation whose first one was closed with "} else {"."""
         self._depth += 1
         yield
         self._depth -= 1
-        self.line("}")
+        self.line(closing)
 
     @contextmanager
     def block(self, opening: str, closing: str = "}") -> Iterator[None]:

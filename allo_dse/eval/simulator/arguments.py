@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ...errors import SimulationError
 from ...frontend.program import CompiledProgram, Tensor
+from ...lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 from ...lang.types import DType
-from .storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 
 __all__ = ["Arguments", "numpy_dtype"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...errors import SimulationError
 from ...frontend.program import CompiledProgram, ExternalCall, IntArray, TaskClass
 from ...lang.externals import External, external
-from .storage import storage_dtype
+from ...lang.storage import storage_dtype
 
 
 def cycles_of(task_class: TaskClass) -> IntArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...frontend.program import CompiledProgram
-from .storage import storage_dtype, stored
+from ...lang.storage import storage_dtype, stored
 
 State = dict[tuple[str, str], list[NDArray[Any]]]
 """Per kernel and class, one array for each of the class's variables: a row per task."""

@@ -1,7 +1,7 @@
 func.func @gemm_t01(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index) {
-  %0 = memref.alloc() : memref<8x8xi16>
+  %0 = memref.alloc() {df.name = "C_in"} : memref<8x8xi16>
   %1 = arith.constant 0 : i16
-  %4 = memref.alloc() : memref<8x8xi16>
+  %4 = memref.alloc() {df.name = "C_out"} : memref<8x8xi16>
   %5 = memref.alloc() : memref<8x8xi16>
   affine.for %2 = 0 to 8 {
     affine.for %3 = 0 to 8 {
@@ -42,8 +42,8 @@ func.func @gemm_t01(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8
 }
 
 func.func @gemm_t11(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index, %s1: index) {
-  %0 = memref.alloc() : memref<8x8xi16>
-  %1 = memref.alloc() : memref<8x8xi16>
+  %0 = memref.alloc() {df.name = "C_in"} : memref<8x8xi16>
+  %1 = memref.alloc() {df.name = "C_out"} : memref<8x8xi16>
   %2 = memref.alloc() : memref<8x8xi16>
   %3 = arith.constant 0 : i16
   "df.get_block"(%s0, %0) {op = 0 : i64} : (index, memref<8x8xi16>) -> ()
@@ -80,8 +80,8 @@ func.func @gemm_t11(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8
 }
 
 func.func @gemm_t101(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xi16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xi16, strided<[?, ?], offset: ?>>, %s0: index) {
-  %0 = memref.alloc() : memref<8x8xi16>
-  %1 = memref.alloc() : memref<8x8xi16>
+  %0 = memref.alloc() {df.name = "C_in"} : memref<8x8xi16>
+  %1 = memref.alloc() {df.name = "C_out"} : memref<8x8xi16>
   %2 = memref.alloc() : memref<8x8xi16>
   %3 = arith.constant 0 : i16
   "df.get_block"(%s0, %0) {op = 0 : i64} : (index, memref<8x8xi16>) -> ()

@@ -1,7 +1,7 @@
 func.func @gemm_t001(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8x8xbf16, strided<[?, ?], offset: ?>>, %local_B: memref<8x8xbf16, strided<[?, ?], offset: ?>>, %local_C: memref<8x8xbf16, strided<[?, ?], offset: ?>>) {
-  %0 = memref.alloc() : memref<8x8xbf16>
+  %0 = memref.alloc() {df.name = "C_in"} : memref<8x8xbf16>
   %1 = arith.constant 0.0 : bf16
-  %4 = memref.alloc() : memref<8x8xbf16>
+  %4 = memref.alloc() {df.name = "C_out"} : memref<8x8xbf16>
   %5 = memref.alloc() : memref<8x8xbf16>
   %6 = memref.alloc() : memref<8x8xf32>
   %7 = arith.constant 0.0 : f32

@@ -11,7 +11,7 @@ func.func @gemm_t001(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, strid
     %5 = memref.load %local_B[%0, %4] : memref<8x4xf32, strided<[?, ?], offset: ?>>
     "df.put"(%s0, %5) {op = 0 : i64} : (index, f32) -> ()
     "df.cost"() {site = 0 : i64} : () -> ()
-  }
+  } {df.loop = 0 : i64}
   return
 }
 
@@ -24,13 +24,13 @@ func.func @gemm_t01(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, stride
     %5 = memref.load %local_A[%4, %0] : memref<4x8xf32, strided<[?, ?], offset: ?>>
     "df.put"(%s0, %5) {op = 0 : i64} : (index, f32) -> ()
     "df.cost"() {site = 0 : i64} : () -> ()
-  }
+  } {df.loop = 0 : i64}
   return
 }
 
 func.func @gemm_t00000(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, strided<[?, ?], offset: ?>>, %local_B: memref<8x4xf32, strided<[?, ?], offset: ?>>, %local_C: memref<4x4xf32, strided<[?, ?], offset: ?>>, %s0: index, %s1: index, %s2: index, %s3: index) {
   %0 = arith.constant 0.0 : f32
-  %1 = memref.alloca() : memref<f32>
+  %1 = memref.alloca() {df.name = "c"} : memref<f32>
   %3 = arith.constant 0 : index
   %4 = arith.constant 8 : index
   %5 = arith.constant 1 : index
@@ -47,7 +47,7 @@ func.func @gemm_t00000(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, str
     "df.put"(%s2, %6) {op = 2 : i64} : (index, f32) -> ()
     "df.put"(%s3, %7) {op = 3 : i64} : (index, f32) -> ()
     "df.cost"() {site = 0 : i64} : () -> ()
-  }
+  } {df.loop = 0 : i64}
   %11 = memref.load %1[] : memref<f32>
   memref.store %11, %local_C[%12, %13] : memref<4x4xf32, strided<[?, ?], offset: ?>>
   return
@@ -60,7 +60,7 @@ func.func @gemm_t0001(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, stri
   scf.for %0 = %1 to %2 step %3 {
     %4 = "df.get"(%s0) {op = 0 : i64} : (index) -> f32
     "df.cost"() {site = 0 : i64} : () -> ()
-  }
+  } {df.loop = 0 : i64}
   return
 }
 
@@ -71,6 +71,6 @@ func.func @gemm_t00001(%pid0: index, %pid1: index, %local_A: memref<4x8xf32, str
   scf.for %0 = %1 to %2 step %3 {
     %4 = "df.get"(%s0) {op = 0 : i64} : (index) -> f32
     "df.cost"() {site = 0 : i64} : () -> ()
-  }
+  } {df.loop = 0 : i64}
   return
 }

@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ...lang.structs import get_np_struct_type
-from ...lang.types import DType
+from .structs import get_np_struct_type
+from .types import DType
 
 _FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
 _MACHINE_BITS = (8, 16, 32, 64)
