@@ -4,7 +4,7 @@
     device = device.with_options(clock_ghz=1.8)          # a changed copy
     device.core.memory_bytes, device.board.dram_gb_s, device.kernel_cost("i16", "i16")
 
-docs/devices.md describes the file format. `kind` says which model a file follows; there is one so far, "npu".
+docs/devices.md describes the file format. `family` says which model a file follows: "npu" or "fpga".
 """
 
 from __future__ import annotations
@@ -14,13 +14,27 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
 from ..errors import DeviceError
 from ..lang.types import DType
-from .loader import device_names, read_device_table, suggest
+from .fpga_model import (
+    RESOURCES,
+    ArrayRules,
+    Chip,
+    Clock,
+    External,
+    FifoRules,
+    HlsRules,
+    IntegerRules,
+    Operator,
+    OperatorRows,
+    Resources,
+    at_clock,
+)
+from .loader import DeviceTable, device_names, read_device_table, suggest
 from .model import (
     Array,
     Board,
@@ -40,6 +54,7 @@ from .validation import device_error, option_error
 
 _TYPE_PREFIX = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf", "index": "i", "bool": "u"}
 _OTHER = "other"
+_LUT_PER_NODE = 100
 
 
 def type_key(dtype: DType) -> str:
@@ -49,10 +64,86 @@ def type_key(dtype: DType) -> str:
 
 
 class Device(Model):
+    """What devices of all families have in common.
+
+    Attributes:
+        family: "npu" or "fpga": which model the device follows (`NpuDevice`, `FpgaDevice`).
+        architecture: "xdna1", "ultrascale+", ... : what kernels are compiled for.
+    """
+
+    name: str
+    family: str
+    architecture: str
+    description: str
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Self:
+        """The device of a name (`Device.names()`) or of a device file; `NpuDevice.load` takes NPUs only.
+
+        Raises:
+            DeviceError: naming the file, the key and the reason.
+        """
+        named = isinstance(name_or_path, str) and name_or_path in device_names()
+        return cls.of(_load_named(str(name_or_path)) if named else _load(name_or_path))
+
+    @classmethod
+    def of(cls, device: Device) -> Self:
+        """The same device, known to be of this family.
+
+        Raises:
+            DeviceError: when it is of another one.
+        """
+        if isinstance(device, cls):
+            return device
+        wanted = next(family for family, model in FAMILIES.items() if issubclass(model, cls))
+        raise DeviceError(
+            f"{device.name} is of family {device.family!r}, and this needs {wanted!r}",
+            hint=f"devices by name: {', '.join(device_names())}",
+        )
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """The devices that come with the package."""
+        return device_names()
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with other values of what may differ from board to board; which ones depends on the family."""
+        raise NotImplementedError
+
+    @property
+    def max_nodes(self) -> int:
+        """The most processing elements a design can have."""
+        raise NotImplementedError
+
+    @property
+    def clock_ghz(self) -> float:
+        raise NotImplementedError
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Hash of everything that can change what a design is worth on this device; names and prose do not count."""
+        content = self.model_dump(mode="json", exclude=self._prose)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def _prose(self) -> set[str]:
+        """Fields that change no result."""
+        return {"name", "description"}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.name == other.name and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.key))
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class NpuDevice(Device):
     """An NPU: its tiles, and what its board and kernel libraries make of them.
 
     Attributes:
-        family: "xdna1", "xdna2", ... : what kernels are compiled for.
         boards: named variants of everything that differs by board; `board_name` selects `board`.
         reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
             kernel library, because it depends on the tools that build the kernels.
@@ -60,10 +151,7 @@ class Device(Model):
         elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
     """
 
-    name: str
-    kind: Literal["npu"]
-    family: str
-    description: str
+    family: Literal["npu"]
     array: Array
     core: Core
     memory_tile: MemoryTile
@@ -80,7 +168,7 @@ class Device(Model):
     scalar_loop: ScalarLoop
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Device:
+    def _is_consistent(self) -> NpuDevice:
         if self.kernel_library not in self.kernels:
             raise ValueError(f"kernel_library {self.kernel_library!r} is not in kernels ({', '.join(self.kernels)})")
         for library, costs in self.kernels.items():
@@ -98,23 +186,7 @@ class Device(Model):
             raise ValueError(f"elementwise: needs an entry {_OTHER!r} for operations that are not listed")
         return self
 
-    @staticmethod
-    def load(name_or_path: str | Path) -> Device:
-        """The device of a name (`Device.names()`) or of a device file.
-
-        Raises:
-            DeviceError: naming the file, the key and the reason.
-        """
-        if isinstance(name_or_path, str) and name_or_path in device_names():
-            return _load_named(name_or_path)
-        return _load(name_or_path)
-
-    @staticmethod
-    def names() -> tuple[str, ...]:
-        """The devices that come with the package."""
-        return device_names()
-
-    def with_options(self, **options: Any) -> Device:
+    def with_options(self, **options: Any) -> Self:
         """A copy with another board variant (`board="ph"`), kernel library (`kernel_library="tuned"`) or board values.
 
         Board values (`clock_ghz=1.8`, `dram_gb_s=17.5`, ...) apply on top of the selected variant.
@@ -140,7 +212,9 @@ class Device(Model):
             board = Board.model_validate({**base.model_dump(), **options})
         except ValidationError as error:
             raise option_error(error) from None
-        return Device.model_validate({**fields, "board_name": board_name, "board": board, "kernel_library": library})
+        return type(self).model_validate(
+            {**fields, "board_name": board_name, "board": board, "kernel_library": library}
+        )
 
     @property
     def compute_tiles(self) -> int:
@@ -153,14 +227,16 @@ class Device(Model):
         return self.reserved_bytes[self.kernel_library]
 
     @property
+    def max_nodes(self) -> int:
+        return self.compute_tiles
+
+    @property
     def clock_ghz(self) -> float:
         return self.board.clock_ghz
 
-    @functools.cached_property
-    def key(self) -> str:
-        """Hash of everything that can change what a design is worth on this device; names and prose do not count."""
-        content = self.model_dump(mode="json", exclude={"name", "description", "boards", "board_name"})
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    @property
+    def _prose(self) -> set[str]:
+        return {"name", "description", "boards", "board_name"}
 
     def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
         """Cost of a matrix multiplication by its element types: operands, then the result.
@@ -179,14 +255,88 @@ class Device(Model):
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
         return self.elementwise.get(kind, self.elementwise[_OTHER])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and self.name == other.name and self.key == other.key
+    def __repr__(self) -> str:
+        return f"NpuDevice({self.name!r}, board={self.board_name!r}, key={self.key})"
 
-    def __hash__(self) -> int:
-        return hash((self.name, self.key))
+
+class FpgaDevice(Device):
+    """An FPGA: its resources, its clock, and what operators, arrays and streams cost at that clock.
+
+    Attributes:
+        part: the vendor's part number.
+        resources: of the chip. shell: what the platform takes of them.
+        operators: by element type ("f32") and operator ("add", "mul", "exp", ...) its implementations by clock;
+            "add_fabric" is the adder without DSPs.
+    """
+
+    family: Literal["fpga"]
+    part: str
+    resources: Chip
+    shell: Resources
+    clock: Clock
+    external: External
+    operators: Mapping[str, Mapping[str, OperatorRows]]
+    integer: IntegerRules
+    fifo: FifoRules
+    arrays: ArrayRules
+    hls: HlsRules
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> FpgaDevice:
+        for resource in RESOURCES:
+            if getattr(self.shell, resource) > getattr(self.resources, resource):
+                raise ValueError(f"shell.{resource} exceeds resources.{resource}")
+        if missing := {"add", "add_fabric", "mul"} - self.operators.get("f32", {}).keys():
+            raise ValueError(f"operators.f32: missing {', '.join(sorted(missing))}")
+        return self
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`) or other resources (`dsp=2560`, `lut=...`).
+
+        Raises:
+            DeviceError: for an unknown option or an impossible value.
+        """
+        clock_fields = {"clock_mhz": "mhz", "uncertainty": "uncertainty"}
+        for option in options:
+            if option not in clock_fields and option not in RESOURCES:
+                raise DeviceError(
+                    f"{self.name}: no option {option!r}", hint=suggest(option, [*clock_fields, *RESOURCES])
+                )
+        clock = {clock_fields[o]: float(v) for o, v in options.items() if o in clock_fields}
+        limits = {option: value for option, value in options.items() if option in RESOURCES}
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        try:
+            fields["clock"] = Clock.model_validate({**self.clock.model_dump(), **clock})
+            fields["resources"] = Chip.model_validate({**self.resources.model_dump(), **limits})
+            if limits:  # a stated limit is what designs may use
+                fields["shell"] = Resources.model_validate({**self.shell.model_dump(), **dict.fromkeys(limits, 0)})
+            return type(self).model_validate(fields)
+        except ValidationError as error:
+            raise option_error(error) from None
+
+    def limit(self, resource: str) -> int:
+        """How much of a resource ("lut", "ff", "dsp", "bram18", "uram") designs may use."""
+        return int(getattr(self.resources, resource) - getattr(self.shell, resource))
+
+    def operator(self, element: str, name: str) -> Operator | None:
+        """The implementation of a floating-point operator at this clock; None for one without figures."""
+        rows = self.operators.get(element, {}).get(name)
+        return None if rows is None else at_clock(rows, self.clock.mhz)
+
+    @property
+    def max_nodes(self) -> int:
+        """A processing element has a state machine and an operator at least: about 100 LUTs."""
+        return max(1, self.limit("lut") // _LUT_PER_NODE)
+
+    @property
+    def clock_ghz(self) -> float:
+        return self.clock.mhz / 1e3
 
     def __repr__(self) -> str:
-        return f"Device({self.name!r}, board={self.board_name!r}, key={self.key})"
+        return f"FpgaDevice({self.name!r}, {self.clock.mhz:g} MHz, key={self.key})"
+
+
+FAMILIES: dict[str, type[Device]] = {"npu": NpuDevice, "fpga": FpgaDevice}
 
 
 @functools.cache
@@ -197,10 +347,20 @@ def _load_named(name: str) -> Device:
 def _load(name_or_path: str | Path) -> Device:
     table = read_device_table(name_or_path)
     values = {"name": table.path.stem, **table.values}
-    kind = values.get("kind")
-    if kind != "npu":
-        said = "missing" if kind is None else f"unknown kind {kind!r}"
-        raise DeviceError(f"{table.origin(('kind',))}: kind: {said}", hint="known: npu")
+    model = FAMILIES.get(str(values.get("family")))
+    if model is None:
+        said = f"unknown family {values['family']!r}" if "family" in values else "missing"
+        raise DeviceError(f"{table.origin(('family',))}: family: {said}", hint=f"known: {', '.join(FAMILIES)}")
+    if model is NpuDevice:
+        _add_boards(values, table)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise device_error(error, model, table) from None
+
+
+def _add_boards(values: dict[str, Any], table: DeviceTable) -> None:
+    """Complete an NPU's board variants and select the default one."""
     for derived in ("board", "board_name"):
         if derived in values:
             raise DeviceError(
@@ -211,10 +371,6 @@ def _load(name_or_path: str | Path) -> Device:
     if "default" not in boards:
         raise DeviceError(f"{table.origin(('boards',))}: boards.default: missing", hint="see docs/devices.md")
     values["board"] = boards["default"]
-    try:
-        return Device.model_validate(values)
-    except ValidationError as error:
-        raise device_error(error, Device, table) from None
 
 
 def _complete_boards(boards: Any) -> dict[str, Any]:

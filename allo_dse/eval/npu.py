@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.device import Device
+from ..backends.device import NpuDevice
 from ..errors import SimulationError
 from ..mapper.memory import local_memory_bytes
 from ..mapper.movement import Transport
@@ -51,7 +51,7 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        transport = plan_transport(design.vmg, design.device, design.buffering)
+        transport = plan_transport(design.vmg, NpuDevice.of(design.device), design.buffering)
         schedules = schedule(design.vmg)
         simulation = _Simulation(
             design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
@@ -98,12 +98,16 @@ class _Simulation:
 
     def _network(self, periods: int) -> NpuNetwork:
         if periods < TEMPLATE_PERIODS:
-            return build_npu_network(self.schedules, self.links, self.transport, self.design.device, periods)
+            return build_npu_network(
+                self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods
+            )
         return self._template.with_periods(periods)
 
     @cached_property
     def _template(self) -> NpuNetwork:
-        return build_npu_network(self.schedules, self.links, self.transport, self.design.device, TEMPLATE_PERIODS)
+        return build_npu_network(
+            self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), TEMPLATE_PERIODS
+        )
 
 
 def _marks(network: NpuNetwork, result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -144,7 +148,8 @@ def _extrapolate(marks: NDArray[np.int64], last: NDArray[np.int64], reach: int, 
 def _metrics(
     design: Design, schedules: tuple[GroupSchedule, ...], transport: Transport, blocks: list[_Block]
 ) -> Metrics:
-    device, board = design.device, design.device.board
+    device = NpuDevice.of(design.device)
+    board = device.board
     cycles_per_us = board.clock_ghz * 1e3
     run_us = sum(block.ticks * block.count for block in blocks) / TICKS_PER_CYCLE / cycles_per_us
     host_us = _host_us(design, transport)
@@ -169,7 +174,7 @@ def _metrics(
 
 def _host_us(design: Design, transport: Transport) -> float:
     """The host's part of a call: launch, making its buffers visible to the device and back, rewriting descriptors."""
-    board = design.device.board
+    board = NpuDevice.of(design.device).board
     tensor_bytes = sum(tensor.bytes for tensor in design.program.tensors)
     sync_us = tensor_bytes / (board.host_sync_gb_s * 1e3)
     return board.launch_us + sync_us + board.host_rewrite_us * transport.host_rewrites
@@ -204,7 +209,7 @@ def _macs(schedules: tuple[GroupSchedule, ...]) -> int:
     return total
 
 
-def _peak(group: GroupSchedule, device: Device) -> float:
+def _peak(group: GroupSchedule, device: NpuDevice) -> float:
     """Multiply-accumulates per cycle of one core at most, for the element types the group multiplies."""
     peaks = [
         device.kernel_cost(*op.dtypes).peak_mac_per_cycle

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..backends.device import Device
+from ..backends.device import Device, NpuDevice
 from ..frontend.program import CompiledProgram
 from .access import WORD_BYTES, is_word_aligned
 from .buffering import Buffering
@@ -41,6 +41,7 @@ def check_mapping(vmg: VMG, device: Device, buffering: Buffering | None = None) 
     buffers, and no further.
     """
     buffering = buffering or Buffering()
+    device = NpuDevice.of(device)
     found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device)]
     if vmg.node_count > _HOPELESS * device.compute_tiles:
         return found
@@ -58,13 +59,13 @@ def check_mapping(vmg: VMG, device: Device, buffering: Buffering | None = None) 
     return found
 
 
-def _compute_tiles(vmg: VMG, device: Device) -> Iterator[Violation]:
+def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
     if vmg.node_count > device.compute_tiles:
         detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
         yield Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail)
 
 
-def _host_buffers(vmg: VMG, device: Device) -> Iterator[Violation]:
+def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
     used = {
         port.tensor.name
         for kernel in vmg.program.kernels
@@ -100,7 +101,7 @@ def _core_violations(
     first_node: int,
     memory: NodeMemory,
     streams: dict[int, _NodeStreams],
-    device: Device,
+    device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
     """Limits of the cores of one node group; its nodes are alike but for their streams, and the busiest one counts."""
@@ -121,7 +122,7 @@ def _core_violations(
 
 
 def _core_channels(
-    where: Callable[[], str], group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: Device
+    where: Callable[[], str], group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: NpuDevice
 ) -> Iterator[Violation]:
     """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
 
@@ -144,7 +145,7 @@ def _core_channels(
 
 
 def _core_descriptors(
-    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: Device, buffering: Buffering
+    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: NpuDevice, buffering: Buffering
 ) -> Iterator[Violation]:
     """Buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor."""
     core = device.core

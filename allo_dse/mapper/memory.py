@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ..backends.device import Device
+from ..backends.device import NpuDevice
 from ..frontend.program import TensorPort
 from .buffering import Buffering
 from .links import StreamLinks
@@ -48,14 +48,14 @@ class NodeMemory:
         return ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
 
 
-def local_memory_bytes(vmg: VMG, device: Device, buffering: Buffering | None = None) -> int:
+def local_memory_bytes(vmg: VMG, device: NpuDevice, buffering: Buffering | None = None) -> int:
     """Data memory of the node that needs most, in bytes, with what the device reserves."""
     view = mapping_view(vmg)
     return max(memory.total for memory in group_memory(view.groups, view.links, device, buffering or Buffering()))
 
 
 def group_memory(
-    groups: list[GroupTiles], links: StreamLinks, device: Device, buffering: Buffering
+    groups: list[GroupTiles], links: StreamLinks, device: NpuDevice, buffering: Buffering
 ) -> list[NodeMemory]:
     """The most that a node of each group needs."""
     fifos: dict[int, int] = {}

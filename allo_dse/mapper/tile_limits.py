@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..backends.device import Device
+from ..backends.device import NpuDevice
 from ..backends.model import Tile
 from .assign import ColumnLimits, assign_columns
 from .flows import FlowFamily
@@ -65,7 +65,7 @@ def _summary(family: FlowFamily) -> str:
     return f"{count} {what} flow{'s' if count != 1 else ''} of {tensor}"
 
 
-def tile_violations(transport: Transport, device: Device) -> list[Violation]:
+def tile_violations(transport: Transport, device: NpuDevice) -> list[Violation]:
     """Limits of memory and shim tiles that an assigned plan exceeds, column by column."""
     found: list[Violation] = []
     for column in range(device.array.columns):
@@ -75,7 +75,7 @@ def tile_violations(transport: Transport, device: Device) -> list[Violation]:
     return found
 
 
-def _column_violations(column: int, transfers: Sequence[Transfer], device: Device) -> Iterable[Violation]:
+def _column_violations(column: int, transfers: Sequence[Transfer], device: NpuDevice) -> Iterable[Violation]:
     where = f"memory tile {column}"
     staged = sum(t.staged_bytes for t in transfers)
     if staged > device.memory_tile.memory_bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..backends.device import Device
+from ..backends.device import NpuDevice
 from .access import access_pattern
 from .assign import ColumnLimits, Share, assign_columns
 from .buffering import Buffering
@@ -24,7 +24,7 @@ __all__ = ["Flow", "StreamFlow", "TileLoop", "Transfer", "Transport", "plan_tran
 _plans: WeakKeyDictionary[VMG, dict[tuple[str, Buffering], Transport]] = WeakKeyDictionary()
 
 
-def plan_transport(vmg: VMG, device: Device, buffering: Buffering | None = None) -> Transport:
+def plan_transport(vmg: VMG, device: NpuDevice, buffering: Buffering | None = None) -> Transport:
     """Plan how tiles move between DRAM and the nodes of a folded graph.
 
     Every tensor port's tiles pass through a memory tile. Nodes that take the same tiles in the same order share a flow;
@@ -41,13 +41,13 @@ def plan_transport(vmg: VMG, device: Device, buffering: Buffering | None = None)
     return plans[key]
 
 
-def column_limits(device: Device) -> ColumnLimits:
+def column_limits(device: NpuDevice) -> ColumnLimits:
     """DMA channels that each column has for transfers."""
     shim, memory = device.shim, device.memory_tile
     return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out)
 
 
-def _plan(view: MappingView, device: Device, buffering: Buffering) -> Transport:
+def _plan(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:
     families = plan_flows(view.program, view.groups, view.links.between, buffering)
     inputs = [family for family in families if family.direction == "in"]
     outputs = [family for family in families if family.direction == "out"]
@@ -88,7 +88,7 @@ def _transfer(
     flows: tuple[Flow, ...],
     column: int,
     channel: int,
-    device: Device,
+    device: NpuDevice,
     buffering: Buffering,
 ) -> Transfer:
     first = flows[0]

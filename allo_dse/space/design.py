@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..backends.device import Device
+from ..frontend.program import Directive
 from ..mapper.buffering import Buffering
 from ..mapper.folds import MeshFold
 from ..mapper.program import Program
@@ -17,12 +18,19 @@ from ..mapper.vmg import VMG
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """One point of the space: everything an evaluator needs, and nothing else."""
+    """One point of the space: everything an evaluator needs, and nothing else.
+
+    Attributes:
+        schedule: directives beside those of the program itself; only FPGA designs have any.
+        depths: stream depths by array name, in order of names, where they differ from the declared ones.
+    """
 
     program: Program
     fold: MeshFold
     buffering: Buffering
     device: Device
+    schedule: tuple[Directive, ...] = ()
+    depths: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def vmg(self) -> VMG:
@@ -36,12 +44,12 @@ class Design:
 
     @cached_property
     def key(self) -> str:
-        """Hash of what decides the design's value: program, parameters, fold, buffering and device."""
+        """Hash of what decides the design's value: program, fold, buffering, device, schedule and depths."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, JSON-serialisable."""
-        return {
+        decided: dict[str, Any] = {
             "program": self.program.name,
             "params": {name: str(value) for name, value in self.program.params.items()},
             "fold": self.fold.to_dict(),
@@ -49,3 +57,9 @@ class Design:
             "device": self.device.name,
             "device_key": self.device.key,
         }
+        # A design without them keeps the key that results are stored under.
+        if self.schedule:
+            decided["schedule"] = [str(directive) for directive in self.schedule]
+        if self.depths:
+            decided["depths"] = dict(self.depths)
+        return decided

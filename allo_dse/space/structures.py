@@ -28,7 +28,7 @@ class MapperStructures:
     def __init__(self, source: Any, device: Device) -> None:
         self._source = source
         self._device = device
-        self.max_nodes = device.compute_tiles
+        self.max_nodes = device.max_nodes
         self._programs: dict[tuple[tuple[str, str], ...], Program] = {}
         self._folds: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}

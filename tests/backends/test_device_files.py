@@ -94,7 +94,7 @@ def test_unknown_devices(name: str, message: str) -> None:
         ),
         ("[kernels.allo.i8]\nefficiency = 1.5", r"kernels\.allo\.i8\.efficiency: .*less than or equal to 1"),
         ("kernel_library = 'mine'", "kernel_library 'mine' is not in kernels"),
-        ("kind = 'gpu'", r"bad\.toml: kind: unknown kind 'gpu'.*known: npu"),
+        ("family = 'gpu'", r"bad\.toml: family: unknown family 'gpu'.*known: npu, fpga"),
         ("speed = 3", r"bad\.toml: speed: unknown key"),
         ("[core", r"bad\.toml: not valid TOML: .*line"),
     ],
@@ -116,9 +116,9 @@ def test_a_library_needs_its_other_entry_and_its_reserved_bytes(tmp_path: Path) 
 
 
 def test_a_file_that_extends_nothing_must_say_everything(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match=r"alone\.toml: kind: missing"):
+    with pytest.raises(DeviceError, match=r"alone\.toml: family: missing"):
         Device.load(write(tmp_path / "alone.toml", "[array]\ncolumns = 1\n"))
-    text = 'kind = "npu"\n[boards.default]\nclock_ghz = 1.0\n'
+    text = 'family = "npu"\n[boards.default]\nclock_ghz = 1.0\n'
     with pytest.raises(DeviceError, match=r"(?s)alone\.toml: array: missing.*core: missing"):
         Device.load(write(tmp_path / "alone.toml", text))
 
@@ -163,5 +163,11 @@ def test_every_number_has_a_source() -> None:
                 comment = f"{comment} {line}"
             elif not line:
                 comment = ""
-            elif "=" in line and line.split()[0] not in {"abstract", "extends", "kind", "family", "kernel_library"}:
+            elif "=" in line and line.split()[0] not in {
+                "abstract",
+                "extends",
+                "family",
+                "architecture",
+                "kernel_library",
+            }:
                 assert "[" in line.partition("#")[2] or "[" in comment, f"{path.name}: {line}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.device import Device
+from allo_dse.backends.device import Device, NpuDevice
 from allo_dse.frontend.program import CompiledProgram, Tensor, TensorPort
 from allo_dse.mapper.buffering import Buffering
 from allo_dse.mapper.check import check_mapping
@@ -42,11 +42,11 @@ def gemm(program: CompiledProgram, k: int = 1, m: int = 4, n: int = 4) -> VMG:
 
 def changed(device: Device, changes: Mapping[str, Any]) -> Device:
     """A device with other limits, given as {"core.memory_bytes": 1000}."""
-    content = {field: getattr(device, field) for field in Device.model_fields}
+    content = {field: getattr(device, field) for field in NpuDevice.model_fields}
     for path, value in changes.items():
         *tables, key = path.split(".")
         content[tables[0]] = _with(content[tables[0]], [*tables[1:], key], value)
-    return Device.model_validate(content)
+    return NpuDevice.model_validate(content)
 
 
 def _with(model: Any, path: Sequence[str], value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.device import Device
+from allo_dse.backends.device import Device, NpuDevice
 from allo_dse.backends.model import Descriptor
 from allo_dse.frontend.program import CompiledProgram, IntArray
 from allo_dse.mapper.access import is_word_aligned, tile_loops
@@ -149,7 +149,7 @@ def test_patterns_keep_the_descriptor_limits_and_move_everything(
     device = Device.load("npu1_1col")
     limits = Descriptor(dims=dims, length_bits=32, wrap_bits=wrap_bits, step_bits=20, iteration_bits=iteration_bits)
     shim = device.shim.model_copy(update={"descriptor": limits})
-    device = Device.model_validate({**{f: getattr(device, f) for f in Device.model_fields}, "shim": shim})
+    device = NpuDevice.model_validate({**{f: getattr(device, f) for f in NpuDevice.model_fields}, "shim": shim})
     for transfer in plan_transport(vmg, device).transfers:
         pattern = transfer.pattern
         assert 4 * moved_words(pattern) == transfer.dram_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...backends.device import Device
+from ...backends.device import NpuDevice
 from ...errors import SimulationError
 from ...frontend.program import ExternalCall, TaskClass, TileOp
 from ...lang.externals import external
@@ -17,7 +17,7 @@ _MOVES = ("copy", "get", "put")
 _ACCUMULATING = ("add", *_MOVES)
 
 
-def class_cycles(task_class: TaskClass, device: Device) -> float:
+def class_cycles(task_class: TaskClass, device: NpuDevice) -> float:
     """Cycles one task of the class computes, data movement not included.
 
     Raises:
@@ -49,7 +49,7 @@ def _external_cycles(call: ExternalCall) -> int:
     return cycles
 
 
-def _elementwise_cycles(op: TileOp, device: Device) -> float:
+def _elementwise_cycles(op: TileOp, device: NpuDevice) -> float:
     if op.kind == "loop":
         return device.scalar_loop.cycles_per_iteration
     return device.elementwise_cost(op.kind).cycles(prod(op.shape) * op.dtypes[-1].bits // 8)

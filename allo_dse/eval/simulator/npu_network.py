@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...backends.device import Device
+from ...backends.device import NpuDevice
 from ...frontend.program import IntArray
 from ...ir.layout import Op
 from ...mapper.movement import Flow, Transport
@@ -84,7 +84,7 @@ TEMPLATE_PERIODS = 3
 class _Parts:
     """What is being built."""
 
-    device: Device
+    device: NpuDevice
     periods: int
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
     cadences: list[Cadence] = field(default_factory=list)
@@ -143,7 +143,7 @@ class _Parts:
 
 
 def build_npu_network(
-    schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: Device, periods: int
+    schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: NpuDevice, periods: int
 ) -> NpuNetwork:
     """The processes of a design, for its first `periods` periods."""
     parts = _Parts(device, periods)

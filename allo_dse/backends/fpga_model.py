@@ -1,0 +1,224 @@
+"""What an FPGA's device file says, as immutable models; units are part of the names.
+
+A latency is counted as HLS reports do: *extra* cycles, so that 0 is combinational and a loop-carried sum through an
+adder of latency 6 can start every 7 cycles. Every operator accepts new operands in every cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from .model import Bits, Count, Model, NotNegative, Positive, Size
+
+RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
+
+# Reports round periods to 0.01 ns: 3.33 ns is 300 MHz.
+_CLOCK_TOLERANCE = 1.01
+
+
+class Resources(Model):
+    """Amounts of the resources that an FPGA has, or that something takes."""
+
+    lut: Size = 0
+    ff: Size = 0
+    dsp: Size = 0
+    bram18: Size = 0
+    uram: Size = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources.model_construct(**{r: getattr(self, r) + getattr(other, r) for r in RESOURCES})
+
+    def __mul__(self, count: int) -> Resources:
+        return Resources.model_construct(**{r: getattr(self, r) * count for r in RESOURCES})
+
+    @staticmethod
+    def total(parts: Iterable[Resources]) -> Resources:
+        """The sum of any number of amounts."""
+        result = Resources()
+        for part in parts:
+            result = result + part
+        return result
+
+
+class Operator(Resources):
+    """One implementation of an arithmetic operator at one clock.
+
+    Attributes:
+        mhz: the clock it was characterised at; at lower clocks it is no slower.
+        latency: extra cycles until its result is there.
+    """
+
+    mhz: Positive
+    latency: Size
+
+
+OperatorRows = Annotated[tuple[Operator, ...], Field(min_length=1)]
+
+
+def at_clock(rows: Iterable[Operator], mhz: float) -> Operator:
+    """The row characterised at the lowest clock that is not below `mhz`.
+
+    Beyond the fastest row its latency is stretched in proportion: the same logic needs as many nanoseconds.
+    """
+    ordered = sorted(rows, key=lambda row: row.mhz)
+    for row in ordered:
+        if row.mhz * _CLOCK_TOLERANCE >= mhz:
+            return row
+    fastest = ordered[-1]
+    return fastest.model_copy(update={"latency": math.ceil(fastest.latency * mhz / fastest.mhz)})
+
+
+class Clock(Model):
+    """The clock that designs are scheduled for.
+
+    Attributes:
+        uncertainty: share of the period that scheduling must leave unused.
+    """
+
+    mhz: Annotated[float, Field(gt=0, le=2000, allow_inf_nan=False)]
+    uncertainty: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+    @property
+    def period_ns(self) -> float:
+        return 1e3 / self.mhz
+
+    @property
+    def usable_ns(self) -> float:
+        """What combinational logic of one cycle may take."""
+        return self.period_ns * (1 - self.uncertainty)
+
+
+class IntegerRules(Model):
+    """How integer operators are built.
+
+    Attributes:
+        dsp_from_bits: a multiplication with an operand of at least this many bits uses DSPs.
+        dsp_ports: operand widths of one DSP's multiplier, signed.
+        multiply: latency and DSP-independent cost of a multiplication in DSPs that is pipelined (wider than
+            `wide_from_bits`) and of a multiply-add.
+        lut_per_product_bit: LUTs of a multiplication in fabric, per bit of one operand times the other.
+        add_ns, add_ns_per_bit: delay of an addition or comparison.
+        divide_latency_per_bit: latency of a division or remainder, per bit of the dividend.
+    """
+
+    dsp_from_bits: Bits
+    dsp_ports: tuple[Bits, Bits]
+    multiply_add_latency: Size
+    wide_from_bits: Count
+    wide_latency: Size
+    lut_per_product_bit: Positive
+    add_ns: NotNegative
+    add_ns_per_bit: NotNegative
+    multiply_ns: NotNegative
+    divide_latency_per_bit: Positive
+    divide_lut_per_bit_squared: Positive
+
+
+class FifoRules(Model):
+    """How streams are built, by their size in bits.
+
+    Attributes:
+        register_depth: FIFOs up to this depth are registers: `register_ff_per_bit` of them for each bit of width.
+        shift_bits, lutram_bits: up to this many bits in all a shift register, or LUTRAM; block RAM above.
+        shift_ff, lutram_ff: their flip-flops.
+        lut: control logic of one FIFO; `lut_per_bit` of width for the storage that LUTs make.
+    """
+
+    register_depth: Count
+    register_ff_per_bit: Size
+    register_ff: Size
+    shift_bits: Count
+    shift_ff: Size
+    lutram_bits: Count
+    lutram_ff: Size
+    lut: Size
+    lut_per_bit: NotNegative
+
+
+class ArrayRules(Model):
+    """How arrays are built.
+
+    Attributes:
+        lutram_bits: a bank of at most this many bits is LUTRAM.
+        lut_per_bit: LUTs of LUTRAM, per bit of a word, and of 64 words.
+        ports: accesses per cycle and bank.
+        bram18_shapes: (words, bits) that one BRAM18 can be used as.
+        read_ns, write_ns: delays of block RAM.
+        uram_words, uram_bits: shape of one URAM.
+        auto_partition_elements: an array of at most this many elements becomes registers in a pipelined loop.
+    """
+
+    lutram_bits: Count
+    lut_per_bit: NotNegative
+    ports: Count
+    bram18_shapes: tuple[tuple[Count, Count], ...]
+    read_ns: NotNegative
+    write_ns: NotNegative
+    uram_words: Count
+    uram_bits: Count
+    auto_partition_elements: Size
+
+    def bram18(self, words: int, bits: int) -> int:
+        """BRAM18s of one bank, in the cheapest of the shapes."""
+        return min(math.ceil(words / w) * math.ceil(bits / b) for w, b in self.bram18_shapes)
+
+
+class HlsRules(Model):
+    """What the HLS tool does by itself, and what its control logic costs.
+
+    Attributes:
+        unroll_up_to: in a nest without pragmas an innermost loop of at most this many rounds is unrolled and its parent
+            pipelined; above that the innermost one is pipelined.
+        loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
+        call_extra: cycles of a loop that runs inside another one, beyond its own.
+        task_extra: cycles of a task beyond those of its loops.
+        loop_ff, loop_lut: control of one loop; `state_ff` per state of a schedule.
+        mux_lut_per_input_bit: LUTs of an n:1 multiplexer, per bit and input.
+    """
+
+    unroll_up_to: Size
+    loop_extra: Size
+    call_extra: Size
+    task_extra: Size
+    loop_ff: Size
+    loop_lut: Size
+    state_ff: Size
+    mux_lut_per_input_bit: NotNegative
+
+
+class External(Model):
+    """Memory outside the chip, and what a tensor that lies in it costs.
+
+    Attributes:
+        ports: AXI ports (HBM channels, DDR controllers or PS ports) that tensors can have.
+        port_gb_s: bandwidth of one.
+        latency_cycles: from a burst's request to its first word.
+        port_bits: width of one port.
+        load, store: logic of the task that copies a tensor in, or out.
+        adapter: logic of one AXI port.
+        control: logic of the register file that the host starts the kernel with.
+    """
+
+    ports: Count
+    port_gb_s: Positive
+    latency_cycles: Size
+    port_bits: Count
+    load: Resources
+    store: Resources
+    adapter: Resources
+    control: Resources
+
+
+class Chip(Resources):
+    """What the chip has; a design can have it less the shell's part."""
+
+    @model_validator(mode="after")
+    def _has_logic(self) -> Chip:
+        for resource in ("lut", "ff", "dsp", "bram18"):
+            if not getattr(self, resource):
+                raise ValueError(f"{resource} must be positive")
+        return self
