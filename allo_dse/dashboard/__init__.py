@@ -1,0 +1,1 @@
+"""The web app and the report on runs: the front, the progress of a run, single designs, and what tells two apart."""

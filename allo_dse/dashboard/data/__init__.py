@@ -1,0 +1,1 @@
+"""What the dashboard shows, as plain arrays: run directories read as they grow, filters, selections, analyses."""

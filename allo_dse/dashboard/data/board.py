@@ -1,0 +1,125 @@
+"""Several runs side by side: which designs are shown, and how each is referred to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import StudyError
+from .columns import Mask
+from .filters import parse_filter
+from .selection import Selection
+from .table import RunTable
+
+SEPARATOR = ":"
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A design: a run's number on the board, and the row in its table. Written `run:key`, which stays valid."""
+
+    run: int
+    row: int
+
+
+@dataclass
+class Board:
+    """The runs that are open."""
+
+    runs: list[RunTable] = field(default_factory=list)
+
+    @staticmethod
+    def open(paths: Sequence[Path]) -> Board:
+        """Read runs.
+
+        Raises:
+            StudyError: if one of them is not a run directory.
+        """
+        if not paths:
+            raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
+        board = Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
+        board.refresh()
+        return board
+
+    def refresh(self) -> bool:
+        """Read what was added to the logs; whether there was something."""
+        changed = [run.refresh() for run in self.runs]
+        return any(changed)
+
+    @property
+    def version(self) -> str:
+        """Changes whenever a run does."""
+        return ".".join(str(run.version) for run in self.runs)
+
+    @property
+    def names(self) -> list[str]:
+        """What the runs are called; told apart by number when directories have the same name."""
+        plain = [run.name for run in self.runs]
+        return [f"{name} ({i + 1})" if plain.count(name) > 1 else name for i, name in enumerate(plain)]
+
+    def reference(self, text: str | None) -> Ref | None:
+        """The design of a text `run:key`, if there is one."""
+        number, _, key = (text or "").partition(SEPARATOR)
+        if not number.isdecimal() or int(number) >= len(self.runs):
+            return None
+        row = self.runs[int(number)].row_of.get(key)
+        return None if row is None else Ref(int(number), row)
+
+    def text(self, ref: Ref) -> str:
+        """The inverse of `reference`."""
+        return f"{ref.run}{SEPARATOR}{self.runs[ref.run].keys[ref.row]}"
+
+    def table(self, ref: Ref) -> RunTable:
+        return self.runs[ref.run]
+
+    def find(self, key: str) -> Ref | None:
+        """The design of a key or the beginning of one."""
+        for number, run in enumerate(self.runs):
+            for known, row in run.row_of.items():
+                if known.startswith(key):
+                    return Ref(number, row)
+        return None
+
+    @property
+    def column_names(self) -> list[str]:
+        """All columns of all runs, in the order of the first that has them."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.columns))
+
+    @property
+    def objectives(self) -> list[str]:
+        """Objectives of all runs, those of the first run first."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.objectives))
+
+    def filtered(self, source: str, hidden: Sequence[int] = ()) -> list[Mask]:
+        """Per run the rows that an expression keeps; none of hidden runs.
+
+        Raises:
+            FilterError: if the expression cannot be understood.
+        """
+        condition = parse_filter(source)
+        condition.check(self.column_names)
+        return [
+            np.zeros(len(run), bool) if number in hidden else condition(run) for number, run in enumerate(self.runs)
+        ]
+
+    def selected(self, selection: Selection) -> list[Mask]:
+        """Per run the rows that are selected."""
+        return [selection.rows(run) for run in self.runs]
+
+    def front(self) -> Iterator[Ref]:
+        """The designs on the fronts of all runs."""
+        for number, run in enumerate(self.runs):
+            for row in run.front.tolist():
+                yield Ref(number, row)
+
+    @property
+    def default_reference(self) -> Ref | None:
+        """What designs are compared with unless another is chosen: the first feasible one of the first run."""
+        for number, run in enumerate(self.runs):
+            row = run.first_feasible
+            if row is not None:
+                return Ref(number, row)
+        return None

@@ -1,0 +1,144 @@
+"""Columns of a table that grows: numbers as float64 (NaN: no value), everything else as categories."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["objective", "parameter", "mapping", "metric", "meta"]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int32]
+MISSING = -1
+"""The code of a row without a value."""
+
+
+class Column:
+    """One column. Appending is cheap; arrays are brought up to date when they are read.
+
+    Attributes:
+        kind: what the column says about a design.
+        integral: whether all its numbers are whole, for how they are written.
+    """
+
+    def __init__(self, name: str, kind: Kind, missing: int = 0) -> None:
+        self.name, self.kind = name, kind
+        self.integral = True
+        self._numbers: Floats = np.full(missing, np.nan)
+        self._codes: Codes | None = None
+        self._categories: dict[str, int] = {}
+        self._tail: list[Any] = []
+
+    def append(self, value: Any) -> None:
+        self._tail.append(value)
+
+    def __len__(self) -> int:
+        settled = self._numbers if self._codes is None else self._codes
+        return len(settled) + len(self._tail)
+
+    @property
+    def numeric(self) -> bool:
+        self._settle()
+        return self._codes is None
+
+    @property
+    def numbers(self) -> Floats:
+        """The values of a numeric column; of another one the numbers of its categories."""
+        self._settle()
+        if self._codes is None:
+            return self._numbers
+        return np.where(self._codes == MISSING, np.nan, self._codes)
+
+    @property
+    def codes(self) -> Codes:
+        """Positions in `categories`; of a numeric column, its values are the categories."""
+        self._settle()
+        if self._codes is not None:
+            return self._codes
+        values, codes = np.unique(self._numbers, return_inverse=True)
+        return np.where(np.isnan(values)[codes], MISSING, codes).astype(np.int32)
+
+    @property
+    def categories(self) -> list[str]:
+        """The distinct values as text, in the order of `codes`."""
+        self._settle()
+        if self._codes is not None:
+            return list(self._categories)
+        values = np.unique(self._numbers)
+        return [_number_text(v, self.integral) for v in values[~np.isnan(values)].tolist()]
+
+    def value(self, row: int) -> Any:
+        """A row's value: a number, a text, or None."""
+        self._settle()
+        if self._codes is not None:
+            code = int(self._codes[row])
+            return None if code == MISSING else list(self._categories)[code]
+        number = float(self._numbers[row])
+        if np.isnan(number):
+            return None
+        return int(number) if number.is_integer() and self.integral else number
+
+    def values(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The values of some rows."""
+        self._settle()
+        if self._codes is not None:
+            names = [*self._categories, None]
+            return [names[code] for code in self._codes[rows].tolist()]
+        picked = self._numbers[rows].tolist()
+        if self.integral:
+            return [None if v != v else int(v) for v in picked]
+        return [None if v != v else v for v in picked]
+
+    @property
+    def varies(self) -> bool:
+        """Whether two rows differ; a row without a value differs from one that has one."""
+        self._settle()
+        if len(self) < 2:
+            return False
+        if self._codes is not None:
+            return bool((self._codes != self._codes[0]).any())
+        first = self._numbers[0]
+        if np.isnan(first):
+            return bool((~np.isnan(self._numbers)).any())
+        return bool((self._numbers != first).any())
+
+    def _settle(self) -> None:
+        """Move appended values into the arrays."""
+        if not self._tail:
+            return
+        tail, self._tail = self._tail, []
+        if self._codes is None:
+            if all(v is None or _is_number(v) for v in tail):
+                self.integral = self.integral and all(v is None or float(v).is_integer() for v in tail)
+                new = np.array([np.nan if v is None else v for v in tail], np.float64)
+                self._numbers = np.concatenate([self._numbers, new])
+                return
+            self._become_text()
+        assert self._codes is not None
+        known = self._categories
+        codes = [MISSING if v is None else known.setdefault(_text(v), len(known)) for v in tail]
+        self._codes = np.concatenate([self._codes, np.array(codes, np.int32)])
+
+    def _become_text(self) -> None:
+        """A numeric column that turned out to hold something else."""
+        known = self._categories
+        texts = [None if v != v else _number_text(v, self.integral) for v in self._numbers.tolist()]
+        codes = [MISSING if t is None else known.setdefault(t, len(known)) for t in texts]
+        self._codes = np.array(codes, np.int32)
+        self._numbers = np.empty(0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _number_text(value: float, integral: bool) -> str:
+    return str(int(value)) if integral and value.is_integer() else repr(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

@@ -1,0 +1,123 @@
+"""How a run went: rates, shares, failures and workers over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from .columns import Floats
+from .table import OK, RunTable
+
+BINS = 60
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Counts of a run in equal intervals of its time.
+
+    Attributes:
+        edges: of the intervals, in seconds since the study began.
+        designs: designs evaluated in each.
+        feasible: share of the proposed designs that satisfied everything; NaN where nothing was proposed.
+        failures: per reason, designs that were lost to it in each interval: limits of the device, constraints, and
+            evaluations that failed.
+        repeats: proposals whose result was known already.
+        workers: per worker the share of each interval that it spent evaluating.
+    """
+
+    edges: Floats
+    designs: Floats
+    feasible: Floats
+    failures: dict[str, Floats]
+    repeats: Floats
+    workers: dict[str, Floats]
+
+    @property
+    def middles(self) -> Floats:
+        return (self.edges[1:] + self.edges[:-1]) / 2
+
+    @property
+    def seconds(self) -> float:
+        """Length of an interval."""
+        return float(self.edges[1] - self.edges[0])
+
+
+def timeline(table: RunTable, bins: int = BINS) -> Timeline:
+    """The run in `bins` intervals."""
+    at = table.numbers("at")
+    ruled_out = np.array([r.at for r in table.ruled_out])
+    end = max([1e-3, *(float(np.nanmax(a)) for a in (at, ruled_out) if len(a) and not np.isnan(a).all())])
+    edges = np.linspace(0, end, bins + 1)
+    designs = np.histogram(at, edges)[0].astype(float)
+    proposed = designs + np.histogram(ruled_out, edges)[0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        feasible = np.histogram(at[table.ok], edges)[0] / proposed
+    return Timeline(
+        edges,
+        designs,
+        feasible,
+        _failures(table, edges),
+        np.histogram(np.array(table.repeats), edges)[0].astype(float),
+        _workers(table, edges),
+    )
+
+
+def lost(table: RunTable) -> Counter[str]:
+    """What ruled designs out, and how many. A design that breaks several limits counts for each."""
+    counts = Counter(limit for r in table.ruled_out for limit in r.limits)
+    reason = table.column("reason")
+    if reason is not None and not reason.numeric:
+        numbers = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
+        counts.update({name: int(n) for name, n in zip(reason.categories, numbers, strict=True) if n})
+    wrong = sum(not v.ok for v in table.verified.values())
+    if wrong:
+        counts["wrong numbers"] = wrong
+    return counts
+
+
+def statuses(table: RunTable) -> Counter[str]:
+    """Designs by status, those that break a limit of the device included."""
+    column = table.column("status")
+    counts: Counter[str] = Counter({OK: 0})
+    if column is not None:
+        numbers = np.bincount(column.codes, minlength=len(column.categories))
+        counts.update(dict(zip(column.categories, numbers.tolist(), strict=True)))
+    counts["violation"] = len(table.ruled_out)
+    return counts
+
+
+def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
+    times: dict[str, list[float]] = {}
+    for item in table.ruled_out:
+        for limit in item.limits:
+            times.setdefault(limit, []).append(item.at)
+    reason = table.column("reason")
+    if reason is not None and not reason.numeric:
+        at, codes = table.numbers("at"), reason.codes
+        for number, name in enumerate(reason.categories):
+            times.setdefault(name, []).extend(at[codes == number].tolist())
+    counted = {name: np.histogram(values, edges)[0].astype(float) for name, values in times.items()}
+    return dict(sorted(counted.items(), key=lambda item: -float(item[1].sum())))
+
+
+def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:
+    """Per worker the share of each interval it was busy; of runs without named workers, all of them together."""
+    at, seconds = table.numbers("at"), np.nan_to_num(table.numbers("seconds"))
+    worker = table.column("worker")
+    width = edges[1] - edges[0]
+    if worker is None:
+        return {"all": np.minimum(1.0, _busy(at, seconds, edges) / width)}
+    names, codes = worker.categories, worker.codes
+    return {
+        name: np.minimum(1.0, _busy(at[codes == number], seconds[codes == number], edges) / width)
+        for number, name in enumerate(names)
+    }
+
+
+def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:
+    """Seconds of the intervals (end - seconds, end) that fall between consecutive edges."""
+    start = end - seconds
+    done = [np.clip(edge - start, 0, seconds).sum() if len(end) else 0.0 for edge in edges]
+    return np.diff(np.array(done))

@@ -1,0 +1,270 @@
+"""A run as a table of its evaluated designs that grows with the log."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...tune.front import Front, knee, pareto_positions
+from .columns import Column, Floats, Kind, Mask
+from .facts import RunFacts, read_facts
+from .follow import Entry, LogFollower
+
+Rows = NDArray[np.int64]
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What running a design and comparing its numbers showed."""
+
+    ok: bool
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """A design that breaks limits of the device: when it was proposed, and the limits."""
+
+    at: float
+    limits: tuple[str, ...]
+
+
+class RunTable:
+    """The evaluated designs of a run, one row each, in the order of the log.
+
+    `refresh` reads what was added since; everything else is a view on what has been read. Safe to use from several
+    threads as long as each holds `lock` while it reads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self.log = LogFollower(path / "log.jsonl")
+        self._generation = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.facts: RunFacts = read_facts(self.path)
+        self.columns: dict[str, Column] = {}
+        self.row_of: dict[str, int] = {}
+        self.keys: list[str] = []
+        self.verified: dict[str, Verified] = {}
+        self.ruled_out: list[RuledOut] = []
+        self.rungs: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        self.repeats = array("d")
+        self.hypervolume = array("d")
+        self._where: list[tuple[int, int]] = []
+        self._front = Front(max(1, len(self.facts.objectives)))
+        self.version = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def refresh(self) -> bool:
+        """Read what was added to the log; whether there was something."""
+        with self.lock:
+            entries = self.log.look()
+            if self.log.generation != self._generation:
+                self._generation = self.log.generation
+                self._begin()
+                self.version = -1
+            for entry in entries:
+                self._add(entry)
+            changed = bool(entries) or self.version < 0
+            self.version += max(len(entries), 1) if changed else 0
+            return changed
+
+    def _add(self, entry: Entry) -> None:
+        values = entry.values
+        kind = values.get("type")
+        if kind == "verify":
+            self.verified[values["key"]] = Verified(bool(values["ok"]), str(values["message"]), values["seconds"])
+        elif kind == "design" and values.get("status") == "violation":
+            limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in values.get("violations") or ()))
+            self.ruled_out.append(RuledOut(float(values.get("at", 0.0)), limits))
+        elif kind == "design":
+            self._add_design(values, entry)
+        elif kind == "repeat":
+            self.repeats.append(float(values.get("at", 0.0)))
+
+    def _add_design(self, values: dict[str, Any], entry: Entry) -> None:
+        key = str(values["key"])
+        metrics = values.get("metrics") or {}
+        self.rungs.setdefault(key, []).append((str(values.get("evaluator", "")), metrics))
+        if key in self.row_of:
+            return
+        row = len(self.keys)
+        self.row_of[key] = row
+        self.keys.append(key)
+        self._where.append((entry.offset, entry.length))
+        cells = dict(_cells(values, self.facts))
+        for name, (kind, _) in cells.items():
+            if name not in self.columns:
+                self.columns[name] = Column(name, kind, missing=row)
+        for name, column in self.columns.items():
+            cell = cells.get(name)
+            column.append(None if cell is None else cell[1])
+        self._count(key, values, cells)
+
+    def _count(self, key: str, values: dict[str, Any], cells: Mapping[str, tuple[Kind, Any]]) -> None:
+        """Take a design into the front and the hypervolume."""
+        losses = [o.sign * float(cells[o.name][1]) for o in self.facts.objectives if _has_number(cells, o.name)]
+        if values.get("status") == OK and losses and len(losses) == len(self.facts.objectives):
+            self._front.add(key, losses)
+        self.hypervolume.append(np.nan if self._front.hypervolume is None else self._front.hypervolume)
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> Column | None:
+        return self.columns.get(name)
+
+    def numbers(self, name: str) -> Floats:
+        """A column's numbers; NaN throughout when there is no such column."""
+        column = self.columns.get(name)
+        return np.full(len(self), np.nan) if column is None else column.numbers
+
+    @property
+    def objectives(self) -> list[str]:
+        return [o.name for o in self.facts.objectives]
+
+    @property
+    def ok(self) -> Mask:
+        """Per row, whether the design satisfies everything and did not compute wrong numbers."""
+        column = self.columns.get("status")
+        if column is None:
+            return np.zeros(len(self), bool)
+        good = column.codes == (column.categories.index(OK) if OK in column.categories else -2)
+        for key, verification in self.verified.items():
+            if not verification.ok and key in self.row_of:
+                good[self.row_of[key]] = False
+        return good
+
+    @property
+    def losses(self) -> Floats:
+        """(rows, objectives), all to be minimised; NaN where a design has no value."""
+        signs = np.array([o.sign for o in self.facts.objectives])
+        return np.stack([self.numbers(name) for name in self.objectives], axis=1) * signs
+
+    @property
+    def front(self) -> Rows:
+        """Rows of the Pareto front, best in the first objective first."""
+        losses = self.losses
+        if any(not v.ok for v in self.verified.values()):
+            usable = np.flatnonzero(self.ok & ~np.isnan(losses).any(axis=1))
+            rows = usable[pareto_positions(losses[usable])]
+        else:
+            rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+        return rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
+
+    @property
+    def knee(self) -> int | None:
+        """The row of the front with the best balance of all objectives."""
+        front = self.front
+        return int(front[knee(self.losses[front])]) if len(front) else None
+
+    @property
+    def first_feasible(self) -> int | None:
+        """The row of the first design that satisfied everything: what one had before searching on."""
+        rows = np.flatnonzero(self.ok)
+        return int(rows[0]) if len(rows) else None
+
+    @property
+    def hypervolume_reference(self) -> dict[str, float] | None:
+        """The hypervolume's reference point, in the objectives' own units."""
+        point = self._front.reference
+        if point is None:
+            return None
+        return {o.name: o.sign * v for o, v in zip(self.facts.objectives, point, strict=True)}
+
+    def record(self, row: int) -> dict[str, Any]:
+        """A design's entry in the log."""
+        return self.log.read(*self._where[row])
+
+    def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
+        """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""
+        return [
+            name
+            for name, column in self.columns.items()
+            if (not kinds or column.kind in kinds)
+            and (not varying or column.varies)
+            and (not numeric or column.numeric)
+        ]
+
+
+def _has_number(cells: Mapping[str, tuple[Kind, Any]], name: str) -> bool:
+    return name in cells and isinstance(cells[name][1], int | float)
+
+
+def _cells(values: dict[str, Any], facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, Any]]]:
+    """What a record says, flat: column, its kind and its value. Later ones of the same name give way to earlier."""
+    metrics = values.get("metrics") or {}
+    stated = values.get("values") or {}
+    taken = {"number", "key", "status", "at", "seconds", "evaluator", "worker", "reason"}
+    for objective in facts.objectives:
+        value = stated.get(objective.name, metrics.get(objective.name))
+        taken.add(objective.name)
+        yield objective.name, ("objective", value)
+    for name, value in (values.get("params") or {}).items():
+        if name not in taken:
+            taken.add(name)
+            yield name, ("parameter", value)
+    for name, value in _mapping(values):
+        yield name, ("mapping", value)
+    for name, value in metrics.items():
+        if name in taken:
+            continue
+        if isinstance(value, dict):
+            for part, amount in value.items():
+                if not isinstance(amount, dict | list):
+                    yield f"{name}.{part}", ("metric", amount)
+        elif not isinstance(value, list):
+            yield name, ("metric", value)
+    for name in ("number", "key", "status", "at", "seconds", "evaluator", "worker"):
+        if values.get(name) is not None:
+            yield name, ("meta", values[name])
+    yield "reason", ("meta", _reason(values))
+
+
+def _reason(values: dict[str, Any]) -> str | None:
+    """Why a design is not feasible, in a few words: constraints by name, failures by kind."""
+    if values.get("status") == "infeasible":
+        return ", ".join(name for name, v in (values.get("constraints") or {}).items() if v > 0) or "infeasible"
+    if values.get("status") == "failed":
+        return str(values.get("error") or "failed").split(":")[0][:60]
+    return None
+
+
+def _mapping(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
+    fold = values.get("fold")
+    kernels = fold.get("kernels", []) if isinstance(fold, dict) else []
+    for kernel in kernels:
+        for position, axis in enumerate(kernel.get("axes", ())):
+            prefix = f"{kernel.get('kernel')}.axis{position}"
+            for part in ("spatial", "how", "pattern"):
+                if part in axis:
+                    yield f"{prefix}.{part}" if part != "spatial" else f"{prefix}.nodes", axis[part]
+        if kernel.get("order"):
+            yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
+    for part in ("buffering", "schedule", "depths"):
+        entries = values.get(part)
+        if isinstance(entries, dict):
+            prefix = "" if part == "buffering" else f"{part}."
+            for name, value in entries.items():
+                if not isinstance(value, dict | list):
+                    yield f"{prefix}{name}", value
+        elif isinstance(entries, list) and entries:
+            yield part, " ".join(map(str, entries))
