@@ -7,6 +7,7 @@
     dse.check(folded, dse.Device.load("npu1_4col"))           # violations of the device's limits; empty when it fits
     dse.simulate(program, A, B, C)                            # numbers and cycles in one run
     dse.Trace.load("x.npz").replay(depths)                    # another tool's trace at other stream depths
+    dse.read_hls_report("solution1")                          # what an HLS tool reported: loops, FIFOs, resources
     dse.Study("gemm", program=gemm, params={...}, device="npu1_4col", objectives=[dse.minimize("latency_us")]).run(500)
 
 Names are imported when first used, so that `import allo_dse` costs nothing.
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from .api import check as check
     from .api import simulate as simulate
     from .backends.device import Device as Device
+    from .backends.hls_report import HlsReport as HlsReport
+    from .backends.hls_report import HlsReportError as HlsReportError
+    from .backends.hls_report import read_hls_report as read_hls_report
     from .errors import AlloDseError as AlloDseError
     from .errors import DeviceError as DeviceError
     from .errors import IllegalFold as IllegalFold
@@ -59,6 +63,7 @@ __version__ = "0.1.0"
 _HOME = {
     "api": ["check", "simulate"],
     "backends.device": ["Device"],
+    "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
     "eval.npu": ["NpuSimulator"],

@@ -1,0 +1,18 @@
+"""Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`."""
+
+from .model import Cosim, Cycles, HlsFifo, HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources, Violation
+from .project import read_hls_report
+
+__all__ = [
+    "Cosim",
+    "Cycles",
+    "HlsFifo",
+    "HlsLoop",
+    "HlsReport",
+    "HlsReportError",
+    "Instance",
+    "Module",
+    "Resources",
+    "Violation",
+    "read_hls_report",
+]

@@ -1,0 +1,157 @@
+"""Reports from a path: one file, or all files of a project put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from .cosim_report import read_cosim_report
+from .model import HlsFifo, HlsLoop, HlsReport, HlsReportError, Module
+from .summary_report import read_summary_report
+from .text_report import read_text_report
+from .xml_report import read_xml_report
+
+_TITLE = re.compile(r"^\s*== (?:\w+ HLS|Synthesis Summary) Report (?:for|of)", re.MULTILINE)
+
+
+def read_hls_report(path: str | Path) -> HlsReport:
+    """Read what an HLS tool (Vivado HLS 2018.3 to Vitis HLS 2025) reported about a design.
+
+    Args:
+        path: a `csynth.xml`, `csynth.rpt`, `*_csynth.rpt` or `*_cosim.rpt`, or a directory (a project, a solution or a
+            report directory), whose reports are put together.
+
+    Raises:
+        HlsReportError: if there is no report, or a file is damaged, truncated or something else.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_project(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise HlsReportError(f"{path}: {error.strerror}", hint="give csynth.xml or the project's directory") from None
+    return _read_file(path, data)
+
+
+def _read_file(path: Path, data: bytes) -> HlsReport:
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return read_xml_report(path, data)
+    text = data.decode("utf-8", errors="replace")
+    title = _TITLE.search(text)
+    if title is None:
+        return read_cosim_report(path, text)
+    return read_summary_report(path, text) if "Summary" in title.group() else read_text_report(path, text)
+
+
+def _read_project(path: Path) -> HlsReport:
+    """The synthesis of the one solution below a directory, with details of text reports and its co-simulation."""
+    syntheses = _files(path, "csynth.xml") or _files(path, "csynth.rpt")
+    if len(syntheses) > 1:
+        raise HlsReportError(
+            f"{path} has {len(syntheses)} designs: {', '.join(str(f.relative_to(path)) for f in syntheses)}",
+            hint="give the directory of one solution",
+        )
+    modules = [_read(file) for file in _files(path, "*_csynth.rpt") or _files(path, "*_csynth.xml")]
+    cosims = [_read(file) for file in _files(path, "*_cosim.rpt")]
+    if syntheses:
+        report = _with_details(_read(syntheses[0]), modules)
+    elif modules:
+        report = _with_details(_top_of(path, modules), modules)
+    elif cosims:
+        report = cosims[0]
+    else:
+        raise HlsReportError(f"{path}: has no HLS reports", hint="run csynth first; they are in SOLUTION/syn/report")
+    fitting = [c for c in cosims if c.top == report.top] or cosims
+    return replace(
+        report,
+        cosims=tuple(cosim for found in fitting for cosim in found.cosims),
+        files=tuple(dict.fromkeys(name for part in (report, *modules, *fitting) for name in part.files)),
+    )
+
+
+def _read(path: Path) -> HlsReport:
+    return _read_file(path, path.read_bytes())
+
+
+def _files(path: Path, pattern: str) -> list[Path]:
+    """Files below a directory, without the tool's own working copies."""
+    return sorted(
+        f
+        for f in path.rglob(pattern)
+        if f.is_file() and not any(part.startswith(".") for part in f.relative_to(path).parts)
+    )
+
+
+def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
+    """The report of the module that no other one has an instance of."""
+    inside = {instance.module for report in reports for module in report.modules for instance in module.instances}
+    tops = [report for report in reports if report.top not in inside]
+    if len(tops) != 1:
+        names = ", ".join(report.top for report in tops) or "none"
+        raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint="give one solution's csynth.xml")
+    return tops[0]
+
+
+def _with_details(report: HlsReport, details: Iterable[HlsReport]) -> HlsReport:
+    """A report with what other reports of its modules know beyond it."""
+    modules = {module.name: module for module in report.modules}
+    fifos = {(fifo.module, fifo.name): fifo for fifo in report.fifos}
+    for detail in details:
+        for module in detail.modules:
+            known = modules.get(module.name)
+            modules[module.name] = module if known is None else _merged_module(known, module)
+        for fifo in detail.fifos:
+            key = next((k for k in ((fifo.module, fifo.name), (fifo.module, f"{fifo.name}_U")) if k in fifos), None)
+            if key:
+                fifos[key] = _merged_fifo(fifos[key], fifo)
+            elif not report.fifos:
+                fifos[fifo.module, fifo.name] = fifo
+    available = next((d.available for d in details if d.top == report.top), report.available)
+    return replace(
+        report,
+        modules=tuple(modules.values()),
+        fifos=tuple(fifos.values()),
+        available=report.available if report.available.lut is not None else available,
+    )
+
+
+def _merged_module(known: Module, other: Module) -> Module:
+    return replace(
+        known,
+        loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
+        instances=other.instances or known.instances,
+    )
+
+
+def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tuple[HlsLoop, ...]:
+    """Loops in the same order in both reports; where the reports differ the first one holds."""
+    if [loop.name for loop in known] != [loop.name for loop in others]:
+        return known
+    return tuple(
+        replace(
+            loop,
+            ii=loop.ii if loop.ii is not None else other.ii,
+            ii_target=other.ii_target,
+            depth=loop.depth if loop.depth is not None else other.depth,
+            loops=_merged_loops(loop.loops, other.loops),
+        )
+        for loop, other in zip(known, others, strict=True)
+    )
+
+
+def _merged_fifo(known: HlsFifo, other: HlsFifo) -> HlsFifo:
+    """What XML says of a FIFO, with the width and the registers that only text reports have."""
+    mine, theirs = known.resources, other.resources
+    return replace(
+        known,
+        width=known.width if known.width is not None else other.width,
+        depth=known.depth if known.depth is not None else other.depth,
+        resources=replace(
+            theirs,
+            bram18=mine.bram18 if mine.bram18 is not None else theirs.bram18,
+            uram=mine.uram if mine.uram is not None else theirs.uram,
+        ),
+    )

@@ -1,0 +1,203 @@
+"""`csynth.xml` of Vivado HLS 2018.3 to Vitis HLS 2025.
+
+Until 2019 the file has the top function only; later ones list all modules, and FIFOs since 2020. Loops are elements
+named after themselves, so the same name may occur many times.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from .model import Cycles, HlsFifo, HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources, Violation
+from .numbers import cycles, real, whole
+from .xml_tree import read_tree, text
+
+_LOOP_FIELDS = frozenset({"TripCount", "Latency", "PipelineDepth", "PipelineII", "IterationLatency"})
+_NO_VIOLATION = ("", "-")
+
+
+def read_xml_report(path: Path, data: bytes) -> HlsReport:
+    """The report of a `csynth.xml`.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    root = read_tree(path, data)
+    user = root.find("UserAssignments")
+    if root.tag != "profile" or user is None:
+        raise HlsReportError(f"{path}: not an HLS synthesis report (its root is <{root.tag}>)", hint="give csynth.xml")
+    top = text(user, "TopModelName")
+    modules, violations = _modules(root, top)
+    fifos, tool_fifos = _fifos(root)
+    performance = root.find("PerformanceEstimates")
+    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
+    notes = () if root.find("ModuleInformation") is not None else ("the report has no modules but the top function",)
+    return HlsReport(
+        files=(str(path),),
+        tool=text(root, "ReportVersion/Version"),
+        top=top,
+        part=text(user, "Part"),
+        family=text(user, "ProductFamily"),
+        clock_ns=real(text(user, "TargetClockPeriod")),
+        uncertainty_ns=real(text(user, "ClockUncertainty")),
+        estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
+        kind=text(performance, "PipelineType"),
+        latency=_latency(overall),
+        interval=Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max"))),
+        resources=_resources(root.find("AreaEstimates/Resources")),
+        available=_resources(root.find("AreaEstimates/AvailableResources")),
+        modules=modules,
+        fifos=fifos,
+        tool_fifos=tool_fifos,
+        violations=violations,
+        notes=notes,
+    )
+
+
+def _modules(root: Element, top: str) -> tuple[tuple[Module, ...], tuple[Violation, ...]]:
+    instances = _instances(root)
+    modules, violations = [], []
+    for element in root.iterfind("ModuleInformation/Module"):
+        name = text(element, "Name")
+        found = _violations(element.find("PerformanceEstimates/SummaryOfViolations"), name)
+        violations += [v for v in found if v.kind not in _NO_VIOLATION]
+        sources = {v.loop: v.source for v in found if v.loop}
+        modules.append(_module(element, name, sources, instances.get(name, ())))
+    if not modules:  # before 2020: the top function is all there is
+        modules.append(_module(root, top, {}, instances.get(top, ())))
+    return tuple(modules), tuple(violations)
+
+
+def _module(element: Element, name: str, sources: dict[str, str], instances: tuple[Instance, ...]) -> Module:
+    performance = element.find("PerformanceEstimates")
+    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
+    loops = performance.find("SummaryOfLoopLatency") if performance is not None else None
+    interval = cycles(text(overall, "PipelineInitiationInterval"))
+    if not interval.known:
+        interval = Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max")))
+    return Module(
+        name=name,
+        kind=text(overall, "PipelineType") or text(performance, "PipelineType"),
+        latency=_latency(overall),
+        interval=interval,
+        estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
+        resources=_resources(element.find("AreaEstimates/Resources")),
+        loops=_loops(loops, name, sources),
+        instances=instances,
+    )
+
+
+def _loops(parent: Element | None, module: str, sources: dict[str, str]) -> tuple[HlsLoop, ...]:
+    """Loops directly below an element: those of its children that have a loop's fields."""
+    loops = []
+    for element in parent if parent is not None else ():
+        if element.tag in _LOOP_FIELDS or not any(child.tag in _LOOP_FIELDS for child in element):
+            continue
+        name = text(element, "Name") or element.tag
+        ii, depth = whole(text(element, "PipelineII")), whole(text(element, "PipelineDepth"))
+        loops.append(
+            HlsLoop(
+                name=name,
+                module=module,
+                trip_count=_trip_count(element),
+                latency=cycles(text(element, "Latency")),
+                ii=ii,
+                depth=depth if depth is not None else whole(text(element, "IterationLatency")),
+                # reports before 2020 do not say which loops are pipelined, but only those have an interval
+                kind=text(element, "PipelineType") or ("no" if ii is None else "yes"),
+                source=sources.get(name, ""),
+                loops=_loops(element, module, sources),
+            )
+        )
+    return tuple(loops)
+
+
+def _trip_count(loop: Element) -> Cycles:
+    low, high = text(loop, "TripCount/range/min"), text(loop, "TripCount/range/max")
+    return Cycles(min=whole(low), max=whole(high)) if low or high else cycles(text(loop, "TripCount"))
+
+
+def _latency(overall: Element | None) -> Cycles:
+    low, mean, high = (whole(text(overall, f"{case}-caseLatency")) for case in ("Best", "Average", "Worst"))
+    return Cycles(min=low, avg=mean, max=high)
+
+
+def _resources(element: Element | None) -> Resources:
+    dsp = text(element, "DSP") or text(element, "DSP48E")
+    names = {"bram18": "BRAM_18K", "ff": "FF", "lut": "LUT", "uram": "URAM"}
+    return Resources(dsp=whole(dsp), **{name: whole(text(element, tag)) for name, tag in names.items()})
+
+
+def _violations(element: Element | None, module: str) -> list[Violation]:
+    """What the report notes about a module and its loops, whether violated or not."""
+    if element is None:
+        return []
+    loops = element.iterfind("SummaryOfLoopViolations/*")
+    return [_violation(element, module, ""), *(_violation(e, module, text(e, "Name") or e.tag) for e in loops)]
+
+
+def _violation(element: Element, module: str, loop: str) -> Violation:
+    reason = text(element, "ViolationType")
+    return Violation(
+        kind=text(element, "IssueType"),
+        reason="" if reason in _NO_VIOLATION else reason,
+        module=module,
+        loop=loop,
+        distance=whole(text(element, "IterationDistance")),
+        source=text(element, "SourceLocation"),
+    )
+
+
+def _instances(root: Element) -> dict[str, tuple[Instance, ...]]:
+    """Instances in each module, by the module's name."""
+    found: dict[str, tuple[Instance, ...]] = {}
+    for parent in root.iterfind("RTLDesignHierarchy/TopModule"):
+        pending = [parent]
+        while pending:
+            element = pending.pop()
+            below = element.findall("InstancesList/Instance")
+            pending += below
+            if below:
+                inside = tuple(Instance(text(b, "InstName"), text(b, "ModuleName")) for b in below)
+                found.setdefault(text(element, "ModuleName"), inside)
+    return found
+
+
+def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
+    """The design's FIFOs, with what the storage table says about them, and those that only that table has."""
+    parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
+    top = text(root, "UserAssignments/TopModelName")
+    storage = _storage(root)
+    fifos = []
+    for element in root.iterfind("FIFOInformation/FIFOInst"):
+        name, parent = text(element, "Name"), text(element, "ParentInst")
+        module = parents.get(parent.rsplit("/", 1)[-1], parent) if parent else top
+        node = storage.pop((module, name), None)
+        fifos.append(_fifo(name, module, whole(text(element, "StaticDepth")), node))
+    return tuple(fifos), tuple(_fifo(name, module, None, node) for (module, name), node in storage.items())
+
+
+def _fifo(name: str, module: str, depth: int | None, node: dict[str, str] | None) -> HlsFifo:
+    node = node or {}
+    size = node.get("STORAGESIZE", "").split()
+    return HlsFifo(
+        name=name,
+        module=module,
+        depth=depth if depth is not None else whole(size[1] if len(size) > 1 else ""),
+        width=whole(size[0] if size else ""),
+        implementation=node.get("IMPL", ""),
+        resources=Resources(bram18=whole(node.get("BRAM")), uram=whole(node.get("URAM"))),
+        source=node.get("SOURCE", "").removeprefix(":0"),
+    )
+
+
+def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
+    """Attributes of the storage nodes that are FIFOs, by module and instance name."""
+    found = {}
+    for module in root.iterfind("ModuleInformation/Module"):
+        name = text(module, "Name")
+        for node in module.iterfind("BindNodes/BindNode"):
+            if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo":
+                found[name, node.get("RTLNAME", "")] = dict(node.attrib)
+    return found
