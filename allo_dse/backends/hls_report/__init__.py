@@ -1,7 +1,8 @@
 """Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`."""
 
-from .model import Cosim, Cycles, HlsFifo, HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources, Violation
+from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources, Violation
 from .project import read_hls_report
+from .report import HlsReport
 
 __all__ = [
     "Cosim",

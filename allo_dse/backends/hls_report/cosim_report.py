@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .model import Cosim, Cycles, HlsReport, HlsReportError
 from .numbers import whole
+from .parts import Cosim, Cycles, HlsReportError
+from .report import HlsReport
 from .tables import parse_text
 
 _OUTCOME = {"pass": True, "fail": False}

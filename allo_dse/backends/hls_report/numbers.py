@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .model import Cycles
+from .parts import Cycles
 
 _WHOLE = re.compile(r"~?([0-9]{1,18})\Z")
 _RANGE = re.compile(r"([0-9]{1,18}|\?|undef)\s*(?:~|-)\s*([0-9]{1,18}|\?|undef|inf)\Z")

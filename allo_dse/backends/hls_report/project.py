@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .cosim_report import read_cosim_report
-from .model import HlsFifo, HlsLoop, HlsReport, HlsReportError, Module
+from .parts import HlsFifo, HlsLoop, HlsReportError, Module
+from .report import HlsReport
 from .summary_report import read_summary_report
 from .text_report import read_text_report
 from .xml_report import read_xml_report

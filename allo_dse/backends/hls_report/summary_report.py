@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .model import HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources, Violation
 from .numbers import cycles, real, whole
+from .parts import HlsLoop, HlsReportError, Instance, Module, Resources, Violation
+from .report import HlsReport
 from .tables import TextReport, parse_text
 from .text_report import nested
 

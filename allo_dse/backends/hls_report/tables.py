@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .model import HlsReportError
+from .parts import HlsReportError
 
 _RULE = frozenset("+-")
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .model import Cycles, HlsFifo, HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources
 from .numbers import cycles, real, whole
+from .parts import Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources
+from .report import HlsReport
 from .tables import TextReport, parse_text
 
 _SECTIONS = ("Performance Estimates", "Utilization Estimates", "Interface")

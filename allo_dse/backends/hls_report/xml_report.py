@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from .model import Cycles, HlsFifo, HlsLoop, HlsReport, HlsReportError, Instance, Module, Resources, Violation
 from .numbers import cycles, real, whole
+from .parts import Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources, Violation
+from .report import HlsReport
 from .xml_tree import read_tree, text
 
 _LOOP_FIELDS = frozenset({"TripCount", "Latency", "PipelineDepth", "PipelineII", "IterationLatency"})

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from .model import HlsReportError
+from .parts import HlsReportError
 
 DEEPEST = 200
 
