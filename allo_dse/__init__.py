@@ -22,6 +22,7 @@ from .lang.targets import register_target
 
 if TYPE_CHECKING:
     from .api import check as check
+    from .api import record_trace as record_trace
     from .api import simulate as simulate
     from .backends.device import Device as Device
     from .backends.hls_report import HlsReport as HlsReport
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.npu import NpuSimulator as NpuSimulator
+    from .eval.simulator.sim_result import SimResult as SimResult
     from .eval.simulator.trace import Trace as Trace
     from .eval.simulator.trace_build import Get as Get
     from .eval.simulator.trace_build import Loop as Loop
@@ -61,12 +63,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "api": ["check", "simulate"],
+    "api": ["check", "record_trace", "simulate"],
     "backends.device": ["Device"],
     "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
     "eval.npu": ["NpuSimulator"],
+    "eval.simulator.sim_result": ["SimResult"],
     "eval.simulator.trace": ["Trace"],
     "eval.simulator.trace_build": ["Get", "Loop", "Put"],
     "lang.diagnostics": ["ProgramError"],

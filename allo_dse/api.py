@@ -20,6 +20,7 @@ from .space.design import Design
 
 if TYPE_CHECKING:
     from .eval.simulator.result import RunResult
+    from .eval.simulator.trace import Trace
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
@@ -55,19 +56,55 @@ def simulate(
         arrays: the region's arguments in order, written in place; without any, zeros are used.
         depths: stream depths by name, where they differ from the declared ones.
         seconds: time limit.
-        record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto(path)`.
+        record: keep every event, for the result's `timeline`, `explain()`, `save_perfetto(path)` and `trace`.
 
     Raises:
         DeadlockError: naming the tasks and streams that wait for each other.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from .eval.simulator.arguments import numpy_dtype
     from .eval.simulator.functional import run_graph
 
     vmg = program if isinstance(program, VMG) else program.vmg
-    if not arrays:
-        arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
-    return run_graph(vmg, *arrays, depths=depths, seconds=seconds, progress=progress, record=record)
+    depth = _depths(program, depths)
+    return run_graph(vmg, *(arrays or _zeros(vmg)), depths=depth, seconds=seconds, progress=progress, record=record)
+
+
+def record_trace(
+    program: Program | VMG | Design,
+    *arrays: Any,
+    depths: Mapping[str, int] | None = None,
+    seconds: float | None = None,
+) -> Trace:
+    """Run a program once, to time it again for other stream depths with `Trace.replay`.
+
+    A program that deadlocks at its depths is run with deeper streams; the trace has the depths as they are.
+
+    Args:
+        arrays: the region's arguments in order; they are not written to. Without any, zeros are used.
+        depths: stream depths by name, where they differ from the declared ones.
+        seconds: time limit.
+
+    Raises:
+        DeadlockError: if no depths help.
+        SimulationError: for arguments that do not fit, or at the time limit.
+    """
+    from .eval.simulator.record_program import record_graph
+
+    vmg = program if isinstance(program, VMG) else program.vmg
+    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
+
+
+def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -> dict[str, int]:
+    """The depths that a design has, and those that a call gives."""
+    own = dict(program.depths) if isinstance(program, Design) else {}
+    return {**own, **(depths or {})}
+
+
+def _zeros(vmg: VMG) -> tuple[Any, ...]:
+    """Arguments for a program whose values do not matter."""
+    from .eval.simulator.arguments import numpy_dtype
+
+    return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
 
 
 class SimulatorModule:

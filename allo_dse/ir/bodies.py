@@ -10,7 +10,7 @@ from ..errors import SimulationError
 from . import fifo
 from .bindings import ir
 from .coroutines import to_coroutine
-from .dialect import new_context
+from .dialect import POLLS, new_context
 from .emit import Emitter, function, make_internal
 from .jit import TO_LLVM, CompiledModule, run_passes
 from .layout import Header
@@ -107,8 +107,9 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
     sites += [number for pipeline in pipelines for number in pipeline.sites]
+    polls = bool(find(main, lambda name: name in POLLS))
     to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
-    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines)
+    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
     return LoweredBody(module, signature, needed is None)
 
 

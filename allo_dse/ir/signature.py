@@ -97,12 +97,14 @@ class Signature:
     Attributes:
         cost_sites: how many cost sites it refers to.
         pipelines: its pipelined loops.
+        polls: whether it looks at how full its streams are, so that what it does depends on when tokens come.
     """
 
     symbol: str
     parameters: tuple[Parameter, ...]
     cost_sites: int = 0
     pipelines: tuple[Pipeline, ...] = ()
+    polls: bool = False
 
     @property
     def width(self) -> int:

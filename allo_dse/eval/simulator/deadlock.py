@@ -24,6 +24,7 @@ class DeadlockError(SimulationError):
     """A run in which tasks wait for each other for ever.
 
     Attributes:
+        labels: names of what `deadlock` numbers.
         increase: the smallest increase of depths that clears it, or why none is known; None if it was not looked for.
     """
 
@@ -31,6 +32,7 @@ class DeadlockError(SimulationError):
         hint = increase.describe(partial(stream_group, labels)) if increase and increase.changes else deadlock.hint
         super().__init__(deadlock.describe(labels), hint=hint)
         self.deadlock = deadlock
+        self.labels = labels
         self.increase = increase
 
 

@@ -98,7 +98,7 @@ def run_graph(
     network, task_id = _network(vmg, run)
     result = engine.run(network, seconds=seconds, progress=progress, record=record)
     externals.require_success()
-    result.labels = _Labels(vmg.program, task_id, wiring)
+    result.labels, result.name = _Labels(vmg.program, task_id, wiring), vmg.program.name
     result.require_finished()
     arguments.write_back()
     return result

@@ -32,6 +32,11 @@ def default_latency(depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
 
 
+def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
+    """Cycles from put to get, where `fixed` is not -1; else as follows from the depth."""
+    return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
+
+
 @dataclass(frozen=True)
 class Tasks:
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .network import default_latency
 from .replay_batch import DEADLOCK, LANES, LaneReplay, fits_lanes
 from .replay_kernels import clear_times, run
 from .replay_plan import Plan
@@ -90,7 +89,7 @@ def replay_one(data: TraceData, plan: Plan, depths: IntArray) -> ReplayResult:
     write[: plan.streams] = begin
     read[plan.streams :] = begin - depth
     delay = np.ones(2 * plan.streams, kind)
-    delay[plan.streams :] = default_latency(depth)
+    delay[plan.streams :] = plan.read_latency(depth)
     stall = np.zeros(plan.processes, kind)
     waited = np.zeros(2 * plan.streams, np.int64)
     position = plan.first[:-1].copy()

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .network import default_latency
 from .replay_jit import compiled
 from .replay_kernels import untimed
 from .replay_plan import Plan
@@ -123,7 +122,7 @@ class LaneReplay:
         lanes[:, : len(depths)] = depths.T
         lanes[:, len(depths) :] = depths[-1][:, None]
         stall = np.zeros((plan.processes, LANES), plan.due.dtype)
-        latency = default_latency(lanes).astype(plan.due.dtype)
+        latency = np.ascontiguousarray(plan.read_latency(lanes.T).T, plan.due.dtype)
         run_lanes(order.process, order.start, order.end, plan.due, plan.port, plan.slot, plan.offset, lanes, latency,
                   self._put, self._get, stall)  # fmt: skip
         result: IntArray = (stall[:, : len(depths)] + plan.process_end[:, None]).max(axis=0)

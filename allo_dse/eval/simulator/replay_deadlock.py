@@ -41,6 +41,9 @@ def trace_labels(trace: TraceData, plan: Plan, position: IntArray) -> PlaceLabel
     for p in range(plan.processes):
         if position[p] < plan.first[p + 1]:
             event = int(plan.event[position[p]])
+            if trace.place is not None:
+                places[p] = trace.places[trace.place[event]]
+                continue
             number = int(trace.events.loop[event])
             of_process = sum(other.process == p for other in trace.loops[:number])
             places[p] = describe_place(int(trace.events.iteration[event]), of_process, trace.loops[number].source)

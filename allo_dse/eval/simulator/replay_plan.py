@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .network import SHIFT_REGISTER_DEPTH
+from .network import SHIFT_REGISTER_DEPTH, read_latency
 from .trace_data import PUT, IntArray, TraceData, TraceError
 
 SAFE_32_BIT = 1 << 30
@@ -37,6 +37,7 @@ class Plan:
         puts, gets: tokens per stream.
         peers, peer: `peer[peers[p]:peers[p + 1]]` are the processes that share a stream with process p.
         process_end: without stalls.
+        latency: per stream the cycles from put to get, -1 where they follow from the depth.
     """
 
     first: IntArray
@@ -52,6 +53,7 @@ class Plan:
     producer: IntArray
     consumer: IntArray
     process_end: IntArray
+    latency: IntArray
 
     @property
     def streams(self) -> int:
@@ -83,6 +85,10 @@ class Plan:
         most = np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
         return np.minimum(depths, most)
 
+    def read_latency(self, depths: IntArray) -> IntArray:
+        """Per stream the cycles from put to get with these depths, int64[streams] or int64[n, streams]."""
+        return read_latency(self.latency, depths)
+
 
 def make_plan(data: TraceData) -> Plan:
     """Lay out a trace.
@@ -102,8 +108,9 @@ def make_plan(data: TraceData) -> Plan:
         raise TraceError(f"trace {data.name!r} has {int(offset[-1]):,} tokens, more than replay can number")
     producer, consumer = data.ends
     peers, peer = _peers(producer, consumer, len(data.processes))
-    # A path of waits through the run takes each process's cycles once, and at most two cycles more per operation.
-    longest = int(data.process_end.sum()) + 2 * len(events)
+    # A path of waits through the run takes each process's cycles once, and for each operation at most the cycles from
+    # one end of a stream to the other.
+    longest = int(data.process_end.sum()) + max(2, int(data.fixed_latency.max(initial=0))) * len(events)
     return Plan(
         first=_ends(np.bincount(process, minlength=len(data.processes))),
         due=due[order].astype(np.int32 if longest < SAFE_32_BIT else np.int64),
@@ -118,6 +125,7 @@ def make_plan(data: TraceData) -> Plan:
         producer=producer,
         consumer=consumer,
         process_end=data.process_end,
+        latency=data.fixed_latency,
     )
 
 

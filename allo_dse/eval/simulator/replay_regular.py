@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .deadlock import Deadlock
-from .network import default_latency
+from .network import read_latency
 from .replay_deadlock import PlaceLabels, Wait, deadlock_of, describe_place
 from .replay_sweeps import Record, State, empty_record, shape, sweep
 from .replay_windows import lay_out_fifos, lay_out_loops
@@ -85,7 +85,7 @@ class _Run:
         puts, _ = data.token_counts
         self.bounded = depths < puts
         self.fifos = lay_out_fifos(
-            self.loops, np.minimum(depths, np.maximum(puts, 1)), default_latency(depths), self.bounded
+            self.loops, np.minimum(depths, np.maximum(puts, 1)), read_latency(data.fixed_latency, depths), self.bounded
         )
         processes, streams = len(data.processes), len(data.streams)
         times = np.zeros((2, int(self.fifos.ring[-1])), np.int64)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .deadlock import Deadlock, DeadlockError
-from .network import default_latency
 from .replay_deadlock import deadlock_of, trace_labels, waits
 from .replay_depths import smallest_depths
 from .replay_kernels import occupancy
@@ -125,7 +124,7 @@ class ReplayResult:
         depth = plan.clip(self.depths)
         tokens = np.diff(plan.offset)
         done_put, done_get = self.done
-        put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(default_latency(depth), tokens)
+        put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
         begin = plan.slots + plan.offset[:-1] + np.cumsum(depth)
         slots = np.arange(plan.slots)
         number = slots - np.repeat(plan.offset[:-1], tokens)

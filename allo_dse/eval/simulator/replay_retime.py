@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .network import default_latency
+from .network import read_latency
 from .replay import replay_one, stream_index
 from .replay_batch import DEADLOCK
 from .replay_plan import Plan
@@ -82,7 +82,7 @@ class Replayer:
             self.computed = 0
         else:
             self._clipped[number] = clipped
-            self._latency[number] = default_latency(self._clipped[number : number + 1])[0]
+            self._latency[number] = read_latency(self._plan.latency[number], self._clipped[number])
             self._spread(number)
         return self.cycles
 
@@ -101,7 +101,7 @@ class Replayer:
         self._finished = result.finished
         self._stall = result.process_end - self._plan.process_end
         self._clipped = self._plan.clip(self._depths)
-        self._latency = default_latency(self._clipped)
+        self._latency = self._plan.read_latency(self._clipped)
         self.computed = len(self._plan.port)
         if self._finished:
             self._times = np.stack([result.times.get, result.times.put])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,15 @@ from .arena import Arena
 from .deadlock import Deadlock, DeadlockError, find_deadlock
 from .depths import MAX_DEPTH, Increase, Rerun, smallest_increase
 from .explain import Explanation, explain
-from .labels import Labels, Numbers, stream_group
+from .labels import Labels, Numbers, node_label, stream_group
 from .network import IntArray, Network
 from .perfetto import write_perfetto
 from .recording import Events
 from .timeline import Timeline
 from .timeline_files import save_timeline
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 
 class RunResult:
@@ -42,6 +45,8 @@ class RunResult:
         self._events = events
         self.labels: Labels = Numbers()
         """Names for messages and drawings, where a call does not give others."""
+        self.name = "run"
+        """Of the program, for its trace."""
 
     @property
     def cycles(self) -> int:
@@ -169,6 +174,37 @@ class RunResult:
         """The clocks that the table process at position `process` (counting table processes only) noted."""
         first = int(self.log_first[process])
         return self._arena.log[first : first + int(self.log_count[process])]
+
+    def by_node(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+        """One row per processing element: name, end and stalls."""
+        names = [node_label(labels or self.labels, self.network, node) for node in range(self.network.node_count)]
+        columns = zip(
+            names, *(a.tolist() for a in (self.node_end, self.stall_get, self.stall_put, self.stall_request)),
+            strict=True,
+        )  # fmt: skip
+        keys = ("node", "end", "stall_get", "stall_put", "stall_request")
+        return [dict(zip(keys, row, strict=True)) for row in columns]
+
+    def by_stream(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+        """One row per stream: name, depth, tokens moved, and the most it held at one time."""
+        names = [(labels or self.labels).stream(stream) for stream in range(self.network.stream_count)]
+        columns = zip(names, *(a.tolist() for a in (self.network.depth, self.puts, self.occupancy)), strict=True)
+        return [dict(zip(("stream", "depth", "tokens", "occupancy"), row, strict=True)) for row in columns]
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What a recorded run did, to be timed again for other stream depths by `Trace.replay`.
+
+        Raises:
+            TraceError: if the run did not finish, or waited for shared resources.
+            SimulationError: if it was not recorded.
+        """
+        from .trace_record import recorded_trace  # replay kernels and Numba are loaded when first asked for
+
+        bodies = {symbol: position for position, symbol in enumerate(self._signatures)}
+        polls = np.array([*(s.polls for s in self._signatures.values()), False])
+        tasks = np.flatnonzero(polls[self.network.body_positions(bodies)])
+        return recorded_trace(self.timeline, self.labels, set(self.network.task_node[tasks].tolist()), self.name)
 
     @cached_property
     def timeline(self) -> Timeline:

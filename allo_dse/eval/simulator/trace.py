@@ -29,8 +29,9 @@ class Trace:
 
     def __init__(self, data: TraceData) -> None:
         self.data = data
-        for array in (data.stream_depth, *vars(data.listed).values()):
-            array.flags.writeable = False
+        for array in (data.stream_depth, *vars(data.listed).values(), data.latency, data.place):
+            if array is not None:
+                array.flags.writeable = False
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:

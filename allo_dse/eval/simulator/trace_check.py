@@ -20,6 +20,16 @@ def check_trace(data: TraceData) -> None:
     _check_loops(data)
     if len(data.stream_depth) != len(data.streams):
         raise TraceError(f"{len(data.streams)} streams are named, but {len(data.stream_depth)} have a depth")
+    if not 0 <= data.start <= LARGEST:
+        raise TraceError(f"start is {data.start}, it must be 0 to {LARGEST:,}")
+    if data.latency is not None and (
+        len(data.latency) != len(data.streams) or ((data.latency < -1) | (data.latency > LARGEST)).any()
+    ):
+        raise TraceError("latency must have one entry per stream: cycles, or -1 where they follow from the depth")
+    if data.place is not None and (
+        len(data.place) != data.event_count or ((data.place < 0) | (data.place >= len(data.places))).any()
+    ):
+        raise TraceError("place must have one entry per event, a position in places")
     shallow = np.flatnonzero((data.stream_depth < 1) | (data.stream_depth > LARGEST))
     if len(shallow):
         stream = int(shallow[0])
@@ -67,6 +77,8 @@ def _check_loops(data: TraceData) -> None:
             if not 0 <= op.stream < len(data.streams):
                 raise TraceError(f"{where} uses stream {op.stream}, which does not exist")
             _check_stage(op.stage, loop.depth, where)
+        if loop.tail is not None and not 0 <= loop.tail <= LARGEST:
+            raise TraceError(f"{where}: tail is {loop.tail}, it must be 0 to {LARGEST:,}")
         cycles[loop.process] += loop.span
         if cycles[loop.process] > LARGEST:
             raise TraceError(f"{where} would end after {cycles[loop.process]:,} cycles; at most {LARGEST:,}")

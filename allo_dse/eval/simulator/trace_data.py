@@ -5,7 +5,8 @@ that every iteration does. Regular loops cost nothing however often they run, un
 
 Time, in cycles: a process runs its loops one after the other. Iteration k of a loop starts at `base + k * ii`; an
 operation at stage s is due at that + s (gets: stage 0, puts: `max(depth - 1, 1)`, unless the operation says otherwise).
-The first base of a process is 1, the next one is `base + (trip - 1) * ii + depth + 1`.
+The first base of a process is 1, the next one is `base + (trip - 1) * ii + depth + 1`, unless the trace says otherwise:
+runs of the engine begin at cycle 0.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ GET, PUT = 0, 1
 KINDS = ("get", "put")
 FIRST_BASE = 1
 """Cycle at which the first loop of a process starts (the start signal takes one cycle)."""
+BY_DEPTH = -1
+"""In place of a stream's latency: as follows from its depth."""
 MAX_EVENTS = 1 << 28
 """Most events that a trace is expanded to; more would not fit in memory."""
 
@@ -57,6 +60,7 @@ class TraceLoop:
         ii, depth, trip: initiation interval, pipeline depth (cycles of one iteration), number of iterations.
         ops: what every iteration does, in program order; None where the trace lists the events one by one.
         source: where it stands in the user's program, for messages; may be empty.
+        tail: cycles from the start of the last iteration to the next loop's base; None: `depth + 1`.
     """
 
     process: int
@@ -65,6 +69,7 @@ class TraceLoop:
     trip: int
     ops: tuple[LoopOp, ...] | None = None
     source: str = ""
+    tail: int | None = None
 
     def stage(self, kind: int) -> int:
         """The stage of an operation that does not say its own."""
@@ -73,7 +78,8 @@ class TraceLoop:
     @property
     def span(self) -> int:
         """Cycles from this loop's base to the next one's, without stalls."""
-        return (self.trip - 1) * self.ii + self.depth + 1 if self.trip else 0
+        tail = self.depth + 1 if self.tail is None else self.tail
+        return (self.trip - 1) * self.ii + tail if self.trip else 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,9 @@ class TraceData:
         loops: in the order in which their processes run them.
         listed: the events of the loops that have no `ops`.
         occupancy_dependent: numbers of processes that look at `empty()` or `full()`.
+        start: base of the first loop of a process.
+        latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
+        places, place: where operations stand in the user's program, and which of these each listed event is.
     """
 
     name: str
@@ -121,11 +130,20 @@ class TraceData:
     loops: tuple[TraceLoop, ...]
     listed: Events
     occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
+    start: int = FIRST_BASE
+    latency: IntArray | None = None
+    places: tuple[str, ...] = ()
+    place: IntArray | None = None
 
     @property
     def regular(self) -> bool:
         """Whether every loop is given by what one iteration does."""
         return not len(self.listed) and all(loop.ops is not None for loop in self.loops)
+
+    @cached_property
+    def fixed_latency(self) -> IntArray:
+        """`latency`, with -1 everywhere if there is none."""
+        return np.full(len(self.streams), BY_DEPTH, np.int64) if self.latency is None else self.latency
 
     @cached_property
     def event_count(self) -> int:
@@ -143,7 +161,7 @@ class TraceData:
 
     @cached_property
     def _bases_and_ends(self) -> tuple[IntArray, IntArray]:
-        end = np.full(len(self.processes), FIRST_BASE, np.int64)
+        end = np.full(len(self.processes), self.start, np.int64)
         bases = np.zeros(len(self.loops), np.int64)
         for i, loop in enumerate(self.loops):
             bases[i] = end[loop.process]

@@ -1,9 +1,10 @@
 """Traces as files: compressed NumPy archives.
 
 Arrays `loop`, `kind`, `stream`, `iteration` (one entry per event), `stream_depth` (one per stream) and `meta` (UTF-8
-JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the array `stage` (per event; written where some differ
-from the default), and in `meta` the lists `streams` (names) and `looks_at_occupancy` (names of processes), and per loop
-`ops` (what every iteration does: kind, stream, stage) and `source`.
+JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the arrays `stage` (per event; written where some differ
+from the default), `place` (per event, a position in `meta.places`) and `latency` (per stream, -1: by depth), and in
+`meta` the lists `streams` (names), `looks_at_occupancy` (names of processes) and `places`, `start` (first base), and
+per loop `ops` (what every iteration does: kind, stream, stage), `source` and `tail`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .trace_check import check_trace
-from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
+from .trace_data import FIRST_BASE, GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
 COLUMNS = ("loop", "kind", "stream", "iteration")
 MOST_WRITTEN = 1 << 24
@@ -54,6 +55,10 @@ def save_trace(data: TraceData, path: str | Path) -> None:
         "stream_depth": _compact(data.stream_depth),
         "meta": np.frombuffer(json.dumps(_meta(data)).encode(), np.uint8),
     }
+    if data.latency is not None:
+        arrays["latency"] = data.latency
+    if data.place is not None:
+        arrays["place"] = _compact(data.place)
     if len(events) and (events.stage != _default_stage(data.loops, events.loop, events.kind)).any():
         arrays["stage"] = _compact(events.stage)
     part = file.with_name(file.name + ".part")
@@ -81,6 +86,8 @@ def _meta(data: TraceData) -> dict[str, Any]:
             entry["ops"] = [[KINDS[op.kind], op.stream, op.stage] for op in loop.ops]
         if loop.source:
             entry["source"] = loop.source
+        if loop.tail is not None:
+            entry["tail"] = loop.tail
         loops.append(entry)
     return {
         "name": data.name,
@@ -89,6 +96,8 @@ def _meta(data: TraceData) -> dict[str, Any]:
         "loops": loops,
         "streams": list(data.streams),
         "looks_at_occupancy": [data.processes[p] for p in sorted(data.occupancy_dependent)],
+        "start": data.start,
+        "places": list(data.places),
     }
 
 
@@ -132,6 +141,10 @@ def _from_arrays(arrays: dict[str, NDArray[Any]], stem: str) -> TraceData:
         loops=loops,
         listed=_events(arrays, loops),
         occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in flagged),
+        start=_field(meta, "start", int) if "start" in meta else FIRST_BASE,
+        latency=_integers(arrays["latency"], "latency") if "latency" in arrays else None,
+        places=tuple(_strings(meta, "places")) if "places" in meta else (),
+        place=_integers(arrays["place"], "place") if "place" in arrays else None,
     )
 
 
@@ -210,7 +223,8 @@ def _loop(number: int, entry: Any, numbers: dict[str, int]) -> TraceLoop:
     if "ops" in entry:
         ops = tuple(_op(op, where) for op in _field(entry, "ops", list, where))
     process = _known(numbers, _field(entry, "process", str, where), where)
-    return TraceLoop(process, integer("ii"), integer("depth"), integer("trip"), ops, str(entry.get("source", "")))
+    tail = integer("tail") if "tail" in entry else None
+    return TraceLoop(process, integer("ii"), integer("depth"), integer("trip"), ops, str(entry.get("source", "")), tail)
 
 
 def _op(op: Any, where: str) -> LoopOp:
