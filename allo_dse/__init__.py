@@ -5,6 +5,7 @@
     program = dse.load_program(gemm, Pm=32, Pn=32, Pk=32)     # a region, or a function that returns one
     folded = program.vmg.apply(mapping_primitives)            # the virtual mapping graph, folded
     dse.check(folded, dse.Device.load("npu1_4col"))           # violations of the device's limits; empty when it fits
+    dse.place(folded, "npu1_4col")                            # tiles, routes and channels, or what forbids them
     dse.simulate(program, A, B, C)                            # numbers and cycles in one run
     dse.Trace.load("x.npz").replay(depths)                    # another tool's trace at other stream depths
     dse.read_hls_report("solution1")                          # what an HLS tool reported: loops, FIFOs, resources
@@ -22,6 +23,7 @@ from .lang.targets import register_target
 
 if TYPE_CHECKING:
     from .api import check as check
+    from .api import place as place
     from .api import record_trace as record_trace
     from .api import simulate as simulate
     from .backends.device import Device as Device
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from .mapper.folds import AxisFold as AxisFold
     from .mapper.folds import KernelFold as KernelFold
     from .mapper.folds import MeshFold as MeshFold
+    from .mapper.place import Infeasible as Infeasible
+    from .mapper.place import PlacedDesign as PlacedDesign
     from .mapper.program import Program as Program
     from .mapper.program import load_program as load_program
     from .mapper.vmg import VMG as VMG
@@ -63,7 +67,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "api": ["check", "record_trace", "simulate"],
+    "api": ["check", "place", "record_trace", "simulate"],
     "backends.device": ["Device"],
     "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
@@ -76,6 +80,7 @@ _HOME = {
     "mapper.buffering": ["Buffering"],
     "mapper.check": ["Violation"],
     "mapper.folds": ["AxisFold", "KernelFold", "MeshFold"],
+    "mapper.place": ["Infeasible", "PlacedDesign"],
     "mapper.program": ["Program", "load_program"],
     "mapper.vmg": ["VMG"],
     "space.design": ["Design"],

@@ -21,6 +21,7 @@ from .space.design import Design
 if TYPE_CHECKING:
     from .eval.simulator.result import RunResult
     from .eval.simulator.trace import Trace
+    from .mapper.place import Infeasible, PlacedDesign
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
@@ -30,16 +31,37 @@ def check(mapping: VMG | Design | Program, device: Device | str | None = None) -
         mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
         device: a device or its name; a design brings its own.
     """
+    return check_mapping(*_target(mapping, device, "check"))
+
+
+def place(
+    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = 10.0
+) -> PlacedDesign | Infeasible:
+    """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
+
+    Args:
+        mapping, device: as for `check`.
+        time_limit_s: after it, the answer may be that there was no time to decide.
+    """
+    from .mapper.place import place
+
+    return place(*_target(mapping, device, "place"), time_limit_s=time_limit_s)
+
+
+def _target(
+    mapping: VMG | Design | Program, device: Device | str | None, function: str
+) -> tuple[VMG, Device, Buffering]:
+    """The graph, the device and the buffering that a function of the public API is about."""
     if isinstance(mapping, Design):
         target, buffering, vmg = mapping.device, mapping.buffering, mapping.vmg
     else:
         vmg = mapping.vmg if isinstance(mapping, Program) else mapping
         buffering = Buffering()
         if device is None:
-            raise AlloDseError("check needs a device", hint='check(vmg, "npu1_4col")')
+            raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
     if device is not None:
         target = Device.load(device) if isinstance(device, str) else device
-    return check_mapping(vmg, target, buffering)
+    return vmg, target, buffering
 
 
 def simulate(

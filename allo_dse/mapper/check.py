@@ -15,12 +15,12 @@ from ..frontend.program import CompiledProgram
 from .access import WORD_BYTES, is_word_aligned
 from .buffering import Buffering
 from .groups import NodeGroup
+from .labels import short_node_name
 from .memory import NodeMemory, group_memory, local_memory_bytes
 from .movement import StreamFlow
 from .tile_limits import LOCKS_PER_END, tile_violations
 from .tiles import GroupTiles
 from .transport import plan_transport
-from .tree import Repeat, Seq
 from .view import MappingView, mapping_view
 from .violation import Violation
 from .vmg import VMG
@@ -194,11 +194,6 @@ def _names(streams: Iterable[StreamFlow]) -> str:
 
 
 def _place(program: CompiledProgram, group: NodeGroup, position: int) -> str:
-    """A node as messages name it: its first task, `-…` when it chains others, `x<count>` when it bundles."""
-    tree = group.tree
-    rounds, body = (tree.count, tree.child) if isinstance(tree, Repeat) else (1, tree)
-    name = program.task_name(int(group.leaves.tasks(0, 1)[position, 0]))
-    name += "-…" if isinstance(body, Seq) else ""
-    name += f"x{rounds}" if rounds > 1 else ""
+    """A node as messages name it."""
     alike = f" and {group.count - 1} like it" if group.count > 1 else ""
-    return f"core {name}{alike}"
+    return f"core {short_node_name(program, group, position)}{alike}"

@@ -24,6 +24,8 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "shim_descriptors": ("buffer descriptors", ""),
     "column_assignment": ("columns", ""),
     "descriptor_length": ("words in one descriptor", ""),
+    "switch_ports": ("stream-switch ports", ""),
+    "placement": ("inconsistencies", ""),
     "word_alignment": ("bytes beyond whole words", ""),
 }
 

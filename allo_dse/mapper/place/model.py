@@ -1,0 +1,174 @@
+"""Placement as a constraint model for CP-SAT: which tile each node is on, which streams run through shared memory.
+
+Hard rules are the geometry: one tile per node, one node per tile, buffers of shared streams where both ends reach them.
+ Limits of the cores are hard too, unless the model is `soft`: then each may be exceeded at a price, so that the
+cheapest solution shows which limits are in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from ..access import WORD_BYTES
+from .array import FIRST_CORE_ROW, Tile
+from .problem import LOCKS_PER_END, Problem
+
+Literal = cp_model.IntVar
+Expr = cp_model.LinearExprT
+
+# Of the limits that a soft model may exceed: a byte too much is not as bad as a channel too much.
+_PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A solution without routes.
+
+    Attributes:
+        tiles: of each node.
+        columns: of each transfer.
+        owners: per stream the tile whose memory holds its buffer; None when DMA channels carry it.
+    """
+
+    tiles: tuple[Tile, ...]
+    columns: tuple[int, ...]
+    owners: tuple[Tile | None, ...]
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How far a limit is exceeded, in a soft model: `constraint` as in `violation.CONSTRAINTS`."""
+
+    constraint: str
+    place: int
+    limit: int
+    amount: Literal
+
+
+class PlacementModel:
+    """The model of a problem.
+
+    Attributes:
+        on: per node and core, whether the node is there.
+        shared: per stream, whether it runs through shared memory.
+        at_source, at_target: per stream, whether the core of that end holds a buffer of it.
+    """
+
+    def __init__(self, problem: Problem, *, soft: bool = False) -> None:
+        self.problem = problem
+        self.cores = problem.limits.cores
+        self.model = cp_model.CpModel()
+        self.soft = soft
+        self.excesses: list[Excess] = []
+        new = self.model.new_bool_var
+        self.on = [{tile: new("") for tile in self.cores} for _ in problem.nodes]
+        self.shared = [new("") for _ in problem.streams]
+        self.at_source = [new("") for _ in problem.streams]
+        self.at_target = [new("") for _ in problem.streams]
+        self._tiles()
+        self._streams()
+        for node in range(len(problem.nodes)):
+            self._core_limits(node)
+
+    def _tiles(self) -> None:
+        for places in self.on:
+            self.model.add_exactly_one(places.values())
+        for tile in self.cores:
+            self.model.add_at_most_one(places[tile] for places in self.on)
+
+    def _streams(self) -> None:
+        """Shared: between neighbours, one buffer where both reach it. Otherwise: a buffer at each end."""
+        add = self.model.add_bool_or
+        limits = self.problem.limits
+        for number, stream in enumerate(self.problem.streams):
+            shared, at_source, at_target = self.shared[number], self.at_source[number], self.at_target[number]
+            source, target = self.on[stream.source], self.on[stream.target]
+            self.model.add(at_source + at_target + shared == 2)
+            if not stream.routable:
+                self._at_most("word_alignment", number, stream.token_bytes % WORD_BYTES * (1 - shared), 0)
+            for tile in self.cores:
+                around = limits.adjacent[tile]
+                add(~shared, ~source[tile], *(target[t] for t in around))
+                add(~shared, ~target[tile], *(source[t] for t in around))
+                for other in around:
+                    if not limits.addresses(other, tile):
+                        add(~shared, ~source[tile], ~target[other], ~at_source)
+                    if not limits.addresses(tile, other):
+                        add(~shared, ~source[tile], ~target[other], ~at_target)
+
+    def _core_limits(self, node: int) -> None:
+        """DMA channels, descriptors, locks and bytes of the core that a node is on."""
+        problem, core = self.problem, self.problem.limits.core
+        inputs, outputs = problem.flows_of[node]
+        into, out = problem.streams_of[node]
+        routed_in, routed_out = [1 - self.shared[s] for s in into], [1 - self.shared[s] for s in out]
+        buffers = [(problem.streams[s], self.at_target[s]) for s in into]
+        buffers += [(problem.streams[s], self.at_source[s]) for s in out]
+        self._at_most("core_dma_in", node, len(inputs) + sum(routed_in), core.dma_in)
+        self._at_most("core_dma_out", node, len(outputs) + sum(routed_out), core.dma_out)
+        tiles = sum(flow.depth for flow in (*inputs, *outputs))
+        routed = [(problem.streams[s], far) for s, far in zip((*into, *out), (*routed_in, *routed_out), strict=True)]
+        slots = sum(stream.depth * far for stream, far in routed)
+        self._at_most("core_descriptors", node, tiles + slots, core.descriptors)
+        ends = len(inputs) + len(outputs) + sum(buffer for _, buffer in buffers)
+        self._at_most("core_locks", node, LOCKS_PER_END * ends, core.locks)
+        held = sum(stream.bytes * buffer for stream, buffer in buffers)
+        self._at_most("core_memory", node, problem.nodes[node].bytes + held, core.bytes)
+
+    def _at_most(self, constraint: str, place: int, needed: Expr, limit: int) -> None:
+        if not self.soft:
+            if isinstance(needed, int):
+                self.model.add_bool_and([]) if needed <= limit else self.model.add_bool_or([])
+            else:
+                self.model.add(needed <= limit)
+            return
+        amount = self.model.new_int_var(0, 1 << 40, "")
+        self.model.add(needed <= limit + amount)
+        self.excesses.append(Excess(constraint, place, limit, amount))
+
+    def distances(self) -> Iterator[Expr]:
+        """Wires between the memory tiles, in the plan's columns, and the nodes; and a price for routed streams."""
+        problem = self.problem
+        for flow in problem.flows:
+            column = problem.transfers[flow.transfer].column
+            weight = max(1, 4 // len(flow.nodes))
+            for node in flow.nodes:
+                for tile, here in self.on[node].items():
+                    yield here * weight * (abs(tile.column - column) + (tile.row - FIRST_CORE_ROW) // 2)
+        for shared in self.shared:
+            yield 8 * (1 - shared)
+
+    def price(self) -> Expr:
+        """What a soft model's solution costs."""
+        return sum(
+            excess.amount * (_PRICE_OF_BYTE if excess.constraint.endswith("memory") else _PRICE_OF_PIECE)
+            for excess in self.excesses
+        )
+
+    def read(self, solver: cp_model.CpSolver, columns: Sequence[int]) -> Placement:
+        """The solution that a solver found."""
+        tiles = tuple(next(tile for tile, here in places.items() if solver.boolean_value(here)) for places in self.on)
+        owners: list[Tile | None] = []
+        for number, stream in enumerate(self.problem.streams):
+            if not solver.boolean_value(self.shared[number]):
+                owners.append(None)
+            else:
+                owners.append(tiles[stream.source if solver.boolean_value(self.at_source[number]) else stream.target])
+        return Placement(tiles, tuple(columns), tuple(owners))
+
+
+def make_solver(time_limit_s: float, work: float) -> cp_model.CpSolver:
+    """A solver that gives the same answer every time, unless the clock stops it.
+
+    Args:
+        work: CP-SAT's deterministic time, about seconds of an idle machine.
+    """
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_time_in_seconds = time_limit_s
+    solver.parameters.max_deterministic_time = work
+    return solver

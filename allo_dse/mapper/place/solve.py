@@ -1,0 +1,152 @@
+"""Placement and routing of a folded graph on the array, or the limits that forbid it.
+
+    place(vmg, device, Buffering())        # PlacedDesign | Infeasible
+
+1. Nodes are placed by CP-SAT, with the transport plan's columns, near the memory tiles they exchange tiles with; routes
+   are found by negotiated congestion. This decides nearly all mappings.
+2. If no routes are found, one model of placement, columns and routes decides.
+3. If a model has no solution, the same model with limits that may be exceeded at a price says which, and by how much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from ortools.sat.python import cp_model
+
+from ...backends.device import Device, NpuDevice
+from ..buffering import Buffering
+from ..check import check_mapping
+from ..violation import Violation
+from ..vmg import VMG
+from .channels import nets_of, numbered
+from .joint import JointModel
+from .model import Placement, PlacementModel, make_solver
+from .problem import Problem, problem_of
+from .reasons import violations_of
+from .result import Infeasible, PlacedDesign
+from .router import route
+
+# What placement decides itself, and exactly; `check_mapping`'s other limits hold wherever the nodes are.
+_DECIDED_HERE = (
+    "core_dma_in",
+    "core_dma_out",
+    "core_memory",
+    "core_descriptors",
+    "core_locks",
+    "memory_tile_memory",
+    "memory_tile_descriptors",
+    "memory_tile_locks",
+    "shim_descriptors",
+)
+
+# Deterministic seconds for shortening wires, once a placement is known to exist.
+_POLISH = 0.3
+
+
+def place(
+    vmg: VMG, device: Device, buffering: Buffering | None = None, *, time_limit_s: float = 10.0
+) -> PlacedDesign | Infeasible:
+    """Give every node a tile, every stream shared memory or a route, every flow a route and channels.
+
+    The plan's transfers stay as they are (`plan_transport`: which flows share a shim channel); columns may change.
+    Deterministic as long as the time limit is not reached.
+
+    Raises:
+        DeviceError: for a device that is not an NPU.
+    """
+    device, buffering = NpuDevice.of(device), buffering or Buffering()
+    fixed = [v for v in check_mapping(vmg, device, buffering) if v.constraint not in _DECIDED_HERE]
+    if fixed:
+        return Infeasible(tuple(fixed))
+    return solve(problem_of(vmg, device, buffering), time_limit_s=time_limit_s)
+
+
+def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Infeasible:
+    """Solve a placement problem whose transfers all have a column in the plan."""
+    if len(problem.nodes) > len(problem.limits.cores):
+        array = problem.limits
+        return Infeasible((Violation("compute_tiles", problem.device, len(problem.nodes), len(array.cores)),))
+    deadline = time.monotonic() + time_limit_s
+    model = PlacementModel(problem)
+    status, placement = _quick(model, deadline)
+    if status == cp_model.INFEASIBLE:
+        return _why(PlacementModel(problem, soft=True), deadline)
+    if placement is not None and (placed := _routed(problem, placement)) is not None:
+        return placed
+    return _exact(problem, placement, deadline)
+
+
+def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverStatus, Placement | None]:
+    """A placement with short wires, with the columns of the plan."""
+    columns = [transfer.column for transfer in model.problem.transfers]
+    model.model.minimize(sum(model.distances()))
+    solver = make_solver(_left(deadline), _POLISH)
+    solver.parameters.relative_gap_limit = 0.1
+    status = solver.solve(model.model)
+    if status == cp_model.UNKNOWN:
+        model.model.clear_objective()
+        solver = make_solver(_left(deadline), 1e6)
+        status = solver.solve(model.model)
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return status, model.read(solver, columns) if found else None
+
+
+def _routed(problem: Problem, placement: Placement) -> PlacedDesign | None:
+    """Routes and channels for a placement, when its memory and shim tiles hold and the quick router finds routes."""
+    if not _columns_hold(problem, placement):
+        return None
+    trees = route(nets_of(problem, placement), problem.limits.links)
+    return None if trees is None else numbered(problem, placement, trees)
+
+
+def _columns_hold(problem: Problem, placement: Placement) -> bool:
+    """Whether the shim channels, bytes and locks of every column suffice; banks show when channels are numbered."""
+    limits = problem.limits
+    transfers = list(zip(problem.transfers, placement.columns, strict=True))
+    used = Counter((column, t.direction) for t, column in transfers)
+    if any(n > (limits.shim.dma_out if d == "in" else limits.shim.dma_in) for (_, d), n in used.items()):
+        return False
+    for column in set(placement.columns):
+        own = [t for t, c in transfers if c == column]
+        locks = sum(2 * (1 + len(t.flows)) for t in own)
+        staged = sum(t.staged_bytes for t in own)
+        if len(own) > limits.shim.descriptors or locks > limits.memory.locks or staged > limits.memory.bytes:
+            return False
+    return True
+
+
+def _exact(problem: Problem, start: Placement | None, deadline: float) -> PlacedDesign | Infeasible:
+    model = JointModel(problem)
+    if start is not None:
+        model.hint(start)
+    solver = make_solver(_left(deadline), 1e6)
+    status = solver.solve(model.model)
+    if status == cp_model.INFEASIBLE:
+        return _why(JointModel(problem, soft=True), deadline)
+    if status == cp_model.UNKNOWN:
+        return Infeasible((), proven=False)
+    placement = model.read(solver, model.columns(solver))
+    nets = nets_of(problem, placement)
+    first = len(problem.transfers)
+    direct = route(nets[:first], problem.limits.links)
+    assert direct is not None, "a shim tile and the memory tile above it are linked"
+    trees = [*direct, *model.trees(solver, nets[first:])]
+    placed = numbered(problem, placement, trees)
+    assert placed is not None, "the model numbers channels by bank"
+    return placed
+
+
+def _why(model: PlacementModel, deadline: float) -> Infeasible:
+    """The limits in the way: those that the cheapest placement exceeds."""
+    model.model.minimize(model.price())
+    solver = make_solver(max(_left(deadline), 0.5), 5.0)
+    status = solver.solve(model.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Infeasible(())
+    return Infeasible(tuple(violations_of(model, solver)))
+
+
+def _left(deadline: float) -> float:
+    return max(0.05, deadline - time.monotonic())

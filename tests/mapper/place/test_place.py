@@ -1,0 +1,239 @@
+"""Placement and routing: every answer is checked independently, and against trying everything on tiny arrays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from allo_dse.backends.device import Device, NpuDevice
+from allo_dse.mapper.check import check_mapping
+from allo_dse.mapper.place import Infeasible, PlacedDesign, place, verify_placement
+from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
+from allo_dse.mapper.place.joint import JointModel
+from allo_dse.mapper.place.model import make_solver
+from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
+from allo_dse.mapper.place.result import Hop, Port
+from allo_dse.mapper.place.solve import solve
+from allo_dse.mapper.vmg import VMG
+from tests.mapper.place.designs import DESIGNS, attention, gemm
+from tests.mapper.place.problems import feasible, problems, tiny_array
+from tests.support.programs import attention_program
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_designs_that_pass_the_fast_check_are_placed(name: str) -> None:
+    vmg, device_name = DESIGNS[name]
+    device = Device.load(device_name)
+    assert check_mapping(vmg, device) == []
+    placed = place(vmg, device)
+    assert isinstance(placed, PlacedDesign), str(placed)
+    assert verify_placement(placed) == []
+    assert place(vmg, device) == placed
+    assert PlacedDesign.from_dict(json.loads(json.dumps(placed.to_dict()))) == placed
+
+
+class TestHandWrittenGemm:
+    placed = place(gemm(1, 4, 4), Device.load("npu1_4col"))
+    assert isinstance(placed, PlacedDesign)
+
+    def test_every_core_uses_two_channels_in_and_one_out(self) -> None:
+        cores = {tile: use for tile, use in self.placed.usage.items() if tile.kind == "core"}
+        assert len(cores) == 16
+        assert {(use.dma_in, use.dma_out) for use in cores.values()} == {(2, 1)}
+        assert {use.descriptors for use in cores.values()} == {6}
+
+    def test_memory_tiles_are_full(self) -> None:
+        """4 outputs and 2 inputs in, 1 output and 2 inputs out, on every memory tile."""
+        uses = [use for tile, use in self.placed.usage.items() if tile.kind == "memory"]
+        assert [(use.dma_in, use.dma_out) for use in uses] == [(6, 3)] * 4
+
+    def test_tiles_of_a_are_multicast(self) -> None:
+        route = next(r for r in self.placed.routes if r.kind == "flow" and r.name == "A")
+        assert len(route.sinks) == 4
+        assert route.source.kind == "memory"
+
+
+def test_streams_of_neighbours_share_memory() -> None:
+    placed = place(gemm(2, 4, 2), Device.load("npu1_4col"))
+    assert isinstance(placed, PlacedDesign)
+    assert None not in placed.owners
+    assert not any(route.kind == "stream" for route in placed.routes)
+
+
+def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
+    """Scores, softmax, values and sums: softmax also feeds the sums, and a grid has no triangles."""
+    placed = place(attention(8, 4), Device.load("npu1_4col"))
+    assert isinstance(placed, PlacedDesign)
+    assert sum(owner is None for owner in placed.owners) == 4
+    for route in placed.routes:
+        if route.kind == "stream":
+            assert len(route.sinks) == 1
+
+
+def chain_of(array: ArrayLimits, streams: list[StreamNeed], sizes: list[int]) -> Problem:
+    return Problem("tiny", array, tuple(NodeNeed(f"n{i}", s) for i, s in enumerate(sizes)), tuple(streams), (), ())
+
+
+def test_a_buffer_goes_where_both_cores_reach_it() -> None:
+    """A core cannot address its east neighbour's memory, so the buffer between columns is always in the west."""
+    array = tiny_array(2, 1, 1, 1)
+    for source, target in ((0, 1), (1, 0)):
+        placed = solve(chain_of(array, [StreamNeed("s", source, target, 2, 6)], [0, 0]))
+        assert isinstance(placed, PlacedDesign)
+        assert placed.owners == (Tile(0, 2),)
+
+
+def test_a_buffer_goes_where_there_is_room() -> None:
+    placed = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamNeed("s", 0, 1, 2, 60)], [900, 0]))
+    assert isinstance(placed, PlacedDesign)
+    assert placed.owners == (placed.tiles[1],)
+    assert verify_placement(placed) == []
+
+
+def test_scalars_smaller_than_a_word_cannot_be_routed() -> None:
+    """Three nodes in a triangle on a grid: one stream has to be routed, and DMA moves whole words."""
+    array = tiny_array(2, 2, 2, 4)
+    triangle = [(0, 1), (1, 2), (0, 2)]
+    for size, fits in ((4, True), (2, False)):
+        found = solve(chain_of(array, [StreamNeed(f"s{a}{b}", a, b, 2, size) for a, b in triangle], [0, 0, 0]))
+        assert found.placed == fits
+    assert isinstance(found, Infeasible)
+    assert [v.constraint for v in found.violations] == ["word_alignment"]
+
+
+class TestReasons:
+    def test_too_many_nodes(self) -> None:
+        found = place(gemm(1, 4, 8), Device.load("npu1_4col"))
+        assert isinstance(found, Infeasible)
+        assert [v.constraint for v in found.violations] == ["compute_tiles", "memory_tile_dma_in"]
+
+    def test_more_peers_than_neighbours_and_channels(self) -> None:
+        """Softmax of an unfolded attention of four chunks has nine streams, four neighbours, two channels each way."""
+        found = place(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2"))
+        assert isinstance(found, Infeasible)
+        assert found.proven
+        assert {v.constraint for v in found.violations} <= {"core_dma_in", "core_dma_out"}
+        assert str(found.violations[0]).startswith(
+            "DMA out-channels on core cal_softmax_0: needs 3, has 2 (weight, scale"
+        )
+
+    def test_memory(self) -> None:
+        found = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamNeed("s", 0, 1, 2, 60)], [900, 900]))
+        assert isinstance(found, Infeasible)
+        (violation,) = found.violations
+        assert (violation.constraint, violation.needed, violation.limit) == ("core_memory", 1020, 1000)
+
+    def test_switch_ports(self) -> None:
+        """Five outputs of a column need five wires down into the memory tile, which takes four."""
+        array = tiny_array(1, 5, 2, 6)
+        nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(5))
+        flows = tuple(FlowNeed("C", "out", (i,), 2, 0) for i in range(5))
+        transfer = TransferNeed("C", "out", tuple(range(5)), 2, 4, 0)
+        found = solve(Problem("tiny", array, nodes, (), flows, (transfer,)))
+        assert isinstance(found, Infeasible)
+        assert [v.constraint for v in found.violations] == ["switch_ports"]
+        assert str(found.violations[0]) == "stream-switch ports on core(0,2) towards south: needs 5, has 4"
+
+    def test_no_time(self) -> None:
+        """Undecided is not infeasible."""
+        found = Infeasible((), proven=False)
+        assert str(found) == "no placement found in time"
+
+
+def test_columns_change_where_the_plan_does_not_hold() -> None:
+    """Both transfers are planned in one column, whose memory tile holds one of them."""
+    array = tiny_array(2, 1, 2, 2)
+    nodes = (NodeNeed("a", 0), NodeNeed("b", 0))
+    flows = (FlowNeed("A", "in", (0,), 2, 0), FlowNeed("A", "in", (1,), 2, 1))
+    transfers = tuple(TransferNeed("A", "in", (i,), 2, 1500, 0) for i in range(2))
+    placed = solve(Problem("tiny", array, nodes, (), flows, transfers))
+    assert isinstance(placed, PlacedDesign)
+    assert sorted(placed.columns) == [0, 1]
+    assert verify_placement(placed) == []
+
+
+def test_channels_of_a_memory_tile_follow_its_banks() -> None:
+    """Two banks of 24 descriptors: ends of 16, 16 and 8 fit only if the 8 goes with one of the 16s."""
+    array = tiny_array(1, 3, 2, 4)
+    array = replace(array, memory=replace(array.memory, banks=2))
+    nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(3))
+    flows = tuple(FlowNeed("C", "out", (i,), 1, i) for i in range(2))
+    transfers = (TransferNeed("C", "out", (0,), 12, 4, 0), TransferNeed("D", "out", (1,), 12, 4, 0))
+    placed = solve(Problem("tiny", array, nodes, (), flows, transfers))
+    assert isinstance(placed, PlacedDesign)
+    assert verify_placement(placed) == []
+    crowded = replace(transfers[0], depth=13)
+    assert not solve(Problem("tiny", array, nodes, (), flows, (crowded, transfers[1]))).placed
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_agrees_with_trying_everything(problem: Problem) -> None:
+    found = solve(problem)
+    assert found.placed == feasible(problem)
+    if isinstance(found, PlacedDesign):
+        assert verify_placement(found) == []
+        assert PlacedDesign.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    else:
+        assert found.proven
+        assert found.violations
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems())
+def test_the_exact_model_alone_agrees_too(problem: Problem) -> None:
+    """The quick way decides nearly everything; without it, the model of placement and routes has to."""
+    status = make_solver(10.0, 1e6).solve(JointModel(problem).model)
+    assert (status in (2, 4)) == feasible(problem)
+
+
+class TestVerifier:
+    """Each kind of damage to a sound design is found."""
+
+    placed = place(attention(8, 4), Device.load("npu1_4col"))
+    assert isinstance(placed, PlacedDesign)
+
+    def damaged(self, **changes: object) -> list[str]:
+        return [v.constraint for v in verify_placement(replace(self.placed, **changes))]
+
+    def test_two_nodes_on_a_tile(self) -> None:
+        assert "compute_tiles" in self.damaged(tiles=(self.placed.tiles[1], *self.placed.tiles[1:]))
+
+    def test_a_missing_route(self) -> None:
+        assert "placement" in self.damaged(routes=self.placed.routes[1:])
+
+    def test_a_route_with_a_gap(self) -> None:
+        number, route = max(enumerate(self.placed.routes), key=lambda pair: len(pair[1].hops))
+        cut = replace(route, hops=(route.hops[0], *route.hops[2:]))
+        routes = [cut if n == number else r for n, r in enumerate(self.placed.routes)]
+        assert "placement" in self.damaged(routes=tuple(routes))
+
+    def test_a_port_that_does_not_exist(self) -> None:
+        route = self.placed.routes[0]
+        hops = (Hop(route.hops[0].tile, route.hops[0].source, Port("north", 17)), *route.hops[1:])
+        routes = (replace(route, hops=hops), *self.placed.routes[1:])
+        assert "switch_ports" in self.damaged(routes=routes)
+
+    def test_a_buffer_that_a_core_cannot_reach(self) -> None:
+        number = next(n for n, owner in enumerate(self.placed.owners) if owner is not None)
+        owners = [Tile(3, 5) if n == number else owner for n, owner in enumerate(self.placed.owners)]
+        assert "placement" in self.damaged(owners=tuple(owners))
+
+    def test_memory(self) -> None:
+        problem = self.placed.problem
+        nodes = (replace(problem.nodes[0], bytes=65537), *problem.nodes[1:])
+        assert self.damaged(problem=replace(problem, nodes=nodes)) == ["core_memory"]
+
+
+def test_links_carry_what_both_switches_have() -> None:
+    """[tm]: six streams north and four south between cores, four into a memory tile from the north."""
+    links = ArrayLimits.of(NpuDevice.of(Device.load("npu1_4col"))).links
+    assert links[Link(Tile(0, 2), "north")] == 6
+    assert links[Link(Tile(0, 3), "south")] == 4
+    assert links[Link(Tile(0, 2), "east")] == 4
+    assert links[Link(Tile(0, 1), "north")] == 6
+    assert links[Link(Tile(0, 2), "south")] == 4
+    assert Link(Tile(0, 1), "east") not in links
