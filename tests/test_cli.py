@@ -91,7 +91,8 @@ def test_a_study_from_the_command_line_and_again(study):
         (["study.py", "--trials", "many"], "--trials"),
         (["study.py", "--trails", "3"], "No such option"),
         ([], "Missing argument"),
-        (["dashboard", "runs/x"], "is not available in version"),
+        (["status", "runs/x"], "is not a run directory"),
+        (["best"], "there is no run in runs/"),
     ],
 )
 def test_user_errors_have_no_traceback_and_exit_with_2(study, arguments, message):

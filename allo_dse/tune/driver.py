@@ -47,20 +47,19 @@ class Judge:
             return {"status": "failed", "error": outcome.error}
         try:
             metrics = Metrics(**outcome.metrics)
-            for objective in self.objectives:
-                objective.value(metrics)
+            values = {o.name: o.value(metrics) for o in self.objectives}
             violated = {c.name: c.violation(metrics) for c in self.constraints}
         except MetricError as error:
             return {"status": "failed", "error": str(error), "metrics": outcome.metrics}
         status = "infeasible" if any(v > 0 for v in violated.values()) else "ok"
-        return {"status": status, "metrics": outcome.metrics, "constraints": violated or None}
+        return {"status": status, "metrics": outcome.metrics, "values": values, "constraints": violated or None}
 
     def again(self, record: Record) -> Record:
         """A stored record under today's objectives and constraints, which may differ from those it was made with."""
         if not record.evaluated or record.metrics is None:
             return record
         fields = self.rule(Outcome(record.number, record.metrics, None, record.seconds))
-        return Record(**{**record.__dict__, "error": None, "constraints": None, **fields})
+        return Record(**{**record.__dict__, "error": None, "constraints": None, "values": None, **fields})
 
 
 def describe(candidate: Candidate) -> dict[str, Any]:

@@ -22,9 +22,14 @@ class Record:
         metrics: of the evaluator named in `evaluator`; empty unless evaluated.
         constraints: violation of each constraint of the study; 0 where it holds.
         violations: what broke, as {"constraint", "text"}.
+        values: the objectives' values, where the metrics allow them.
         error: the reason of a failure.
+        log: what an evaluator that failed had printed, as a file of the run directory.
         seconds: spent in the evaluator.
         at: seconds since the study began, without pauses between runs.
+        rung: position of the evaluator in the study's ladder. A design has one record per rung it reached.
+        worker: who evaluated it.
+        cached: whether the result was taken from an earlier run.
     """
 
     number: int
@@ -38,9 +43,14 @@ class Record:
     metrics: dict[str, Any] | None = None
     constraints: dict[str, float] | None = None
     violations: list[dict[str, str]] | None = None
+    values: dict[str, float] | None = None
     error: str | None = None
+    log: str | None = None
     seconds: float = 0.0
     evaluator: str = ""
+    rung: int = 0
+    worker: str = ""
+    cached: bool = False
 
     @property
     def evaluated(self) -> bool:
@@ -50,7 +60,7 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is empty is left out."""
         values = {name: getattr(self, name) for name in _NAMES}
-        return {"type": "design", **{k: v for k, v in values.items() if v is not None and v != ""}}
+        return {"type": "design", **{k: v for k, v in values.items() if v is not None and v != _DEFAULTS.get(k)}}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
@@ -58,3 +68,4 @@ class Record:
 
 
 _NAMES = tuple(field.name for field in fields(Record))
+_DEFAULTS = {"evaluator": "", "worker": "", "rung": 0, "cached": False}

@@ -8,13 +8,16 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import StudyError
 
 MARKER = "run.json"
+LOCK = ".lock"
+LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
 
 
 def default_run_dir(name: str) -> Path:
@@ -30,6 +33,10 @@ class RunInfo:
     Attributes:
         program, device, evaluator: digest and name of each.
         space: what decides the meaning of the genes in the log.
+        objectives: name and direction of each. These and what follows may differ between runs of a directory.
+        study_source: file, function and settings of the study, where it came from a file.
+        evaluators: name, version and resource of each, cheapest first.
+        storage: where else the trials go, without a password.
     """
 
     study: str
@@ -40,6 +47,25 @@ class RunInfo:
     space: dict[str, Any]
     versions: dict[str, str]
     command: list[str]
+    objectives: list[dict[str, str]] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    study_source: dict[str, Any] | None = None
+    evaluators: list[dict[str, Any]] = field(default_factory=list)
+    sampler: str = ""
+    workers: int = 1
+    storage: str | None = None
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunInfo:
+        """The inverse of `to_dict`; what older versions did not write has its default.
+
+        Raises:
+            KeyError, TypeError: when something is missing.
+        """
+        fields = cls.__dataclass_fields__.values()
+        required = [f.name for f in fields if f.default is MISSING and f.default_factory is MISSING]
+        return cls(**{n: values[n] for n in required}, **{f.name: values[f.name] for f in fields
+                                                          if f.name in values and f.name not in required})  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -58,6 +84,47 @@ class RunInfo:
         return found
 
 
+def find_run(path: Path | None) -> Path:
+    """The run directory a person means: the one given, or the newest in `runs`.
+
+    Raises:
+        StudyError: when there is none.
+    """
+    if path is not None:
+        if not (path / MARKER).exists():
+            raise StudyError(
+                f"{path} is not a run directory: it has no {MARKER}", hint="runs are kept in runs/<study> by default"
+            )
+        return path
+    found = sorted(Path("runs").glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise StudyError("there is no run in runs/", hint="name a run directory, or run a study first")
+    return found[-1].parent
+
+
+def running(path: Path) -> int | None:
+    """The process that runs a study in a directory, or None. (0 when it did not say which it is.)"""
+    try:
+        lock = os.open(path / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        if _try_lock(lock, fcntl.LOCK_SH):
+            return None
+        owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        return int(owner) if owner.isdecimal() else 0
+    finally:
+        os.close(lock)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 class RunDirectory:
     """A run directory that this process has the lock of.
 
@@ -71,7 +138,7 @@ class RunDirectory:
             raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StudyError(f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir") from error
         self._take_lock()
@@ -84,7 +151,10 @@ class RunDirectory:
             raise
 
     def _take_lock(self) -> None:
+        until = time.monotonic() + LOCK_SECONDS
         try:
+            while not _try_lock(self._lock, fcntl.LOCK_EX) and time.monotonic() < until:
+                time.sleep(0.01)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
@@ -96,7 +166,7 @@ class RunDirectory:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _refuse_foreign(self) -> None:
-        strangers = [p.name for p in self.path.iterdir() if p.name != ".lock"]
+        strangers = [p.name for p in self.path.iterdir() if p.name != LOCK]
         if strangers and not (self.path / MARKER).exists() and not self.log.exists():
             raise StudyError(
                 f"{self.path} is not a run directory (it holds {', '.join(sorted(strangers)[:3])})",
@@ -107,7 +177,7 @@ class RunDirectory:
         for entry in self.path.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry)
-            elif entry.name != ".lock":
+            elif entry.name != LOCK:
                 entry.unlink()
 
     @property
@@ -120,8 +190,7 @@ class RunDirectory:
         if not path.exists():
             return None
         try:
-            values = json.loads(path.read_text())
-            return RunInfo(**{name: values[name] for name in RunInfo.__dataclass_fields__})
+            return RunInfo.from_dict(json.loads(path.read_text()))
         except (ValueError, KeyError, TypeError) as error:
             raise StudyError(
                 f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir"

@@ -106,9 +106,26 @@ class _Session:
                 space=self.study.space.describe(),
                 versions=versions(),
                 command=list(self.options.command),
+                **self._facts(),
             )
         )
         return seed
+
+    def _facts(self) -> dict[str, Any]:
+        """What readers of the directory want to know, and what may change from run to run."""
+        study, sampler, source = self.study, self.options.sampler, self.study.source
+        return {
+            "objectives": [{"name": o.name, "direction": o.direction} for o in study.objectives],
+            "constraints": [c.name for c in study.constraints],
+            "study_source": source and {
+                "file": str(Path(source.file).resolve()),
+                "function": source.function,
+                "settings": dict(source.settings),
+            },
+            "evaluators": [{"name": self.evaluator.name, "version": self.evaluator.version}],
+            "sampler": sampler if isinstance(sampler, str) else type(sampler).__name__,
+            "workers": self.options.workers,
+        }  # fmt: skip
 
     def run(self) -> Result:
         try:

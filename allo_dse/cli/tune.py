@@ -1,8 +1,7 @@
-"""The command line: `allo-tune STUDY.py`."""
+"""`allo-tune STUDY.py`: run the studies of a file."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,15 +10,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from . import __version__
-from .errors import AlloDseError, StudyError
+from .. import __version__
 
-RESERVED = ("best", "compare", "dashboard", "pareto", "replay", "report", "show", "status")
-"""Words that later versions use as subcommands: a study file of that name must be given as a path (`./status`)."""
-
-_EXIT_USER_ERROR = 2
 _EXIT_NO_RESULT = 1
 _EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
 
@@ -36,6 +29,21 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
 Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; twice stops now.
 """
 
+_EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
+
+  allo-tune status [RUN]            how far it is, how fast, what rules designs out
+  allo-tune best [RUN]              the best design of each objective
+  allo-tune pareto [RUN]            the front, as a table or --csv
+  allo-tune show ID                 everything about one design
+  allo-tune replay ID               evaluate one again and compare
+  allo-tune compare A B             two designs, or two runs, side by side
+  allo-tune dashboard [RUN]         all of it in a browser
+  allo-tune report [RUN]            a page to keep or to send
+
+Each has --help with examples, and --json. RUN is a run directory; without it, the newest in runs/.
+A study file with the name of a command is run as ./NAME.
+"""
+
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 
@@ -45,7 +53,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command(help=_HELP)
+@app.command(help=_HELP, epilog=_EPILOG)
 def tune(
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.", show_default=False)
@@ -59,7 +67,7 @@ def tune(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Same seed and one worker: same trials. [default: the earlier run's, or 0]", show_default=False
+            help="Same seed and one worker: same trials. \\[default: the earlier run's, or 0]", show_default=False
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="1 evaluates in this process, more in worker processes.")] = 1,
@@ -75,7 +83,7 @@ def tune(
         ),
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Where log and results go. [default: runs/<study>]", show_default=False)
+        Path | None, typer.Option(help="Where log and results go. \\[default: runs/<study>]", show_default=False)
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
@@ -109,8 +117,8 @@ def tune(
 
 def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
     """Run every study of a file and print what came out; returns the exit code."""
-    from .tune.loader import load_studies, parse_settings
-    from .tune.output import file_name, print_result
+    from ..tune.loader import load_studies, parse_settings
+    from ..tune.output import file_name, print_result
 
     studies = load_studies(file, parse_settings(settings))
     run_dir, code = options["run_dir"], 0
@@ -130,27 +138,3 @@ def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
 def _resume_command(arguments: Sequence[str]) -> list[str]:
     """The command that goes on with this run."""
     return ["allo-tune", *(a for a in arguments if a != "--fresh")]
-
-
-def main() -> None:
-    """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
-    arguments = sys.argv[1:]
-    try:
-        if arguments and arguments[0] in RESERVED:
-            raise StudyError(
-                f"`allo-tune {arguments[0]}` is not available in version {__version__}",
-                hint=f"to run a study file of that name: allo-tune ./{arguments[0]}",
-            )
-        app()
-    except AlloDseError as error:
-        _print_error(error, as_json="--json" in arguments)
-        sys.exit(_EXIT_USER_ERROR)
-
-
-def _print_error(error: AlloDseError, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"event": "error", "message": error.message, "hint": error.hint}), flush=True)
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(f"[bold red]error:[/] {escape(error.message)}")
-    if error.hint:
-        console.print(f"[bold]hint:[/] {escape(error.hint)}")

@@ -1,0 +1,156 @@
+"""Commands on single designs: `show`, `replay`, `compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from .facts import design_facts, run_status
+from .output import JSON, RUN_OPTION, console, print_json
+from .words import print_design, short
+
+if TYPE_CHECKING:
+    from ..dashboard.data.table import RunTable
+
+EXIT_DIFFERENT = 1
+
+_SHOW = """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
+
+ID is its number, its key, or the beginning of its key.
+
+[bold]Examples[/]
+
+  allo-tune show 41
+  allo-tune show 9f3c2a --run runs/gemm
+  allo-tune show 9f3c2a --json | jq .metrics
+"""
+
+_REPLAY = """Evaluate one design of a run again, and compare with what was recorded.
+
+This executes the study file the run was made with. Exit code 1 says that something differs.
+
+[bold]Examples[/]
+
+  allo-tune replay 41
+  allo-tune replay 9f3c2a --run runs/gemm --verify   also run it and compare its numbers with the reference
+  allo-tune replay 41 --study studies/gemm_npu.py    where the study file has moved
+"""
+
+_COMPARE = """Two designs of a run side by side, or two runs. What is equal is left out, unless --all is given.
+
+[bold]Examples[/]
+
+  allo-tune compare 41 57
+  allo-tune compare 9f3c2a 41 --run runs/gemm --all
+  allo-tune compare runs/gemm runs/gemm_bf16      their best designs, front sizes, rates
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command("show", help=_SHOW)(show)
+    app.command("replay", help=_REPLAY)(replay)
+    app.command("compare", help=_COMPARE)(compare)
+
+
+def show(
+    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from .opening import find_design, open_run
+
+    table = open_run(run)
+    row = find_design(table, design)
+    if as_json:
+        print_json(design_facts(table, row))
+    else:
+        print_design(table, row, console())
+
+
+def replay(
+    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    study: Annotated[
+        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from ..tune.replay import replay_design
+    from .opening import find_design, open_run
+
+    table = open_run(run)
+    row = find_design(table, design)
+    found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_comparison({name: (a, b) for name, a, b in found.rows}, ("recorded", "now"), show_all=True)
+        console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {escape(found.text)}")
+        if found.verification is not None:
+            words = "verified" if found.verification.ok else f"WRONG: {found.verification.message}"
+            console().print(escape(words))
+    if not found.same or (found.verification is not None and not found.verification.ok):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", show_default=False)],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from .opening import find_design, open_run
+
+    if Path(a).is_dir() and Path(b).is_dir():
+        first, second = (_run_facts(open_run(Path(path))) for path in (a, b))
+    else:
+        table = open_run(run)
+        first, second = (_flat_design(table, find_design(table, wanted)) for wanted in (a, b))
+    pairs = {name: (first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])}
+    if as_json:
+        print_json({name: {"a": x, "b": y, "equal": x == y} for name, (x, y) in pairs.items()})
+    else:
+        _print_comparison(pairs, (a, b), show_all=everything)
+
+
+def _flat_design(table: RunTable, row: int) -> dict[str, Any]:
+    names = table.names("objective", "parameter", "mapping", "metric")
+    flat = {name: table.columns[name].value(row) for name in names}
+    return {"key": table.keys[row], **flat, "status": table.record(row).get("status")}
+
+
+def _run_facts(table: RunTable) -> dict[str, Any]:
+    from ..tune.rundir import running
+
+    facts = run_status(table, running(table.path))
+    best = {f"best {name}": value for name, value in facts.pop("best").items()}
+    dropped = ("reasons", "rungs", "wrong", "resume", "pid", "running", "last_result_seconds_ago")
+    return {**{k: v for k, v in facts.items() if k not in dropped}, **best}
+
+
+def _print_comparison(pairs: dict[str, tuple[Any, Any]], names: tuple[str, str], *, show_all: bool) -> None:
+    table = Table(show_edge=False)
+    table.add_column("")
+    for name in names:
+        table.add_column(escape(name), justify="right", overflow="fold")
+    table.add_column("change", justify="right")
+    for name, (x, y) in pairs.items():
+        if show_all or x != y:
+            table.add_row(escape(name), escape(_cell(x)), escape(_cell(y)), _change(x, y))
+    console().print(table)
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else short(value)
+
+
+def _change(x: Any, y: Any) -> str:
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (x, y))
+    return f"{100 * (y - x) / abs(x):+.1f} %" if numbers and x and x != y else ""

@@ -1,0 +1,50 @@
+"""Which command is meant, and how errors end."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+import typer
+
+from ..errors import AlloDseError
+from .output import print_error
+
+COMMANDS = ("best", "compare", "dashboard", "pareto", "replay", "report", "show", "status")
+"""Words that are commands: a study file of that name must be given as a path (`./status`)."""
+
+EXIT_USER_ERROR = 2
+EXIT_CTRL_C = 130
+
+
+def commands() -> typer.Typer:
+    """Everything but running a study."""
+    from . import designs, runs
+
+    app = typer.Typer(
+        name="allo-tune", add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
+        no_args_is_help=True,
+    )  # fmt: skip
+    runs.add_commands(app)
+    designs.add_commands(app)
+    if importlib.util.find_spec("allo_dse.dashboard.cli") is not None:
+        importlib.import_module("allo_dse.dashboard.cli").add_commands(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
+    arguments = sys.argv[1:]
+    try:
+        if arguments and arguments[0] in COMMANDS:
+            commands()()
+        else:
+            from .tune import app
+
+            app()
+    except AlloDseError as error:
+        print_error(error, as_json="--json" in arguments)
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_CTRL_C)

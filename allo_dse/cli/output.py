@@ -1,0 +1,60 @@
+"""How commands print: JSON for machines, tables and lines for people, errors with a hint."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import AlloDseError
+
+RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
+RUN_OPTION = typer.Option(
+    "--run", "-r", metavar="RUN", help="Run directory. \\[default: the newest in runs/]", show_default=False
+)
+JSON = typer.Option("--json", help="One JSON object on standard output.")
+
+
+def console() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; numbers that JSON does not have become null."""
+    print(json.dumps(_finite(value), default=str), flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def print_facts(facts: Mapping[str, Any], to: Console) -> None:
+    """Names and values in two columns; empty values are left out."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value not in (None, "", [], {}):
+            table.add_row(escape(name), escape(str(value)))
+    to.print(table)
+
+
+def print_error(error: AlloDseError, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"event": "error", "message": error.message, "hint": error.hint})
+    to = Console(stderr=True, soft_wrap=True, highlight=False)
+    to.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        to.print(f"[bold]hint:[/] {escape(error.hint)}")

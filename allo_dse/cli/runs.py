@@ -1,0 +1,173 @@
+"""Commands on a whole run: `status`, `best`, `pareto`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import StudyError
+from .facts import best_row, design_facts, objective, run_status
+from .output import JSON, RUN, console, print_facts, print_json
+from .words import print_design
+
+if TYPE_CHECKING:
+    from ..dashboard.data.table import RunTable
+
+EXIT_NO_RESULT = 1
+
+_STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
+
+[bold]Examples[/]
+
+  allo-tune status                    the newest run in runs/
+  allo-tune status runs/gemm --json   for a script: .running, .trials, .best
+  watch -n 2 allo-tune status         again every two seconds
+"""
+
+_BEST = """The best design of each objective, or of one.
+
+[bold]Examples[/]
+
+  allo-tune best
+  allo-tune best runs/gemm --objective latency_us
+  allo-tune best --json | jq -r .latency_us.key
+"""
+
+_PARETO = """The front: every design that none is better than in all objectives. Best in the first objective first.
+
+[bold]Examples[/]
+
+  allo-tune pareto
+  allo-tune pareto runs/gemm --csv > front.csv
+  allo-tune pareto --json | jq '.front[].key'
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command("status", help=_STATUS)(status)
+    app.command("best", help=_BEST)(best)
+    app.command("pareto", help=_PARETO)(pareto)
+
+
+def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSON] = False) -> None:
+    from ..tune.rundir import running
+    from .opening import open_run
+
+    table = open_run(run)
+    facts = run_status(table, running(table.path))
+    if as_json:
+        print_json(facts)
+        return
+    print_facts(_status_words(facts), console())
+
+
+def _status_words(facts: dict[str, Any]) -> dict[str, str]:
+    from ..tune.view import format_duration, format_value
+
+    age = facts["last_result_seconds_ago"]
+    since = "" if age is None else f", last result {format_duration(age)} ago"
+    state = f"running (process {facts['pid'] or 'unknown'}){since}" if facts["running"] else f"not running{since}"
+    share = facts["feasible_share"]
+    counts = [f"{facts[name]:,} {name}" for name in ("feasible", "infeasible", "failed") if facts[name]]
+    pace = facts["designs_per_second"]
+    words = {
+        "study": f"{facts['study']} on {facts['device']}",
+        "run": facts["run_dir"],
+        "state": state,
+        "designs": f"{facts['trials']:,} evaluated: {', '.join(counts)}" if counts else "none yet",
+        "feasible": "" if share is None else f"{100 * share:.1f} % of those proposed",
+        "ruled out by": "   ".join(f"{name} {count:,}" for name, count in list(facts["reasons"].items())[:6]),
+        "pace": f"{format_duration(facts['seconds'])} of searching" + ("" if pace is None else f", {pace:,.1f}/s"),
+        "rungs": "   ".join(f"{n} {c:,}" for n, c in facts["rungs"].items()) if len(facts["rungs"]) > 1 else "",
+        "best so far": "   ".join(f"{n} {format_value(v)}" for n, v in facts["best"].items() if v is not None),
+        "front": f"{facts['front_size']} designs, {facts['verified']} verified",
+        "wrong": ", ".join(facts["wrong"]),
+    }
+    if not facts["running"]:
+        words["go on with"] = facts["resume"]
+    return words
+
+
+def best(
+    run: Annotated[Path | None, RUN] = None,
+    objective_name: Annotated[
+        str | None, typer.Option("--objective", "-o", help="Only this one.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from .opening import open_run
+
+    table = open_run(run)
+    names = table.objectives
+    if objective_name is not None:
+        if objective_name not in names:
+            raise StudyError(f"no objective {objective_name!r}", hint=f"one of {', '.join(names)}")
+        names = [objective_name]
+    rows = {name: best_row(table, name) for name in names}
+    if as_json:
+        print_json({name: None if row is None else design_facts(table, row) for name, row in rows.items()})
+    else:
+        for name, row in rows.items():
+            if row is not None:
+                console().print(f"[bold]best {name}[/]")
+                print_design(table, row, console())
+    if all(row is None for row in rows.values()):
+        if not as_json:
+            console().print("no design satisfies all limits and constraints yet")
+        raise typer.Exit(EXIT_NO_RESULT)
+
+
+def pareto(
+    run: Annotated[Path | None, RUN] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from .opening import open_run
+
+    table = open_run(run)
+    rows = [int(row) for row in table.front]
+    if as_json:
+        print_json({"objectives": table.objectives, "front": [design_facts(table, row) for row in rows]})
+    elif as_csv:
+        names = list(table.columns)
+        writer = csv.writer(sys.stdout)
+        writer.writerow(names)
+        writer.writerows([table.columns[name].value(row) for name in names] for row in rows)
+    else:
+        _print_front(table, rows)
+    if not rows:
+        raise typer.Exit(EXIT_NO_RESULT)
+
+
+def _print_front(table: RunTable, rows: list[int]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ..tune.view import format_value
+
+    shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")
+    shown.add_column("")
+    for name in table.objectives:
+        shown.add_column(escape(name), justify="right")
+    parameters = table.names("parameter", varying=True)
+    for name in parameters:
+        shown.add_column(escape(name), justify="right", style="dim")
+    shown.add_column("design")
+    shown.add_column("checked")
+    knee = table.knee
+    for row in rows:
+        values = [format_value(objective(table, row, name)) for name in table.objectives]
+        params = [escape(_shown(table.columns[name].value(row))) for name in parameters]
+        checked = table.verified.get(table.keys[row])
+        shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
+                      "" if checked is None else "yes" if checked.ok else "wrong")  # fmt: skip
+    console().print(shown)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

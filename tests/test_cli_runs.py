@@ -1,0 +1,181 @@
+"""Commands on runs: in this process, on a run made once."""
+
+import json
+import shutil
+import sys
+import threading
+import time
+
+import pytest
+
+from allo_dse.cli import main
+from allo_dse.tune.loader import load_studies
+from allo_dse.tune.log import read_log
+from allo_dse.tune.rundir import RunDirectory, running
+
+STUDY = """
+import time
+from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.study import Study
+
+class Priced(FakeEvaluator):
+    def evaluate(self, design):
+        time.sleep({sleep})
+        if int(design.key, 16) % 10 == 0:
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+def study(salt: str = "") -> Study:
+    return fake_study("fake", salt=salt, evaluator=Priced)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "study.py").write_text(STUDY.format(sleep=0))
+    (study,) = load_studies(folder / "study.py")
+    result = study.run(60, run_dir=folder / "runs" / "fake", progress="quiet", seed=3)
+    return folder, result
+
+
+@pytest.fixture
+def tune(made, monkeypatch, capsys):
+    folder, _ = made
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["allo-tune", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert (ended.value.code or 0) == code, captured.err
+        return captured.out if code != 2 else captured.err
+
+    return call
+
+
+def test_status_counts_what_the_log_holds(tune, made):
+    folder, result = made
+    facts = json.loads(tune("status", "--json"))
+    entries = read_log(folder / "runs/fake/log.jsonl").entries
+    statuses = [e["status"] for e in entries if e["type"] == "design"]
+    assert facts["trials"] == 60
+    assert facts["failed"] == statuses.count("failed") > 0
+    assert facts["ruled_out"] == statuses.count("violation")
+    assert facts["reasons"]["RuntimeError"] == facts["failed"]
+    assert facts["front_size"] == len(result.front)
+    assert not facts["running"]
+    assert "not running" in tune("status")
+
+
+def test_best_and_pareto_agree_with_the_result(tune, made):
+    _, result = made
+    best = json.loads(tune("best", "--json"))
+    for name, found in best.items():
+        assert found["key"] == result.best(name).key
+        assert found["values"] == result.best(name).values
+    front = json.loads(tune("pareto", "--json"))["front"]
+    assert [d["key"] for d in front] == [d.key for d in result.front]
+    rows = tune("pareto", "runs/fake", "--csv").splitlines()
+    assert len(rows) == len(result.front) + 1
+    assert rows[0].startswith("latency_us,pe_count,local_memory_bytes,size,Pm")
+    assert "knee" in tune("pareto")
+    assert len(json.loads(tune("best", "--objective", "pe_count", "--json"))) == 1
+
+
+def test_designs_are_found_by_number_key_and_beginning(tune, made):
+    _, result = made
+    record = next(r for r in result.records if r.status == "ok")
+    for text in (str(record.number), f"#{record.number}", record.key, record.key[:7]):
+        assert json.loads(tune("show", text, "--json"))["key"] == record.key
+    failed = next(r for r in result.records if r.status == "failed")
+    assert "no licence" in tune("show", failed.key)
+
+
+def test_replay_gives_the_recorded_metrics_again(tune, made):
+    _, result = made
+    found = json.loads(tune("replay", result.best().key, "--verify", "--json"))
+    assert found["same"]
+    assert found["verified"]
+    assert found["metrics"]["latency_us"]["now"] == found["metrics"]["latency_us"]["recorded"]
+    failed = next(r for r in result.records if r.status == "failed")
+    assert "the same" in tune("replay", failed.number)
+
+
+def test_replay_notices_a_changed_evaluator(tune, made):
+    folder, result = made
+    changed = folder / "changed.py"
+    changed.write_text(
+        STUDY.format(sleep=0) + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)"
+    )
+    assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
+
+
+def test_compare_designs_and_runs(tune, made):
+    folder, result = made
+    a, b = result.front[0], result.front[-1]
+    pairs = json.loads(tune("compare", a.key, b.key, "--json"))
+    assert pairs["latency_us"] == {"a": a.values["latency_us"], "b": b.values["latency_us"], "equal": False}
+    assert pairs["size"]["equal"]
+    shutil.copytree(folder / "runs/fake", folder / "copy", dirs_exist_ok=True)
+    assert json.loads(tune("compare", "runs/fake", "copy", "--json"))["trials"]["equal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "ffff"], "has no design 'ffff'"),
+        (["show", "ab"], "4 characters"),
+        (["show", "3", "--run", "nowhere"], "nowhere is not a run directory"),
+        (["best", "--objective", "speed"], "one of latency_us, pe_count"),
+        (["show"], "Missing argument"),
+    ],
+)
+def test_errors_have_hints(tune, arguments, message):
+    assert message in " ".join(tune(*arguments, code=2).split())
+
+
+@pytest.mark.parametrize("command", ["status", "best", "pareto", "show", "replay", "compare"])
+def test_every_command_has_examples(tune, command):
+    text = tune(command, "--help")
+    assert "Examples" in text
+    assert f"allo-tune {command}" in text
+    assert "--json" in text
+
+
+def test_a_live_run_is_seen_and_not_disturbed(tune, tmp_path):
+    (tmp_path / "study.py").write_text(STUDY.format(sleep=0.01))
+    (study,) = load_studies(tmp_path / "study.py")
+    run = threading.Thread(target=study.run, args=(80,), kwargs={"run_dir": tmp_path / "run", "progress": "quiet"})
+    run.start()
+    seen = []
+    while run.is_alive():
+        if (tmp_path / "run" / "run.json").exists():
+            facts = json.loads(tune("status", tmp_path / "run", "--json"))
+            seen.append((facts["running"], facts["trials"]))
+        time.sleep(0.05)
+    run.join()
+    assert any(running and 0 < trials < 80 for running, trials in seen)
+    assert [t for _, t in seen] == sorted(t for _, t in seen)
+    assert running(tmp_path / "run") is None
+
+
+def test_looking_at_a_directory_does_not_keep_a_driver_out(tmp_path):
+    RunDirectory(tmp_path / "run").close()
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            running(tmp_path / "run")
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        for _ in range(20):
+            RunDirectory(tmp_path / "run").close()
+    finally:
+        stop.set()
+        looker.join()
