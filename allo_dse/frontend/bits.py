@@ -13,8 +13,8 @@ from .text import element_type
 from .values import Const, Scalar, Value
 
 
-def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int]:
-    """Which bits a subscript names: the lowest one, and how many."""
+def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:
+    """Which bits a subscript names: the lowest one, and how many (a run-time `index` where that depends on data)."""
     part = node.slice
     if not isinstance(part, ast.Slice):
         low, width = task.lower(task, part), 1
@@ -25,12 +25,25 @@ def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int]:
         high = ast.copy_location(ast.Constant(dtype.bits), node) if part.upper is None else part.upper
         found = constant_difference(task, part.lower, high)
         if found is None:
-            task.fail(part, "how many bits are taken must be known at compile time")
+            return low, _distance(task, low, task.lower(task, high), node)
         width = found
     first = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
     if width < 1 or (first is not None and not 0 <= first <= dtype.bits - width):
         task.fail(node, f"bits {first}:{(first or 0) + width} are out of range for {dtype}")
     return Const(first) if first is not None else low, width
+
+
+def _distance(task: Task, low: Value, high: Value, node: ast.AST) -> Scalar:
+    first, end = (convert(task, as_scalar(task, v, node, like=index), index) for v in (low, high))
+    return binary_as(task, "-", end, first, index)
+
+
+def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
+    """As many ones as bits are taken, at least one, at the lower end."""
+    if isinstance(width, int):
+        return Scalar(task.text.constant((1 << width) - 1, raw), raw)
+    ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
+    return binary_as(task, ">>", ones, convert(task, binary_as(task, "-", bits, width, index), raw), raw)
 
 
 def _check(task: Task, dtype: DType, node: ast.AST) -> None:
@@ -46,12 +59,17 @@ def _amount(task: Task, low: Value, raw: DType, node: ast.AST) -> Scalar:
 
 
 def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
-    """The bits that a subscript takes out of an integer, as an unsigned integer of their number."""
+    """The bits that a subscript takes out of an integer, as an unsigned integer of their number.
+
+    Where their number depends on data, the result is as wide as the integer.
+    """
     _check(task, value.dtype, node)
     low, width = _range(task, node, value.dtype)
     raw = integer(value.dtype.bits, False)
     shifted = binary_as(task, ">>", Scalar(value.ssa, raw), _amount(task, low, raw, node), raw)
     task.scalar_op()
+    if isinstance(width, Scalar):
+        return binary_as(task, "&", shifted, _mask(task, width, raw), raw)
     return convert(task, shifted, UInt(width))
 
 
@@ -61,9 +79,10 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
     low, width = _range(task, node, old.dtype)
     raw = integer(old.dtype.bits, False)
     amount = _amount(task, low, raw, node)
-    part = convert(task, convert(task, as_scalar(task, value, node), UInt(width)), raw)
+    mask = _mask(task, width, raw)
+    part = binary_as(task, "&", convert(task, as_scalar(task, value, node), raw), mask, raw)
     part = binary_as(task, "<<", part, amount, raw)
-    field = binary_as(task, "<<", Scalar(task.text.constant((1 << width) - 1, raw), raw), amount, raw)
+    field = binary_as(task, "<<", mask, amount, raw)
     keep = binary_as(task, "^", field, Scalar(task.text.constant(-1, raw), raw), raw)
     kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
     task.scalar_op()

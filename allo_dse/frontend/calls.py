@@ -55,14 +55,19 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
 
 
 def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Call) -> Value:
-    """A region that takes the place of this task; it is compiled with the program."""
+    """A region whose tasks are compiled with the program; they work on arrays of this task."""
     positions = []
     for argument, part in zip(args, node.args, strict=True):
-        if not isinstance(argument, Buffer) or argument.arg is None or argument.ssa != argument.root:
-            task.fail(part, "only whole arguments of the kernel can be passed to a region")
-        positions.append(argument.arg)
-    if task.calls or len(task.loops) > 1 or task.guards:
-        task.fail(node, "a region cannot be called in a loop, in a helper function or under a data-dependent condition")
+        if not isinstance(argument, Buffer) or argument.ssa != argument.root:
+            task.fail(part, "a region takes whole arrays", "copy the part to an array of its own first")
+        if argument.arg is not None:
+            positions.append(argument.arg)
+        elif argument.ssa in task.declared_at:
+            task.wanted.add(task.declared_at[argument.ssa])
+        else:
+            task.fail(part, "a region takes arguments of the kernel and arrays that it declares with their type")
+    if len(positions) < len(args):
+        return Const(None)  # compiled again, with these arrays shared
     call_ = RegionCall(region, tuple(positions), node)
     if task.does_more:
         start_and_wait(task, call_)

@@ -31,6 +31,7 @@ def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequen
             _check_single(source, stream, group, what)
         _check_balance(source, stream, puts, gets)
         warnings.extend(_stream_warnings(source, stream, puts, gets))
+    warnings.extend(dict.fromkeys(one for group in tasks for task in group for one in task.warnings))
     warnings.extend(_argument_warnings(source, kernels, tasks))
     return warnings
 

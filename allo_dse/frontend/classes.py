@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import numpy as np
 
 from .collectives import part_of_array, receive
 from .expressions import lower
-from .handover import say_done, wait_for_start
+from .handover import stop_called, when_started
 from .helpers import local_copy, mutable_names
 from .jumps import may_return_early, new_frame
 from .meta import Meta
@@ -56,32 +57,38 @@ def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
 
 
 def _compiled(source: RegionSource, kernel: KernelSource, mask: Mask) -> Task:
-    """The tasks of a set; those that call regions and do other things are compiled again with the tokens this needs."""
-    for does_more in (False, True):
-        task = Task(source, kernel, mask, lower, lower_block, part_of_array, receive, does_more=does_more)
+    """The tasks of a set; those that call regions are compiled again with the tokens and shared arrays this needs."""
+    more, shares = False, frozenset[ast.AST]()
+    while True:
+        task = Task(source, kernel, mask, lower, lower_block, part_of_array, receive, does_more=more, shares=shares)
         _compile(task)
-        if not task.region_calls or not _does_work(task):
-            break
-    return task
+        needs_tokens = bool(task.wanted) or (bool(task.region_calls) and (_does_work(task) or not _independent(task)))
+        if task.wanted <= shares and (more or not needs_tokens):
+            return task
+        more, shares = more or needs_tokens, shares | task.wanted
 
 
 def _does_work(task: Task) -> bool:
     return bool(task.work or task.stream_ops or task.writes or task.loops[0].has_scalar_work)
 
 
+def _independent(task: Task) -> bool:
+    """Whether no two of the called regions have an argument in common: then they can run at the same time."""
+    positions = [position for call in task.region_calls for position in set(call.arguments)]
+    return len(positions) == len(set(positions))
+
+
 def _compile(task: Task) -> None:
-    early = may_return_early(task.kernel.node)
-    task.frames = [new_frame(task, leaves=early, skips=early, loop=False)]
     task.mutable.append(mutable_names(task.kernel.node))
-    for position, parameter in enumerate(task.kernel.parameters):
-        argument = _argument(parameter, position)
-        own_copy = argument.shape == () and task.is_mutable(parameter.name)
-        task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
-    if task.kernel.sync is not None:
-        wait_for_start(task, task.kernel.sync, task.kernel.node)
-    task.lower_block(task, task.kernel.node.body)
-    if task.kernel.sync is not None:
-        say_done(task, task.kernel.sync, task.kernel.node)
+    with when_started(task):
+        early = may_return_early(task.kernel.node)
+        task.frames = [new_frame(task, leaves=early, skips=early, loop=False)]
+        for position, parameter in enumerate(task.kernel.parameters):
+            argument = _argument(parameter, position)
+            own_copy = argument.shape == () and task.is_mutable(parameter.name)
+            task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
+        task.lower_block(task, task.kernel.node.body)
+        stop_called(task)
 
 
 def _argument(parameter: Parameter, position: int) -> Buffer:
@@ -96,7 +103,7 @@ def _ssa(parameter: Parameter, position: int) -> str:
 
 def _is_numbered(name: str) -> bool:
     """Whether a name could be one of those that the other arguments of a body have."""
-    return not name.isascii() or re.fullmatch(r"(pid|state|external|s)\d+", name) is not None
+    return not name.isascii() or re.fullmatch(r"(pid|shared|state|external|s)\d+", name) is not None
 
 
 def _first_task(mask: Mask) -> tuple[int, ...]:
@@ -118,6 +125,9 @@ def _task_class(task: Task, name: str) -> TaskClass:
     arguments = [(f"%pid{axis}", "index") for axis in range(len(kernel.mesh))]
     for position, parameter in enumerate(kernel.parameters):
         arguments.append((_ssa(parameter, position), _argument(parameter, position).type))
+    for position, array in enumerate(task.shared):
+        tensor, shape = array.parameter.tensor, array.parameter.tile_shape
+        arguments.append((f"%shared{position}", memref_type(tensor.dtype, shape, strided=True)))
     for position, variable in enumerate(task.state):
         arguments.append((f"%state{position}", memref_type(variable.dtype, variable.shape, strided=True)))
     arguments += [(f"%external{position}", "index") for position in range(len(task.externals))]
@@ -127,7 +137,9 @@ def _task_class(task: Task, name: str) -> TaskClass:
     return TaskClass(
         name=name,
         kernel=kernel.name,
-        tensor_ports=tuple(_tensor_port(task, position) for position in range(len(kernel.parameters))),
+        tensor_ports=tuple(
+            _tensor_port(task, position) for position in range(len(kernel.parameters) + len(task.shared))
+        ),
         stream_ports=stream_ports,
         work=tuple(task.work),
         stream_ops=tuple(task.stream_ops),
@@ -140,7 +152,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
 
 
 def _tensor_port(task: Task, position: int) -> TensorPort:
-    parameter = task.kernel.parameters[position]
+    parameter = task.parameter(position)
     return TensorPort(
         arg=position,
         tensor=parameter.tensor,

@@ -10,7 +10,7 @@ from ..lang.diagnostics import ProgramError
 from ..lang.region import Region, as_region
 from .functions import is_typed, read_function
 from .hierarchy import compile_hierarchy
-from .program import CompiledProgram
+from .program import CompiledProgram, SharedTensor
 from .regions import read_region
 from .source import function_source
 
@@ -43,6 +43,7 @@ def compile_region(region: Region | Callable[..., Any], params: Mapping[str, Any
         kernels=tuple(kernel for part in parts for kernel in part.kernels),
         params=params,
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
         results=sum(kernel.results for kernel in source.kernels),
     )
 

@@ -57,8 +57,13 @@ def _declare_state(task: Task, name: str, type_: TensorType, node: ast.AnnAssign
     initial = np.asarray(value.value)
     if initial.dtype.kind not in "biuf" or initial.shape not in ((), type_.shape):
         task.fail(node, f"`{name}` is {type_}, but its initial value is {value.value!r}")
+    contents = np.broadcast_to(initial, type_.shape)
+    if node in task.shares:
+        task.declare(name, task.shared_buffer(name, type_.dtype, contents, node))
+        return
     ssa = f"%state{len(task.state)}"
-    task.state.append(StateVariable(name, type_.dtype, type_.shape, np.broadcast_to(initial, type_.shape)))
+    task.state.append(StateVariable(name, type_.dtype, type_.shape, contents))
+    task.declared_at[ssa] = node
     task.declare(name, Buffer(ssa, type_.dtype, type_.shape, memref_type(type_.dtype, type_.shape, strided=True), ssa))
 
 
@@ -73,7 +78,11 @@ def _declare_constant(task: Task, name: str, node: ast.AnnAssign) -> None:
 
 def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
     value = None if node.value is None else task.lower(task, node.value)
-    buffer = task.new_buffer(type_.dtype, type_.shape, name)
+    if node in task.shares:
+        buffer = task.shared_buffer(name, type_.dtype, np.zeros(type_.shape), node)
+    else:
+        buffer = task.new_buffer(type_.dtype, type_.shape, name)
+        task.declared_at[buffer.ssa] = node
     if value is not None:
         initialise(task, buffer, value, node)
     task.declare(name, buffer)

@@ -17,7 +17,7 @@ from .checks import check_program
 from .classes import compile_kernel
 from .handover import with_sync
 from .program import Kernel, StreamArray
-from .regions import RegionSource, read_region
+from .regions import RegionSource, SharedArray, read_region
 from .task import Task
 
 MAX_DEPTH = 16
@@ -31,6 +31,7 @@ class CompiledPart:
     kernels: tuple[Kernel, ...]
     warnings: tuple[str, ...]
     handovers: tuple[StreamArray, ...] = ()
+    shared: tuple[SharedArray, ...] = ()
 
     @property
     def streams(self) -> tuple[StreamArray, ...]:
@@ -48,15 +49,14 @@ def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
     warnings = check_program(source, kernels, sets)
     kept = [kernel for kernel, tasks in compiled if not all(map(_only_calls, tasks))]
-    handovers = {stream.name: stream for tasks in sets for task in tasks for pair in task.handovers for stream in pair}
-    parts = [CompiledPart(source, tuple(kept), tuple(warnings), tuple(handovers.values()))]
+    every = [task for tasks in sets for task in tasks]
+    handovers = {one.name: one for task in every for sync in task.handovers for one in (sync.start, sync.done)}
+    shared = {one.parameter.tensor.name: one for task in every for one in task.shared}
+    parts = [CompiledPart(source, tuple(kept), tuple(warnings), tuple(handovers.values()), tuple(shared.values()))]
     for kernel, tasks in compiled:
         for task in tasks:
             for sources in _called(kernel, task, depth):
-                inner = [compile_hierarchy(one, depth + 1) for one in sources]
-                if _only_calls(task):
-                    _check_independent(task, inner)
-                parts.extend(part for group in inner for part in group)
+                parts.extend(part for one in sources for part in compile_hierarchy(one, depth + 1))
     return parts
 
 
@@ -77,27 +77,8 @@ def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSourc
         for number, call in enumerate(task.region_calls):
             prefix = kernel.task_name(tuple(int(i) for i in pid)) + "_"
             prefix += f"{number}_" if len(task.region_calls) > 1 else ""
-            actual = [task.kernel.parameters[position].part(pid) for position in call.arguments]
+            actual = [task.parameter(position).part(pid) for position in call.arguments]
             inner = read_region(call.region, prefix, actual)
             own = tuple(int(i) for i in pid)
             sources.append(with_sync(inner, task.handovers[number], own) if task.does_more else inner)
         yield sources
-
-
-def _check_independent(task: Task, called: list[list[CompiledPart]]) -> None:
-    """Several regions called by one task run at the same time: none may touch a tensor that another one writes."""
-    touched: set[str] = set()
-    written: set[str] = set()
-    for call, parts in zip(task.region_calls, called, strict=True):
-        ports = [p for part in parts for k in part.kernels for c in k.classes for p in c.tensor_ports]
-        writes = {p.tensor.name for p in ports if p.writes}
-        uses = {p.tensor.name for p in ports if p.reads} | writes
-        shared = sorted(writes & touched | uses & written)
-        if shared:
-            task.fail(
-                call.node,
-                f"two regions called by one task run at the same time, but share {', '.join(shared)}",
-                "connect them with streams, or write to different tensors",
-            )
-        touched |= uses
-        written |= writes

@@ -192,8 +192,8 @@ def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
 
 
 def _price(task: Task, loop: Loop, node: ast.AST) -> None:
-    """One iteration of an innermost loop of scalar work."""
-    if loop.has_scalar_work and not loop.has_loops:
+    """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
+    if loop.polls or (loop.has_scalar_work and not loop.has_loops):
         task.price("loop", (), (), node, task.count)
 
 

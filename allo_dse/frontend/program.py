@@ -229,6 +229,18 @@ class StateVariable:
 
 
 @dataclass(frozen=True)
+class SharedTensor:
+    """Memory that several tasks use, but no argument of the program: local arrays that a task calls regions with.
+
+    Attributes:
+        initial: its contents before the first run, of the tensor's shape.
+    """
+
+    tensor: Tensor
+    initial: NDArray[Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class ExternalCall:
     """A call of a vendor kernel; what it computes is not in the program.
 
@@ -358,6 +370,7 @@ class CompiledProgram:
         params: the parameters it was instantiated with (values are plain data).
         results: how many tensors at the end of `tensors` stand for what a plain function returns.
         schedule: customizations, in the order in which they were applied.
+        shared: memory of the program's own that tensor ports refer to beside the arguments.
     """
 
     name: str
@@ -368,6 +381,7 @@ class CompiledProgram:
     warnings: tuple[str, ...] = ()
     results: int = 0
     schedule: tuple[Directive, ...] = ()
+    shared: tuple[SharedTensor, ...] = ()
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:

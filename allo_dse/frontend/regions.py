@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -58,19 +59,49 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class SharedArray:
+    """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
+
+    Attributes:
+        parameter: each task's part of the tensor, which has the arrays of all tasks end to end along dimension 0.
+        initial: its contents before the first run.
+    """
+
+    parameter: Parameter
+    initial: np.ndarray[Any, Any]
+
+    @staticmethod
+    def of_kernel(
+        kernel: KernelSource, name: str, dtype: DType, initial: np.ndarray[Any, Any], node: ast.AST
+    ) -> SharedArray:
+        """The arrays of shape and contents `initial` of all tasks of a kernel."""
+        shape, tasks = initial.shape, math.prod(kernel.mesh)
+        strides = tuple(math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh)))
+        rows = (strides, *((0,) * len(strides) for _ in shape[1:]))
+        tile = IndexMap((tasks, *(1,) * (len(shape) - 1)), rows, (0,) * len(shape))
+        tensor = Tensor(name, dtype, (tasks * shape[0], *shape[1:]))
+        parameter = Parameter(name, tensor, (None,) * len(shape), shape, tile, node)
+        return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
+
+
+@dataclass(frozen=True)
 class Sync:
     """How the tasks of a region that another task calls begin and end.
 
     Attributes:
         start, done: the arrays of streams that say so.
+        repeated: whether there may be any number of calls; a false token ends them.
+        node: the call.
         pid: of the calling task, the leading indices into them.
         first: the position of the kernel's first task among those of the region, the last index.
     """
 
     start: StreamArray
     done: StreamArray
-    pid: tuple[int, ...]
-    first: int
+    repeated: bool
+    node: ast.AST
+    pid: tuple[int, ...] = ()
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,7 @@ def spread_of(task: Task, value: Value) -> Spread:
 def _of_buffer(task: Task, buffer: Buffer) -> Spread:
     known = task.spreads.get(buffer.root)
     if known is None and buffer.arg is not None:
-        known = Spread(task.kernel.parameters[buffer.arg].layout)
+        known = Spread(task.parameter(buffer.arg).layout)
     if known is None:
         return Spread((None,) * len(buffer.shape))
     axes = known.axes if len(known.axes) == len(buffer.shape) else (None,) * len(buffer.shape)
@@ -80,7 +80,7 @@ def _of_expression(task: Task, expr: TileExpr) -> Spread:
     if expr.op == "transpose":
         axes = tuple(operands[0].axes[a] for a in expr.options)
     elif all(len(o.axes) in (0, len(expr.shape)) for o in operands):
-        axes = _joined([o.axes for o in operands if o.axes], len(expr.shape))
+        axes = _joined(task, expr, [o.axes for o in operands if o.axes])
     adds = expr.op in ("add", "sub") and (complete or any(_is_argument(o) for o in expr.operands))
     return Spread(axes, frozenset() if adds else pending, complete)
 
@@ -100,12 +100,16 @@ def _of_product(task: Task, expr: TileExpr, operands: Sequence[Spread], pending:
     return Spread(axes, pending, any(o.complete for o in operands))
 
 
-def _joined(all_axes: Sequence[Axes], rank: int) -> Axes:
+def _joined(task: Task, expr: TileExpr, all_axes: Sequence[Axes]) -> Axes:
     """Per dimension the axis that the operands agree on; replicated operands agree with everything."""
     result: list[int | None] = []
-    for dimension in range(rank):
-        found = {axes[dimension] for axes in all_axes} - {None}
-        result.append(found.pop() if len(found) == 1 else None)
+    for dimension in range(len(expr.shape)):
+        found = sorted({axes[dimension] for axes in all_axes} - {None}, key=lambda axis: axis or 0)
+        result.append(found[0] if len(found) == 1 else None)
+        if sum(axis is not None and task.kernel.mesh[axis] > 1 for axis in found) > 1:
+            along = " and of another along ".join(f"mesh axis {axis}" for axis in found)
+            message = f"the operands of {expr.op} are different parts: dimension {dimension} of one runs along {along}"
+            task.warn(expr.node, message)
     return tuple(result)
 
 
@@ -130,10 +134,10 @@ def note_assignment(task: Task, target: Buffer, value: Any, node: ast.AST) -> No
     """
     spread = spread_of(task, value)
     if target.arg is not None:
-        layout = task.kernel.parameters[target.arg].layout
+        layout = task.parameter(target.arg).layout
         missing = spread.pending - {axis for axis in layout if axis is not None}
         if missing:
-            name = task.kernel.parameters[target.arg].name
+            name = task.parameter(target.arg).name
             task.fail(
                 node,
                 f"`{name}` gets a partial sum: {_parts(task, frozenset(missing))}",

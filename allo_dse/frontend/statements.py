@@ -95,7 +95,7 @@ def _with(task: Task, node: ast.With, chain: _Chain) -> None:
         task.fail(call, f"{name} takes {expected} conditions, {len(call.args)} are given")
     if not chain.taken and (name == "meta_else" or task.decide(task.lower(task, call.args[0]), call.args[0])):
         chain.taken = True
-        with task.scope():
+        with task.branch():
             lower_block(task, node.body)
     if name == "meta_else":
         chain.open = False

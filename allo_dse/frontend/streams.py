@@ -242,7 +242,7 @@ def try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
     with task.repeated(None):
         _, number = _port(task, ref, "get", node)
     attribute = f"{{op = {_operation(task, ref, 'get', node, blocking=False)} : i64}}"
-    task.scalar_op()
+    task.poll()
     if stream.block:
         target = task.new_buffer(stream.dtype, stream.block)
         ok = task.text.op(f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1')
@@ -259,7 +259,7 @@ def try_put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Value:
     with task.repeated(None):
         _, number = _port(task, ref, "put", node)
     attribute = f"{{op = {_operation(task, ref, 'put', node, blocking=False)} : i64}}"
-    task.scalar_op()
+    task.poll()
     ok = task.text.op(f'"df.try_put{name}"({number}, {token}) {attribute} : (index, {type_}) -> i1')
     return Scalar(ok, bool_)
 
@@ -278,5 +278,5 @@ def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node
     with task.repeated(0):
         _, number = _port(task, ref, direction, node)
     position = _operation(task, ref, direction, node, blocking=False)
-    task.scalar_op()
+    task.poll()
     return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)

@@ -19,7 +19,7 @@ from ..lang.types import DType, Float, Int, UInt, index
 from ..lang.types import bool as bool_
 from .meta import Meta, selected
 from .program import ExternalCall, IntArray, SourceLocation, SourceLoop, StateVariable, StreamArray, StreamOp, TileOp
-from .regions import KernelSource, RegionSource
+from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
 from .text import FunctionText, dense, memref_type
 from .values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
 
@@ -90,12 +90,14 @@ class Scope:
         helper: whether it is the outermost block of an inlined function, which sees no names around it.
         hidden: names that a function defined inside a kernel assigns: they are its own.
         fixed: variables of loops: they cannot be assigned.
+        chosen: names that the taken branches of compile-time conditions declared.
     """
 
     names: dict[str, Value] = field(default_factory=dict)
     helper: bool = False
     hidden: frozenset[str] = frozenset()
     fixed: set[str] = field(default_factory=set)
+    chosen: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -130,10 +132,11 @@ class Frame:
 
 @dataclass(eq=False)
 class Loop:
-    """What a loop contains: scalar work directly, and other loops."""
+    """What a loop contains: scalar work and looks at streams directly, and other loops."""
 
     has_scalar_work: bool = False
     has_loops: bool = False
+    polls: bool = False
 
 
 @dataclass(eq=False)
@@ -151,8 +154,13 @@ class Task:
         calls: names of the helper functions being inlined.
         frames: where jumps go, innermost last.
         does_more: whether the tasks call regions and do other things as well (see `handover.py`).
-        handovers: per called region the streams that start its tasks and that say when they are done.
+        handovers: per called region how its tasks are started and say that they are done.
+        shares: declarations of local arrays that called regions work on as well.
+        wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
+        shared: those arrays, as further parameters of the body.
+        declared_at: where each local array was declared, by the name of its buffer.
         spreads: per local array what its tiles are parts of (see `spreads.py`).
+        warnings: what is not wrong, but hardly meant; without repetitions.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
     """
@@ -173,7 +181,11 @@ class Task:
     ports: dict[Any, PortUse] = field(default_factory=dict)
     region_calls: list[RegionCall] = field(default_factory=list)
     does_more: bool = False
-    handovers: list[tuple[StreamArray, StreamArray]] = field(default_factory=list)
+    shares: frozenset[ast.AST] = frozenset()
+    wanted: set[ast.AST] = field(default_factory=set)
+    shared: list[SharedArray] = field(default_factory=list)
+    declared_at: dict[str, ast.AST] = field(default_factory=dict)
+    handovers: list[Sync] = field(default_factory=list)
     state: list[StateVariable] = field(default_factory=list)
     externals: list[ExternalCall] = field(default_factory=list)
     reads: set[int] = field(default_factory=set)
@@ -185,6 +197,7 @@ class Task:
     calls: list[str] = field(default_factory=list)
     spreads: dict[str, Any] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
+    warnings: dict[str, None] = field(default_factory=dict)
     dead: bool = False
     returned: bool = False
 
@@ -193,8 +206,16 @@ class Task:
     def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
         self.source.file.fail(node, message, hint)
 
+    def warn(self, node: ast.AST, message: str) -> None:
+        self.warnings[f"{self.location(node)}: warning: {message}"] = None
+
     def location(self, node: ast.AST) -> SourceLocation:
         return self.source.file.location(node)
+
+    def parameter(self, position: int) -> Parameter:
+        """What an argument of the body stands for: the kernel's parameters come first, then shared local arrays."""
+        own = self.kernel.parameters
+        return own[position] if position < len(own) else self.shared[position - len(own)].parameter
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +225,17 @@ class Task:
         self.scopes.append(Scope(helper=helper))
         yield self.scopes[-1]
         self.scopes.pop()
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """The taken branch of a compile-time condition: what it declares is there afterwards, unless it shadows."""
+        with self.scope() as inner:
+            yield
+        outer = self.scopes[-1]
+        for name, value in inner.names.items():
+            if name in outer.chosen or self.find(name) is None:
+                outer.names[name] = value
+                outer.chosen.add(name)
 
     def find(self, name: str) -> Value | None:
         """The local variable `name`, if there is one."""
@@ -351,6 +383,16 @@ class Task:
         ssa = self.text.alloc(type_, name)
         return Buffer(ssa, dtype, shape, type_, ssa)
 
+    def shared_buffer(self, name: str, dtype: DType, initial: NDArray[Any], node: ast.AST) -> Buffer:
+        """A local array that called regions work on as well: one more argument of the body."""
+        position = len(self.kernel.parameters) + len(self.shared)
+        same = sum(one.parameter.node is node for one in self.shared)  # declared once, but compiled several times
+        line = self.location(node).line
+        full = f"{self.kernel.name}_{name}_{line}" + (f"_{same}" if same else "")
+        self.shared.append(SharedArray.of_kernel(self.kernel, full, dtype, initial, node))
+        type_ = memref_type(dtype, initial.shape, strided=True)
+        return Buffer(ssa := f"%shared{len(self.shared) - 1}", dtype, initial.shape, type_, ssa, position)
+
     def constant_buffer(self, array: NDArray[Any], dtype: DType | None = None) -> Buffer:
         """A constant array in memory, of the given type or that of the array."""
         dtype = dtype or _ELEMENTS[array.dtype.kind](array.dtype.itemsize * 8)
@@ -376,6 +418,11 @@ class Task:
     def scalar_op(self) -> None:
         """Note that the innermost loop contains scalar work."""
         self.loops[-1].has_scalar_work = True
+
+    def poll(self) -> None:
+        """Note that the innermost loop looks at streams."""
+        self.scalar_op()
+        self.loops[-1].polls = True
 
     @contextmanager
     def loop(self) -> Iterator[Loop]:

@@ -50,7 +50,8 @@ class DType:
 
     @property
     def is_signed(self) -> builtins.bool:
-        return self.kind in ("int", "fixed", "index")
+        """Whether the highest bit is a sign. An integer of one bit is 0 or 1: programs use `int1` for flags."""
+        return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
     def __getitem__(self, shape: Any) -> TensorType:
         return TensorType(self, _extents(shape, "a tensor"))
@@ -156,6 +157,9 @@ class Stateful:
 
     def __class_getitem__(cls, item: Any) -> StatefulType:
         return StatefulType(item if isinstance(item, TensorType) else TensorType(_element(item), ()))
+
+
+stateful = Stateful
 
 
 def Int(bits: int) -> DType:

@@ -38,12 +38,12 @@ def check_mapping(vmg: VMG, device: Device, buffering: Buffering | None = None) 
     allows; whether the nodes can be placed that way is not decided here.
 
     A graph with far more nodes than the device has tiles (an unfolded one, say) is checked for that, for its host
-    buffers, and no further.
+    buffers, and no further; so is one whose tasks call regions with arrays of their own, which no tile can reach.
     """
     buffering = buffering or Buffering()
     device = NpuDevice.of(device)
-    found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device)]
-    if vmg.node_count > _HOPELESS * device.compute_tiles:
+    found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
+    if vmg.node_count > _HOPELESS * device.compute_tiles or vmg.program.shared:
         return found
     view = mapping_view(vmg)
     transport = plan_transport(vmg, device, buffering)
@@ -63,6 +63,12 @@ def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
     if vmg.node_count > device.compute_tiles:
         detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
         yield Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail)
+
+
+def _shared_arrays(vmg: VMG) -> Iterator[Violation]:
+    shared = vmg.program.shared
+    if shared:
+        yield Violation("shared_arrays", vmg.program.name, len(shared), 0, ", ".join(one.tensor.name for one in shared))
 
 
 def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:

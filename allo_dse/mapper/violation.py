@@ -9,6 +9,7 @@ from dataclasses import dataclass
 CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "compute_tiles": ("compute tiles", ""),
     "host_buffers": ("host buffers", ""),
+    "shared_arrays": ("arrays that tasks on several tiles share", ""),
     "core_dma_in": ("DMA in-channels", ""),
     "core_dma_out": ("DMA out-channels", ""),
     "core_memory": ("data memory", "bytes"),

@@ -526,3 +526,34 @@ def test_wrong_schedules(apply: Any, message: str) -> None:
     with pytest.raises(ProgramError) as caught:
         build()
     assert message in str(caught.value)
+
+
+# -- arrays of other types ---------------------------------------------------------------------------------------------
+
+
+@df.region()
+def increments(A: int8[2, 4], B: float32[2, 4]):
+    @df.kernel(mapping=[1], args=[A, B])
+    def core(a: int8[2, 4], b: float32[2, 4]):
+        for i, j in allo.grid(2, 4):
+            a[i, j] = a[i, j] + 1
+            b[i, j] = b[i, j] + 0.5
+
+
+@pytest.mark.parametrize("integers", [np.int8, np.uint8, np.int16, np.int64])
+@pytest.mark.parametrize("floats", [np.float32, np.float64])
+@pytest.mark.parametrize("flat", [False, True])
+def test_wider_and_flat_arrays_are_converted_there_and_back(integers: Any, floats: Any, flat: bool) -> None:
+    shape = (8,) if flat else (2, 4)
+    a, b = np.arange(8).astype(integers).reshape(shape), np.arange(8).astype(floats).reshape(shape)
+    simulate(compile_region(increments), a, b)
+    assert a.ravel().tolist() == list(range(1, 9))
+    assert b.ravel().tolist() == [i + 0.5 for i in range(8)]
+    assert (a.dtype, b.dtype) == (np.dtype(integers), np.dtype(floats))
+
+
+def test_values_are_never_cut_off() -> None:
+    a, b = np.full((2, 4), 128), np.zeros((2, 4), np.float32)
+    with pytest.raises(SimulationError, match="argument A: 128 does not fit int8") as error:
+        simulate(compile_region(increments), a, b)
+    assert "-128 to 127" in error.value.hint

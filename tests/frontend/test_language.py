@@ -611,6 +611,102 @@ def test_convolution_and_pooling() -> None:
     np.testing.assert_array_equal(b, x[0] @ x[0])
 
 
+def test_flags_of_one_bit_are_zero_or_one() -> None:
+    @df.region()
+    def top(A: int32[4], F: Int(1)[4]):
+        @df.kernel(mapping=[1], args=[A, F])
+        def core(a: int32[4], f: Int(1)[4]):
+            on: Int(1) = 1
+            for i in range(4):
+                if f[i] == 1 and on == 1:
+                    a[i] = f[i] + on
+            f[0] = 1
+
+    a, f = np.zeros(4, np.int32), np.array([0, 1, 0, 1], np.int8)
+    simulate(compile_region(top), a, f)
+    assert a.tolist() == [0, 2, 0, 2]
+    assert f.tolist() == [1, 1, 0, 1]
+
+
+def test_a_tile_that_polls_before_it_serves_gets_on_with_time() -> None:
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        request: Stream[Int(1), 2]
+        data: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def client(a: int32[N]):
+            total: int32 = 0
+            for i in range(50):
+                total += i
+            request.put(1)
+            for i in range(N):
+                data.put(a[i] + total)
+
+        @df.kernel(mapping=[1], args=[B])
+        def server(b: int32[N]):
+            served: int32 = 0
+            while served == 0:
+                asked: Int(1) = 0
+                if not request.empty():
+                    _, asked = request.try_get()
+                if asked == 1:
+                    for i in range(N):
+                        b[i] = data.get()
+                    served = 1
+
+    a, b = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
+    simulate(compile_region(top), a, b)
+    assert b.tolist() == [i + 1225 for i in range(N)]
+
+
+def test_what_a_compile_time_branch_declares_is_there_afterwards() -> None:
+    @df.region()
+    def top(A: int32[3]):
+        @df.kernel(mapping=[3], args=[A])
+        def core(a: int32[3]):
+            i = df.get_pid()
+            outer: int32 = 5
+            with allo.meta_if(i == 0):
+                x: int32 = 10
+            with allo.meta_elif(i == 1):
+                x: int32 = 20
+            with allo.meta_else():
+                x: int32 = 30
+                outer: int32 = 6
+            with allo.meta_if(i == 1):
+                x: int32 = 21
+            a[i] = x + outer
+
+    a = np.zeros(3, np.int32)
+    simulate(compile_region(top), a)
+    assert a.tolist() == [15, 26, 35], "`outer` is shadowed in the branch only"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**96 - 1), st.lists(st.tuples(st.integers(0, 95), st.integers(1, 96)), min_size=4, max_size=4))
+def test_bits_whose_number_depends_on_data(value: int, ranges: list[tuple[int, int]]) -> None:
+    ranges = [(low, min(low + width, 96)) for low, width in ranges]
+
+    @df.region()
+    def top(X: UInt(96)[1], R: int32[4, 2], Y: UInt(96)[4], Z: UInt(96)[4]):
+        @df.kernel(mapping=[1], args=[X, R, Y, Z])
+        def core(x: UInt(96)[1], r: int32[4, 2], y: UInt(96)[4], z: UInt(96)[4]):
+            for i in range(4):
+                low: index = r[i, 0]
+                high: index = r[i, 1]
+                y[i] = x[0][low:high]
+                word: UInt(96) = 0
+                word[low:high] = x[0]
+                z[i] = word
+
+    y, z = np.zeros(4, object), np.zeros(4, object)
+    simulate(compile_region(top), np.array([value], object), np.array(ranges, np.int32), y, z)
+    masks = [(1 << high - low) - 1 for low, high in ranges]
+    assert y.tolist() == [value >> low & mask for (low, _), mask in zip(ranges, masks, strict=True)]
+    assert z.tolist() == [(value & mask) << low for (low, _), mask in zip(ranges, masks, strict=True)]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12 syntax")
 def test_type_parameters(tmp_path: Any) -> None:
     path = tmp_path / "program.py"

@@ -297,3 +297,15 @@ def test_annotations_name_variables_of_all_enclosing_functions() -> None:
     a, b = np.arange(6, dtype=np.int32), np.zeros(6, np.int32)
     simulate(compile_region(middle()), a, b)
     np.testing.assert_array_equal(b, a + np.repeat([0, 1], 3))
+
+
+def test_operands_that_are_split_differently_are_warned_about() -> None:
+    @df.region()
+    def top(A: int32[M, M], B: int32[M, M]):
+        @df.kernel(mapping=[2, 2], args=[A, B])
+        def core(a: int32[M, M] @ [S(0), R], b: int32[M, M] @ [S(1), R]):
+            b[:, :] = allo.add(a, b)
+
+    (warning,) = compile_region(top).warnings
+    assert "dimension 0 of one runs along mesh axis 0 and of another along mesh axis 1" in warning
+    assert warning.startswith(__file__)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.backends.device import Device, NpuDevice
-from allo_dse.frontend.program import CompiledProgram, Tensor, TensorPort
+from allo_dse.frontend.program import CompiledProgram, SharedTensor, Tensor, TensorPort
 from allo_dse.mapper.buffering import Buffering
 from allo_dse.mapper.check import check_mapping
 from allo_dse.mapper.folds import AxisFold, KernelFold, MeshFold
@@ -259,6 +260,16 @@ def test_rows_of_half_words_cannot_be_moved() -> None:
         "bytes beyond whole words on tensor B: needs 2, has 0 "
         "(rows of 2 bytes in tiles 8x1 of int16; DMA moves 32-bit words)"
     )
+
+
+def test_memory_that_tasks_share_is_out_of_reach() -> None:
+    """Said first, and alone: what moves such arrays is not planned."""
+    program = kernels_program((["A"], ["B"])).program
+    shared = SharedTensor(Tensor("core_x_7", INT16, (8,)), np.zeros(8))
+    (violation,) = check_mapping(VMG.of(dataclasses.replace(program, shared=(shared,))), NPU)
+    assert violation.constraint == "shared_arrays"
+    assert str(violation).startswith("arrays that tasks on several tiles share")
+    assert "core_x_7" in str(violation)
 
 
 def test_violations_are_collected() -> None:

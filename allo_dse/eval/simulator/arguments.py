@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,8 @@ class Arguments:
         if not isinstance(given, np.ndarray):
             raise SimulationError(f"argument {tensor.name}: expected a NumPy array, got {type(given).__name__}")
         expected = numpy_dtype(tensor.dtype)
-        if given.shape != tensor.shape or not _compatible(given.dtype, expected, tensor.dtype):
+        flat = given.ndim == 1 and given.size == math.prod(tensor.shape)
+        if not (given.shape == tensor.shape or flat) or not _compatible(given.dtype, expected, tensor.dtype):
             shown = f"bytes of {tensor.dtype}" if is_wide(tensor.dtype) else str(expected)
             wanted = f"get_np_struct_type({tensor.dtype.bits})" if is_wide(tensor.dtype) else repr(str(expected))
             raise SimulationError(
@@ -51,7 +53,8 @@ class Arguments:
             )
         in_place = given.dtype == expected and given.flags.c_contiguous and given.ndim
         if in_place and is_stored_as_given(tensor.dtype):
-            return given
+            return given.reshape(tensor.shape)
+        _require_range(tensor, given)
         used = stored(given, tensor.dtype).reshape(tensor.shape or (1,))
         if given.flags.writeable:
             self._copied.append((given, used, tensor.dtype))
@@ -61,11 +64,30 @@ class Arguments:
 def _compatible(given: np.dtype[Any], expected: np.dtype[Any], dtype: DType) -> bool:
     """Whether values can be exchanged.
 
-    Equal types; integers of the same size (such as int4 stored in a byte); floats for fixed-point numbers; for wide
-    integers any structure of as many bytes, or Python integers.
+    Equal types; integers for integers; floats for floats and for fixed-point numbers; raw bytes of the same size; for
+    wide integers any structure of as many bytes, or Python integers.
     """
     if given == expected or (dtype.is_fixed and given.kind == "f"):
         return True
     if is_wide(dtype):
         return given.kind == "O" or (given.kind == "V" and given.itemsize == expected.itemsize)
-    return given.itemsize == expected.itemsize and given.kind in "iubV" and expected.kind in "iu"
+    if dtype.is_float:
+        return given.kind == "f" and expected.kind in "fV" and given.itemsize >= expected.itemsize
+    return given.kind in "iub" or (given.kind == "V" and given.itemsize == expected.itemsize)
+
+
+def _require_range(tensor: Tensor, given: NDArray[Any]) -> None:
+    """Integers of another size are converted, never cut off.
+
+    Raises:
+        SimulationError: when a value does not fit the tensor's element type.
+    """
+    dtype = tensor.dtype
+    if given.dtype.kind not in "iu" or given.dtype.itemsize <= numpy_dtype(dtype).itemsize or not given.size:
+        return
+    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
+    for value in (int(given.min()), int(given.max())):
+        if not low <= value < high:
+            raise SimulationError(
+                f"argument {tensor.name}: {value} does not fit {dtype}", hint=f"{dtype} holds {low} to {high - 1}"
+            )

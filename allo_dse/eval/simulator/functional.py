@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -134,6 +135,11 @@ class _Run:
     state: State
     externals: Externals
 
+    @cached_property
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Arguments and shared memory, by name."""
+        return self.arguments.by_name | self.state.shared
+
 
 def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     """The network, and the program's task id of each of its tasks."""
@@ -141,7 +147,7 @@ def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     engine, wiring = run.engine, run.wiring
     token_bytes = _token_bytes(program, engine)
     builder.streams(wiring.depth, token_bytes=token_bytes[wiring.array])
-    for array in run.arguments.by_name.values():
+    for array in run.tensors.values():
         builder.tensor(array)
     number = np.empty(program.task_count, np.int64)
     groups = _groups(program)
@@ -223,9 +229,9 @@ def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, .
 
 def _arguments(group: _Group, run: _Run) -> list[Any]:
     """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
-    tiles = [Tiles(run.arguments.by_name[name], offset, strides) for name, offset, strides in group.tiles]
+    tiles = [Tiles(run.tensors[name], offset, strides) for name, offset, strides in group.tiles]
     task_class = group.task_class
-    state = [_own_rows(array) for array in run.state[task_class.kernel, task_class.name]]
+    state = [_own_rows(array) for array in run.state.variables[task_class.kernel, task_class.name]]
     streams = [
         number if isinstance(binding, StreamArray) else run.wiring.fifo[number]
         for binding, number in zip(task_class.body.streams, group.streams, strict=True)

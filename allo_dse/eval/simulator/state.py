@@ -1,7 +1,8 @@
-"""Variables of tasks that live from call to call."""
+"""What lives from call to call: variables of tasks, and memory that tasks share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,21 @@ from numpy.typing import NDArray
 from ...frontend.program import CompiledProgram
 from ...lang.storage import storage_dtype, stored
 
-State = dict[tuple[str, str], list[NDArray[Any]]]
-"""Per kernel and class, one array for each of the class's variables: a row per task."""
+
+@dataclass(frozen=True)
+class State:
+    """Attributes:
+    variables: per kernel and class, one array for each of the class's variables: a row per task.
+    shared: per shared tensor its contents.
+    """
+
+    variables: dict[tuple[str, str], list[NDArray[Any]]]
+    shared: dict[str, NDArray[Any]]
 
 
 def initial_state(program: CompiledProgram) -> State:
-    """The variables as they are before the first call."""
-    result: State = {}
+    """Everything as it is before the first call."""
+    result: dict[tuple[str, str], list[NDArray[Any]]] = {}
     for kernel in program.kernels:
         counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
         for count, task_class in zip(counts, kernel.classes, strict=True):
@@ -24,4 +33,4 @@ def initial_state(program: CompiledProgram) -> State:
                 np.tile(stored(v.initial, v.dtype), (int(count), *(1,) * len(v.shape))).astype(storage_dtype(v.dtype))
                 for v in task_class.state
             ]
-    return result
+    return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})
