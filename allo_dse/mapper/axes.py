@@ -7,12 +7,13 @@ two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..frontend.program import CompiledProgram, Kernel, StreamArray, StreamPort, TaskClass
+from ..frontend.program import CompiledProgram, IndexMap, Kernel, StreamArray, StreamPort, TaskClass
 
 How = Literal["bundle", "chain"]
 
@@ -29,6 +30,8 @@ class AxisRule:
         streams: whether streams connect tasks at different places of the axis.
         partial: whether a chain may be cut into several nodes.
         reason: why the axis must stay spatial; empty when it need not.
+        link: axes of different kernels with the same number are folded together, because task by task they exchange
+            tokens with each other; None for an axis that is folded by itself.
     """
 
     extent: int
@@ -37,6 +40,7 @@ class AxisRule:
     streams: bool = False
     partial: bool = True
     reason: str = ""
+    link: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,21 @@ class _Endpoint:
 def axis_rules(program: CompiledProgram) -> tuple[tuple[AxisRule, ...], ...]:
     """The rules of every axis of every kernel."""
     ends = _endpoints(program)
-    looped = _kernels_on_cycles(len(program.kernels), ends)
-    return tuple(_kernel_rules(program, number, ends, number in looped) for number in range(len(program.kernels)))
+    feeds = _feeds(len(program.kernels), ends)
+    looped = set(np.flatnonzero(_closure(feeds).diagonal()).tolist())
+    rules: list[list[AxisRule]] = []
+    peers: AxisPeers = {}
+    for number in range(len(program.kernels)):
+        rules.append(_kernel_rules(program, number, ends, number in looped, peers))
+    _link(program, rules, peers, feeds)
+    return tuple(map(tuple, rules))
 
+
+Place = tuple[int, int]
+"""A kernel's position and one of its mesh axes."""
+
+AxisPeers = dict[Place, set[Place]]
+"""For axes whose tasks exchange tokens with the task at the same place of other kernels' axes: those axes."""
 
 Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
 
@@ -75,18 +91,91 @@ def computed_arrays(task_class: TaskClass) -> set[str]:
     return {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
 
 
-def _kernels_on_cycles(count: int, ends: Endpoints) -> set[int]:
-    """Kernels that reach themselves through streams to and from another kernel."""
-    reach = np.zeros((count, count), bool)
+def kernel_feeds(program: CompiledProgram) -> NDArray[np.bool_]:
+    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    return _feeds(len(program.kernels), _endpoints(program))
+
+
+def _feeds(count: int, ends: Endpoints) -> NDArray[np.bool_]:
+    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    feeds = np.zeros((count, count), bool)
     for puts, gets in ends.values():
         for a in {end.kernel for end in puts}:
-            reach[a, [end.kernel for end in gets if end.kernel != a]] = True
-    for middle in range(count):
+            feeds[a, [end.kernel for end in gets if end.kernel != a]] = True
+    return feeds
+
+
+def _closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a path of one or more streams leads from a kernel to another."""
+    reach = feeds.copy()
+    for middle in range(len(reach)):
         reach |= np.outer(reach[:, middle], reach[middle])
-    return set(np.flatnonzero(reach.diagonal()).tolist())
+    return reach
 
 
-def _kernel_rules(program: CompiledProgram, number: int, ends: Endpoints, looped: bool) -> tuple[AxisRule, ...]:
+def _link(program: CompiledProgram, rules: list[list[AxisRule]], peers: AxisPeers, feeds: NDArray[np.bool_]) -> None:
+    """Number the sets of axes that have to be folded together; axes of sets that cannot be folded stay spatial."""
+    for number, places in enumerate(_components(peers)):
+        reason = _obstacle(program, rules, peers, feeds, places)
+        for kernel, axis in places & peers.keys():
+            rule = rules[kernel][axis]
+            if reason:
+                rules[kernel][axis] = _spatial(rule.extent, rule.streams, reason)
+            else:
+                rules[kernel][axis] = replace(rule, link=number)
+
+
+def _components(peers: AxisPeers) -> list[set[Place]]:
+    """Axes connected by the peer relation, in the order of their first axes."""
+    neighbours: AxisPeers = {}
+    for place, others in peers.items():
+        for other in others:
+            neighbours.setdefault(place, set()).add(other)
+            neighbours.setdefault(other, set()).add(place)
+    result, seen = [], set[Place]()
+    for start in sorted(neighbours):
+        if start in seen:
+            continue
+        found, todo = {start}, [start]
+        while todo:
+            new = neighbours[todo.pop()] - found
+            found |= new
+            todo += new
+        seen |= found
+        result.append(found)
+    return result
+
+
+def _obstacle(
+    program: CompiledProgram,
+    rules: list[list[AxisRule]],
+    peers: AxisPeers,
+    feeds: NDArray[np.bool_],
+    places: set[Place],
+) -> str:
+    """Why axes that exchange tokens task by task cannot be folded together; empty when they can."""
+    kernels = [kernel for kernel, _ in places]
+    names = ", ".join(program.kernels[kernel].name for kernel in sorted(set(kernels)))
+    if len(set(kernels)) != len(kernels):
+        return f"streams between {names} connect an axis with two axes of one kernel"
+    if len({program.kernels[kernel].mesh[axis] for kernel, axis in places}) > 1:
+        return f"streams between {names} connect axes of different lengths"
+    for kernel, axis in sorted(places):
+        if (kernel, axis) not in peers or rules[kernel][axis].how != "bundle":
+            why = rules[kernel][axis].reason or "it has a fold of its own"
+            return f"streams lead to {program.kernels[kernel].name}, axis {axis}, which must stay spatial: {why}"
+    inside = sorted(set(kernels))
+    outside = [kernel for kernel in range(len(feeds)) if kernel not in inside]
+    between = _closure(feeds[np.ix_(outside, outside)]) | np.eye(len(outside), dtype=bool)
+    if (feeds[np.ix_(inside, outside)] @ between @ feeds[np.ix_(outside, inside)]).any():
+        return f"streams lead from {names} to another kernel and back"
+    return ""
+
+
+def _kernel_rules(
+    program: CompiledProgram, number: int, ends: Endpoints, looped: bool, peers: AxisPeers
+) -> list[AxisRule]:
+    """The rules of one kernel's axes; axes that must be folded together with others are noted in `peers`."""
     kernel = program.kernels[number]
     rank = len(kernel.mesh)
     irregular: dict[int, str] = {}
@@ -105,24 +194,31 @@ def _kernel_rules(program: CompiledProgram, number: int, ends: Endpoints, looped
         streams = bool(signs[axis])
         if extent == 1:
             rules.append(AxisRule(1, None))
-        elif looped:
-            rules.append(_spatial(extent, streams, "streams lead to another kernel and back"))
         elif axis in irregular:
-            rules.append(_spatial(extent, True, irregular[axis]))
+            rules.append(_spatial(extent, True, _RETURNS if looped else irregular[axis]))
+        elif looped and streams:
+            rules.append(_spatial(extent, streams, _RETURNS))
         elif streams and mixed is not None:
             rules.append(_spatial(extent, True, f"streams run both ways along axis {mixed}"))
         elif streams:
             rules.append(AxisRule(extent, "chain", signs[axis].pop(), streams=True))
         else:
-            rules.append(_streamless_rule(program, number, axis, ends))
-    return tuple(rules)
+            rule = _streamless_rule(program, number, axis, ends, peers)
+            own = looped and (number, axis) not in peers
+            rules.append(_spatial(extent, streams, _RETURNS) if own else rule)
+    return rules
+
+
+_RETURNS = "streams lead to another kernel and back"
 
 
 def _spatial(extent: int, streams: bool, reason: str) -> AxisRule:
     return AxisRule(extent, None, streams=streams, reason=reason)
 
 
-def _streamless_rule(program: CompiledProgram, number: int, axis: int, ends: Endpoints) -> AxisRule:
+def _streamless_rule(
+    program: CompiledProgram, number: int, axis: int, ends: Endpoints, peers_of: AxisPeers
+) -> AxisRule:
     """The rule of an axis along which no stream of the kernel runs."""
     kernel = program.kernels[number]
     extent = kernel.mesh[axis]
@@ -130,15 +226,56 @@ def _streamless_rule(program: CompiledProgram, number: int, axis: int, ends: End
         return _spatial(extent, False, "tasks along it are of different classes and no stream connects them")
     if shared := _accumulated(kernel, axis):
         return AxisRule(extent, "chain", partial=False, reason=f"tasks along it write the same tile of {shared}")
+    linked: set[Place] = set()
     for name, (puts, gets) in ends.items():
         for mine, peers in ((puts, gets), (gets, puts)):
             own = [e for e in mine if e.kernel == number]
             other = [e for e in peers if e.kernel != number]
             if not own or not other or _is_one_task(program, other):
                 continue
-            if not all(_same_peer(e, axis, other) for e in own):
-                return _spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
+            for end in own:
+                if not _same_peer(end, axis, other):
+                    found = _peers_at_same_place(end, axis, other)
+                    if not found:
+                        return _spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
+                    linked |= found
+    if linked:
+        peers_of[number, axis] = linked
     return AxisRule(extent, "bundle")
+
+
+def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> set[Place]:
+    """The axes of other kernels along which a port's peer moves as the task moves along `axis`; empty if it does not.
+
+    The stream's index must name the task's place along the axis in one dimension of the array, and so must the index of
+    every peer that it can meet.
+    """
+    index = end.port.index
+    if end.computed or not index.is_affine:
+        return set()
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
+        return set()
+    (dim,) = moved
+    found: set[Place] = set()
+    for peer in peers:
+        there = peer.port.index
+        if peer.computed or not there.is_affine:
+            return set()
+        if not _can_meet(index, there):
+            continue
+        axes = [a for a, factor in enumerate(there.matrix[dim]) if factor]
+        same = len(axes) == 1 and there.matrix[dim][axes[0]] == index.matrix[dim][axis]
+        if not same or there.offset[dim] != index.offset[dim]:
+            return set()
+        found.add((peer.kernel, axes[0]))
+    return found
+
+
+def _can_meet(first: IndexMap, second: IndexMap) -> bool:
+    """Whether two indices agree in the dimensions in which both are constant."""
+    rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
+    return all(any(a) or any(b) or here == there for a, b, here, there in rows)
 
 
 def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:

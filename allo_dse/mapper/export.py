@@ -7,7 +7,7 @@ node to node of one kernel, the nodes they connect are bundled together, as tupl
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +15,19 @@ from ..frontend.program import CompiledProgram, Kernel
 from .axes import AxisRule
 from .fold import KernelFold, MeshFold
 from .mesh import axis_steps, chained_axes
-from .names import chain_name
+from .names import bundle_name, chain_name
 
 Primitives = list[tuple[str, list[Any]]]
 Rules = Sequence[Sequence[AxisRule]]
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """One kernel's fold, sorted by what happens to its axes.
 
     Attributes:
         chained: axes along which tasks are chained, outermost loop first.
-        bundled: axes along which nodes are bundled, outermost loop first.
+        bundled: axes along which nodes are bundled, outermost loop first; without those that other kernels share.
         linked: other axes along which streams lead from node to node: nodes along them are bundled as tuples.
         free: the remaining axes, whose nodes are bundled separately.
     """
@@ -62,31 +62,37 @@ class _Plan:
         return f"u{axis} + {choice.spatial} * {v}" if choice.pattern == "cyclic" else f"{trips} * u{axis} + {v}"
 
 
-def _plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> Iterator[_Plan]:
+def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
+    """What each kernel folds by itself."""
+    result = []
     for kernel, kernel_fold, kernel_rules in zip(program.kernels, fold.kernels, rules, strict=True):
         chained = chained_axes(kernel_fold, kernel.mesh)
-        bundled = kernel_fold.order
+        bundled = tuple(a for a in kernel_fold.order if kernel_rules[a].link is None)
         others = [a for a in range(len(kernel.mesh)) if a not in bundled]
         linked = tuple(a for a in others if kernel_rules[a].streams and kernel_fold.axes[a].spatial > 1)
         free = tuple(a for a in range(len(kernel.mesh)) if a not in linked)
-        yield _Plan(kernel, kernel_fold, kernel_rules, chained, bundled, linked, free)
+        result.append(Plan(kernel, kernel_fold, kernel_rules, chained, bundled, linked, free))
+    return result
 
 
 def mesh_primitives(program: CompiledProgram, fold: MeshFold, rules: Rules) -> Primitives:
-    """The sequence that folds the program's graph as a normalised fold does."""
+    """The sequence that folds the program's graph as a normalised fold of independent kernels does."""
     primitives: Primitives = []
-    for plan in _plans(program, fold, rules):
+    for plan in plans(program, fold, rules):
         if plan.chained or plan.bundled:
-            nodes = _chain(plan, primitives)
-            _bundle(plan, nodes, primitives)
+            first_task: dict[str, str] = {}
+            bundle_nodes(plan, chain_nodes(plan, primitives, first_task), primitives, first_task)
     return primitives
 
 
 Coordinate = tuple[int, ...]
 
 
-def _chain(plan: _Plan, primitives: Primitives) -> dict[Coordinate, str]:
-    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others."""
+def chain_nodes(plan: Plan, primitives: Primitives, first_task: dict[str, str]) -> dict[Coordinate, str]:
+    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others.
+
+    Each node's first task is noted in `first_task`, by the node's name.
+    """
     mesh, spatial = plan.kernel.mesh, [axis.spatial for axis in plan.fold.axes]
     extents = [spatial[a] if a in plan.chained else mesh[a] for a in range(len(mesh))]
     steps = list(itertools.product(*(range(plan.trips(a)) for a in plan.chained)))
@@ -104,17 +110,26 @@ def _chain(plan: _Plan, primitives: Primitives) -> dict[Coordinate, str]:
             primitives.append(("chain", [node, task]))
             node = chain_name((node, task))
         nodes[tuple(at[a] for a in range(len(mesh)))] = node
+        first_task[node] = tasks[0]
     return nodes
 
 
-def _bundle(plan: _Plan, nodes: dict[Coordinate, str], primitives: Primitives) -> None:
-    """Bundle nodes, or tuples of linked nodes, over all iterations of the bundled loops."""
+def bundle_nodes(
+    plan: Plan, nodes: dict[Coordinate, str], primitives: Primitives, first_task: dict[str, str]
+) -> dict[Coordinate, str]:
+    """Bundle nodes, or tuples of linked nodes, over all iterations of the kernel's own bundled loops.
+
+    Returns nodes by the node's index along chained and bundled axes and the task's along others.
+    """
     if not plan.bundled:
-        return
-    spatial = [axis.spatial for axis in plan.fold.axes]
+        return nodes
+    mesh = plan.kernel.mesh
+    own = {*plan.chained, *plan.bundled}
+    extents = [axis.spatial if a in own else mesh[a] for a, axis in enumerate(plan.fold.axes)]
     iterations = list(itertools.product(*(range(plan.trips(a)) for a in plan.bundled)))
-    members = list(itertools.product(*(range(spatial[a]) for a in plan.linked)))
-    for picked in itertools.product(*(range(spatial[a]) for a in plan.free)):
+    members = list(itertools.product(*(range(extents[a]) for a in plan.linked)))
+    result = {}
+    for picked in itertools.product(*(range(extents[a]) for a in plan.free)):
         rows = []
         for iteration in iterations:
             row = []
@@ -122,16 +137,22 @@ def _bundle(plan: _Plan, nodes: dict[Coordinate, str], primitives: Primitives) -
                 at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
                 for axis, v in zip(plan.bundled, iteration, strict=True):
                     at[axis] = plan.pid(axis, at[axis], v)
-                row.append(nodes[tuple(at[a] for a in range(len(spatial)))])
+                row.append(nodes[tuple(at[a] for a in range(len(mesh)))])
             rows.append(tuple(row) if len(row) > 1 else row[0])
         primitives.append(("bundle", rows))
+        for member, name in zip(members, rows[0] if len(members) > 1 else (rows[0],), strict=True):
+            at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
+            node = bundle_name(name, len(rows))
+            first_task[node] = first_task[name]
+            result[tuple(at[a] for a in range(len(mesh)))] = node
+    return result
 
 
 def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
     """Python text of a function `mapping_primitives()` that returns the same list as `mesh_primitives`."""
     lines = ["def mapping_primitives():", f'    """Fold {program.name} onto {fold.node_count} nodes."""']
     lines.append("    primitives = []")
-    for plan in _plans(program, fold, rules):
+    for plan in plans(program, fold, rules):
         if plan.chained:
             lines += _chain_source(plan)
         if plan.bundled:
@@ -139,7 +160,7 @@ def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
     return "\n".join([*lines, "    return primitives", ""])
 
 
-def _chain_source(plan: _Plan) -> list[str]:
+def _chain_source(plan: Plan) -> list[str]:
     mesh, name = plan.kernel.mesh, plan.kernel.name
     lines = [f"    # {name}: {' x '.join(map(str, mesh))} tasks, chained along {_axes_text(plan.chained)}"]
     lines.append(f"    {name}_nodes = {{}}")
@@ -164,11 +185,11 @@ def _chain_source(plan: _Plan) -> list[str]:
     return lines + [" " * indent + line for line in body]
 
 
-def _chained_key(plan: _Plan, axis: int) -> str:
+def _chained_key(plan: Plan, axis: int) -> str:
     return f"u{axis}" if plan.fold.axes[axis].spatial > 1 else "0"
 
 
-def _bundle_source(plan: _Plan) -> list[str]:
+def _bundle_source(plan: Plan) -> list[str]:
     mesh, name = plan.kernel.mesh, plan.kernel.name
     lines = [f"    # {name}: bundled along {_axes_text(plan.bundled)}"]
     indent = 4

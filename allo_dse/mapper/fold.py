@@ -6,6 +6,9 @@ Along an axis of `n` tasks, `spatial` nodes remain, each with `n / spatial` task
     block    node u has the tasks u * n / spatial, u * n / spatial + 1, ...
 
 `bundle` executes them as a `Repeat`, `chain` as a `Seq` in the direction in which streams run. Chains are innermost.
+
+Kernels whose nodes correspond one to one can share them: a node then runs its tasks of the first kernel, then those of the
+second, and so on, once per iteration of the loops that they have in common.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, Literal
 from ..errors import IllegalFold
 from ..frontend.program import CompiledProgram
 from .axes import AxisRule, How
+from .kernel_graph import kernel_graph
 
 Pattern = Literal["cyclic", "block"]
 
@@ -85,13 +89,19 @@ class KernelFold:
 
 @dataclass(frozen=True)
 class MeshFold:
-    """How every kernel of a program is folded, in program order."""
+    """How every kernel of a program is folded, in program order.
+
+    Attributes:
+        chains: kernels that share their nodes, each tuple in the order in which its members run.
+    """
 
     kernels: tuple[KernelFold, ...]
+    chains: tuple[tuple[str, ...], ...] = ()
 
     @property
     def node_count(self) -> int:
-        return sum(kernel.node_count for kernel in self.kernels)
+        nodes = {kernel.kernel: kernel.node_count for kernel in self.kernels}
+        return sum(nodes.values()) - sum(nodes[name] for members in self.chains for name in members[1:])
 
     def normalised(self, program: CompiledProgram) -> MeshFold:
         """The one descriptor of this folded graph: hashable, and equal exactly when the folded graphs are equal."""
@@ -101,12 +111,24 @@ class MeshFold:
                 f"the fold is for the kernels {', '.join(f.kernel for f in self.kernels) or '(none)'}",
                 hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(names)}",
             )
+        chained = [name for members in self.chains for name in members]
+        for name in chained:
+            if name not in names or chained.count(name) > 1:
+                problem = "is chained twice" if name in names else "is not a kernel"
+                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(names)}")
         pairs = zip(self.kernels, program.kernels, strict=True)
-        return MeshFold(tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs))
+        kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
+        if not chained:
+            return MeshFold(kernels)
+        chains = kernel_graph(program).normalised([[names.index(n) for n in members] for members in self.chains])
+        return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, JSON-serialisable."""
-        return {"kernels": [kernel.to_dict() for kernel in self.kernels]}
+        data: dict[str, Any] = {"kernels": [kernel.to_dict() for kernel in self.kernels]}
+        if self.chains:
+            data["chains"] = [list(members) for members in self.chains]
+        return data
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> MeshFold:
@@ -115,7 +137,8 @@ class MeshFold:
             tuple(
                 KernelFold(k["kernel"], tuple(AxisFold(**axis) for axis in k["axes"]), tuple(k["order"]))
                 for k in data["kernels"]
-            )
+            ),
+            tuple(tuple(members) for members in data.get("chains", ())),
         )
 
 

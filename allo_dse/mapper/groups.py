@@ -99,28 +99,95 @@ class MeshLeaves:
         return np.flatnonzero(np.broadcast_to(self.group_of == self.group, self.spatial))
 
     @cached_property
-    def base(self) -> IntArray:
-        """First task id of each node: (count,)."""
+    def every_base(self) -> IntArray:
+        """First task id at each spatial coordinate, of this group or another: of shape `spatial`."""
         base = np.full((1,) * len(self.spatial), self.first, np.int64)
         for axis, (extent, stride) in enumerate(zip(self.spatial, self.spatial_stride, strict=True)):
             if extent > 1:
                 shape = [1] * len(self.spatial)
                 shape[axis] = extent
                 base = base + (np.arange(extent) * stride).reshape(shape)
-        flat = base.reshape(-1)
+        return base
+
+    @cached_property
+    def base(self) -> IntArray:
+        """First task id of each node: (count,)."""
+        flat = self.every_base.reshape(-1)
         return flat if len(flat) == self.count else flat[self.nodes]
 
     def offsets(self, start: int = 0, stop: int | None = None) -> IntArray:
         """What leaves `start` to `stop` add to a node's first task id: (stop - start,)."""
-        leaf = np.arange(*slice(start, stop).indices(self.leaf_count))
-        result = np.zeros(len(leaf), np.int64)
-        for trip_count, stride in zip(reversed(self.loops), reversed(self.loop_stride), strict=True):
-            leaf, digit = np.divmod(leaf, trip_count)
-            result += digit * stride
-        return result
+        return nest_offsets(np.arange(*slice(start, stop).indices(self.leaf_count)), self.loops, self.loop_stride)
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
         return self.base[:, None] + self.offsets(start, stop)[None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPart:
+    """The tasks of one kernel in nodes that several kernels share.
+
+    Attributes:
+        base: first task id of each node: (count,).
+        shared_stride: what one iteration of each shared loop adds to the task id.
+        loops, loop_stride: trip counts of its own loops, outermost first, and what one iteration adds to the task id.
+    """
+
+    base: IntArray
+    shared_stride: tuple[int, ...]
+    loops: tuple[int, ...]
+    loop_stride: tuple[int, ...]
+
+    @property
+    def leaf_count(self) -> int:
+        """Tasks in one iteration of the shared loops."""
+        return math.prod(self.loops)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLeaves:
+    """Leaves of nodes that run tasks of several kernels, one kernel after the other, in loops that they share.
+
+    Attributes:
+        shared: trip counts of the shared loops, outermost first.
+    """
+
+    parts: tuple[ChainPart, ...]
+    shared: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.parts[0].base)
+
+    @cached_property
+    def round_length(self) -> int:
+        return sum(part.leaf_count for part in self.parts)
+
+    @property
+    def leaf_count(self) -> int:
+        return math.prod(self.shared) * self.round_length
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        return (*self.shared, self.round_length)
+
+    def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
+        leaf = np.arange(*slice(start, stop).indices(self.leaf_count))
+        rounds, place = np.divmod(leaf, self.round_length)
+        part = np.repeat(np.arange(len(self.parts)), [p.leaf_count for p in self.parts])[place]
+        own = np.concatenate([nest_offsets(np.arange(p.leaf_count), p.loops, p.loop_stride) for p in self.parts])
+        shared = np.stack([nest_offsets(rounds, self.shared, p.shared_stride) for p in self.parts])
+        base = np.stack([p.base for p in self.parts])
+        return base[part].T + (shared[part, np.arange(len(leaf))] + own[place])[None, :]
+
+
+def nest_offsets(iterations: IntArray, loops: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:
+    """What a loop nest adds up to at each of some iterations, counted over the whole nest."""
+    total = np.zeros(len(iterations), np.int64)
+    for trips, stride in zip(reversed(loops), reversed(strides), strict=True):
+        iterations, digit = np.divmod(iterations, trips)
+        total += digit * stride
+    return total
 
 
 @dataclass(frozen=True, eq=False)

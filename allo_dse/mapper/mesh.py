@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,26 +11,39 @@ import numpy as np
 from ..frontend.program import CompiledProgram, IntArray, Kernel
 from .axes import AxisRule, class_varies
 from .fold import KernelFold, MeshFold
-from .groups import MeshLeaves, NodeGroup
+from .groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
+from .joint import JointFold
 from .tree import Task, Tree, repeat, seq
 
 Rules = tuple[tuple[AxisRule, ...], ...]
 
 
 def mesh_groups(program: CompiledProgram, fold: MeshFold, rules: Rules) -> tuple[NodeGroup, ...]:
-    """Groups of nodes of a normalised and legal fold: kernel by kernel, then by the classes their nodes execute."""
-    return tuple(
-        itertools.chain.from_iterable(
-            kernel_groups(program, number, kernel_fold, rules[number])
-            for number, kernel_fold in enumerate(fold.kernels)
-        )
-    )
+    """Groups of nodes of a normalised and legal fold: kernel by kernel, then by the classes their nodes execute.
+
+    Nodes that kernels share come in the place of the first of them.
+    """
+    joint = JointFold.of(program, fold, rules)
+    heads = {members[0]: members for members in joint.chains}
+    tails = {kernel for members in joint.chains for kernel in members[1:]}
+    groups: list[NodeGroup] = []
+    for number, kernel_fold in enumerate(fold.kernels):
+        if number in heads:
+            groups += _shared_groups(joint, heads[number])
+        elif number not in tails:
+            groups += kernel_groups(program, number, kernel_fold, rules[number])
+    return tuple(groups)
 
 
 def kernel_groups(
-    program: CompiledProgram, number: int, fold: KernelFold, rules: tuple[AxisRule, ...]
+    program: CompiledProgram, number: int, fold: KernelFold, rules: tuple[AxisRule, ...], shared: int = 0
 ) -> list[NodeGroup]:
-    """Groups of nodes of one kernel."""
+    """Groups of nodes of one kernel.
+
+    Args:
+        shared: how many outer loops are left to the caller: the tree and the leaves are those of one iteration, with
+            the loops left out as the first entries of `loop_axes` and `loop_stride`.
+    """
     kernel = program.kernels[number]
     strides = _task_strides(kernel.mesh)
     chained = chained_axes(fold, kernel.mesh)
@@ -44,7 +57,8 @@ def kernel_groups(
         if axis in chained and rules[axis].direction < 0:
             first += (trips[axis] - 1) * loop_stride[axis]
             loop_stride[axis] *= -1
-    trees, group_of = _trees(kernel, number, fold, chained, rules)
+    bundled = math.prod(trips[a] for a in fold.order[shared:])
+    trees, group_of = _trees(kernel, number, fold, chained, rules, bundled)
     groups = []
     for group, tree in enumerate(trees):
         leaves = MeshLeaves(
@@ -52,13 +66,40 @@ def kernel_groups(
             first=first,
             spatial=tuple(axis.spatial for axis in fold.axes),
             spatial_stride=tuple(spatial_stride),
-            loops=tuple(trips[a] for a in loop_axes),
+            loops=tuple(trips[a] for a in loop_axes[shared:]),
             loop_axes=loop_axes,
             loop_stride=tuple(loop_stride[a] for a in loop_axes),
             group_of=group_of,
             group=group,
         )
         groups.append(NodeGroup(tree, leaves.count, leaves))
+    return groups
+
+
+def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup]:
+    """Groups of the nodes that chained kernels share."""
+    program, shared = joint.program, joint.shared_loops(members)
+    trips: tuple[int, ...] = ()
+    parts, trees, kinds = [], [], []
+    for kernel in members:
+        fold = joint.fold.kernels[kernel]
+        own = kernel_groups(program, kernel, fold, tuple(joint.rules[kernel]), shared)
+        leaves = own[0].leaves
+        assert isinstance(leaves, MeshLeaves)
+        trips = tuple(program.kernels[kernel].mesh[a] // fold.axes[a].spatial for a in fold.order[:shared])
+        links = [-1 if rule.link is None else rule.link for rule in joint.rules[kernel]]
+        order = sorted(range(len(links)), key=links.__getitem__)
+        base = leaves.every_base.transpose(order).reshape(-1)
+        parts.append(ChainPart(base, leaves.loop_stride[:shared], leaves.loops, leaves.loop_stride[shared:]))
+        kinds.append(np.broadcast_to(leaves.group_of, leaves.spatial).transpose(order).reshape(-1))
+        trees.append([group.tree for group in own])
+    patterns, group_of = np.unique(np.stack(kinds, axis=1), axis=0, return_inverse=True)
+    groups = []
+    for number, pattern in enumerate(patterns.tolist()):
+        nodes = np.flatnonzero(group_of.reshape(-1) == number)
+        tree = repeat(math.prod(trips), seq(own[kind] for own, kind in zip(trees, pattern, strict=True)))
+        own_parts = tuple(replace(part, base=part.base[nodes]) for part in parts)
+        groups.append(NodeGroup(tree, len(nodes), ChainLeaves(own_parts, trips)))
     return groups
 
 
@@ -81,13 +122,17 @@ def _task_strides(mesh: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _trees(
-    kernel: Kernel, number: int, fold: KernelFold, chained: tuple[int, ...], rules: tuple[AxisRule, ...]
+    kernel: Kernel,
+    number: int,
+    fold: KernelFold,
+    chained: tuple[int, ...],
+    rules: tuple[AxisRule, ...],
+    bundled: int,
 ) -> tuple[list[Tree], IntArray]:
     """The different schedule trees of a kernel's nodes, and which one each spatial coordinate has.
 
     Classes vary only along axes that are chained or spatial, so all iterations of a node's bundled loops are alike.
     """
-    bundled = math.prod(kernel.mesh[a] // fold.axes[a].spatial for a in fold.order)
     table = kernel.class_table
     for axis in range(table.ndim):
         if table.shape[axis] > 1 and not class_varies(kernel, axis):

@@ -15,9 +15,11 @@ from .build import Builder, Primitive
 from .canonical import graph_key
 from .edges import NodeEdges, node_edges
 from .export import Primitives, list_source, mesh_primitives, mesh_source
+from .export_joint import joint_primitives
 from .fold import MeshFold, unfolded, violations
 from .graph import TaskGraph
 from .groups import Leaves, NodeGroup
+from .joint import JointFold
 from .mesh import mesh_groups
 from .names import node_name
 from .schedule import precedence_cycle
@@ -84,6 +86,10 @@ class VMG:
         if self.labels:
             return self.labels
         names = self.graph.names
+        if self.joint is not None:
+            labels = joint_primitives(self.joint)[1]
+            first = (task for group in self.groups for task in group.leaves.tasks(0, 1)[:, 0].tolist())
+            return tuple(labels[names[task]] for task in first)
         if self.node_count == self.task_count:
             return tuple(names[task] for group in self.groups for task in group.leaves.tasks()[:, 0].tolist())
         rows = ((group, row) for group in self.groups for row in _named_leaves(group).tolist())
@@ -91,13 +97,19 @@ class VMG:
 
     def node_name(self, node: int) -> str:
         """The name of one node, without naming the others."""
-        if self.labels:
-            return self.labels[node]
+        if self.labels or self.joint is not None:
+            return self.nodes[node]
         for group in self.groups:
             if node < group.count:
                 return node_name(self.program.task_name, group.tree, _named_leaves(group)[node].tolist())
             node -= group.count
         raise IndexError(f"node {node}: the graph has {self.node_count} nodes")
+
+    @cached_property
+    def joint(self) -> JointFold | None:
+        """The mesh fold this graph was made by, if it folds kernels together."""
+        joint = None if self.mesh_fold is None else JointFold.of(self.program, self.mesh_fold, self.graph.rules)
+        return joint if joint is not None and joint.is_joint else None
 
     @cached_property
     def key(self) -> str:
@@ -107,13 +119,18 @@ class VMG:
     @property
     def mapping_primitives(self) -> Primitives:
         """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
+        if self.joint is not None:
+            return joint_primitives(self.joint)[0]
         if self.mesh_fold is not None:
             return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
         return [(kind, list(operands)) for kind, operands in self.applied]
 
     def mapping_source(self) -> str:
-        """Python text of a function `mapping_primitives()` that returns `mapping_primitives`: loops for mesh folds."""
-        if self.mesh_fold is not None:
+        """Python text of a function `mapping_primitives()` that returns `mapping_primitives`.
+
+        Loops where kernels are folded by themselves.
+        """
+        if self.mesh_fold is not None and self.joint is None:
             return mesh_source(self.program, self.mesh_fold, self.graph.rules)
         return list_source(self.mapping_primitives)
 
@@ -131,6 +148,8 @@ class VMG:
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
             for reason in violations(kernel, rules):
                 raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")
+        for reason in JointFold.of(self.program, fold, self.graph.rules).violations():
+            raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
         return VMG(self.graph, mesh_groups(self.program, fold, self.graph.rules), fold)
 
     def chain(self, first: str, second: str) -> VMG:

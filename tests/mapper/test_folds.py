@@ -74,32 +74,12 @@ def test_contains_says_what_fold_accepts(case, data):
     )
     axes = (*kernel.axes[:axis], changed, *kernel.axes[axis + 1 :])
     kernels = (*fold.kernels[:number], KernelFold(kernel.kernel, axes, kernel.order), *fold.kernels[number + 1 :])
-    mutated = MeshFold(kernels)
+    mutated = MeshFold(kernels, fold.chains)
     if fold_choices(program).contains(mutated):
         assert VMG.of(program).fold(mutated).node_count == mutated.node_count
     else:
-        with pytest.raises(IllegalFold, match=f"{kernel.kernel}: axis {axis}"):
+        with pytest.raises(IllegalFold):
             VMG.of(program).fold(mutated)
-
-
-@SMALL
-@given(programs(), st.integers(1, 20), st.randoms())
-def test_choosing_axis_by_axis_within_the_limits_stays_in_budget(program, budget, random):
-    space = fold_choices(program, budget)
-    if space.least_nodes > budget:
-        assert space.count() == 0
-        return
-    used, kernels = 0, []
-    for number, kernel in enumerate(space.kernels):
-        chosen, axes = (), []
-        for axis in kernel.axes:
-            spatial = random.choice(axis.fitting(space.axis_limit(number, chosen, used)))
-            axes.append(random.choice(axis.options_for(spatial)))
-            chosen += (spatial,)
-        kernels.append(kernel.fold(tuple(axes), random.choice(kernel.orders(tuple(axes)))))
-        used += kernels[-1].node_count
-    assert used <= budget
-    assert space.contains(MeshFold(tuple(kernels)))
 
 
 def test_the_hand_written_gemm_mappings_are_in_the_space():
@@ -130,8 +110,8 @@ def test_the_space_of_the_gemm():
 
 
 def test_a_budget_below_what_must_stay_spatial_leaves_nothing():
-    space = fold_choices(attention_program(8, 4), 16)
-    assert space.least_nodes == 40
+    space = fold_choices(ring_program(20, [(0, 1), (1, 3)]), 16)
+    assert space.least_nodes == 20
     assert space.count() == 0
     assert list(space) == []
 
@@ -200,8 +180,11 @@ class TestAxisRules:
         assert hows(program) == [[None]]
         assert fold_choices(program).count() == 1
 
-    def test_rows_of_attention_stay_spatial_until_kernels_fold_together(self):
-        assert hows(attention_program(4, 4)) == [[None], [None, "bundle"], [None], [None, "bundle"], [None]]
+    def test_rows_of_attention_fold_together(self):
+        program = attention_program(4, 4)
+        assert hows(program) == [["bundle"], ["bundle"] * 2, ["bundle"], ["bundle"] * 2, ["bundle"]]
+        links = [[rule.link for rule in rules] for rules in VMG.of(program).graph.rules]
+        assert links == [[0], [0, None], [0], [0, None], [0]]
 
     def test_streams_to_another_kernel_and_back(self):
         there, back = (StreamArray(name, INT32, (), 2, (4,)) for name in ("there", "back"))

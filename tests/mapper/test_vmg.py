@@ -115,21 +115,29 @@ def test_different_folds_are_different_graphs(program, data):
 def test_independent_primitives_can_be_applied_in_any_order(case, random):
     program, fold = case
     primitives = VMG.of(program).fold(fold).mapping_primitives
-    # Chains of different nodes are independent of each other, bundles of different nodes too.
-    chains: dict[str, list] = {}
-    for kind, operands in primitives:
-        if kind == "chain":
-            chains.setdefault(operands[0].split("-")[0], []).append((kind, operands))
-    queues = list(chains.values())
-    shuffled = []
-    while queues:
-        queue = random.choice(queues)
-        shuffled.append(queue.pop(0))
-        queues = [q for q in queues if q]
-    bundles = [p for p in primitives if p[0] == "bundle"]
-    random.shuffle(bundles)
+    waiting, made, shuffled = list(primitives), set(VMG.of(program).nodes), []
+    while waiting:
+        ready = [p for p in waiting if taken(p) <= made]
+        shuffled.append(random.choice(ready))
+        waiting.remove(shuffled[-1])
+        made |= given_names(shuffled[-1])
     unfolded = VMG.of(program)
-    assert unfolded.apply(shuffled + bundles).key == unfolded.apply(primitives).key
+    assert unfolded.apply(shuffled).key == unfolded.apply(primitives).key
+
+
+def taken(primitive) -> set[str]:
+    """The nodes a primitive merges."""
+    rows = [(row,) if isinstance(row, str) else row for row in primitive[1]]
+    return {name for row in rows for name in row}
+
+
+def given_names(primitive) -> set[str]:
+    """The nodes a primitive makes."""
+    kind, operands = primitive
+    if kind == "chain":
+        return {"-".join(operands)}
+    first = (operands[0],) if isinstance(operands[0], str) else operands[0]
+    return {f"{name}x{len(operands)}" for name in first}
 
 
 def test_one_by_one_and_at_once_are_the_same():

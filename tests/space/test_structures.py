@@ -11,7 +11,7 @@ from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.samplers import random_suggest
 from allo_dse.space.space import Space
 from allo_dse.space.structures import MapperStructures
-from tests.support.programs import attention_program, gemm_program
+from tests.support.programs import attention_program, gemm_program, ring_program
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def test_programs_of_several_kernels(monkeypatch):
 
 
 def test_a_program_that_cannot_fit_says_why(monkeypatch):
-    program = Program.of(attention_program(4, 2, 8))
+    program = Program.of(ring_program(20, [(0, 1), (1, 3)]))
     monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
     space = Space(ParameterSpace({}), MapperStructures(None, Device.load("npu1_4col")))
     with pytest.raises(IllegalFold, match="needs 20 nodes or more, and npu1_4col has 16") as caught:
         space.decode_genes({})
-    assert "q_pipe" in caught.value.hint
+    assert "wires" in caught.value.hint
     assert space.count(10) == 0

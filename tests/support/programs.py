@@ -260,6 +260,27 @@ def graph_program(edges: Sequence[tuple[str, str]], nodes: Sequence[str] = (), d
     return CompiledProgram("graph", (), tuple(streams), tuple(kernels))
 
 
+def stages_program(sizes: Sequence[int], kinds: Sequence[str], dtype: DType = INT32) -> CompiledProgram:
+    """Kernels `s0`, `s1`, ... each of which feeds the next, on the mesh `sizes` ("grid"), turned round ("turned"), or on
+    its first axis only ("row", whose tasks exchange a token with every task of their row).
+    """
+    rows, columns = sizes
+    meshes = {"grid": (rows, columns), "turned": (columns, rows), "row": (rows,)}
+    arrays = [StreamArray(f"t{i}", dtype, (4,), 2, (rows, columns)) for i in range(len(kinds) - 1)]
+
+    def ends(array: StreamArray, kind: str) -> list[IndexMap]:
+        if kind == "row":
+            return [affine(array.shape, unit(1, 0, None), (0, c)) for c in range(columns)]
+        return [affine(array.shape, unit(2, *((0, 1) if kind == "grid" else (1, 0))))]
+
+    kernels = []
+    for number, kind in enumerate(kinds):
+        ports = [get(arrays[number - 1], i) for i in ends(arrays[number - 1], kind)] if number else []
+        ports += [put(arrays[number], i) for i in ends(arrays[number], kind)] if number < len(arrays) else []
+        kernels.append(one_class_kernel(f"s{number}", meshes[kind], streams=ports))
+    return CompiledProgram("stages", (), tuple(arrays), tuple(kernels), {"kinds": tuple(kinds)})
+
+
 def ring_program(n: int, pairs: Sequence[tuple[int, int]], dtype: DType = INT32) -> CompiledProgram:
     """One kernel `node` with mesh [n] and a stream per pair of task numbers; a class for each different set of ports.
 
