@@ -58,10 +58,8 @@ def axis_rules(program: CompiledProgram) -> tuple[tuple[AxisRule, ...], ...]:
     ends = _endpoints(program)
     feeds = _feeds(len(program.kernels), ends)
     looped = set(np.flatnonzero(_closure(feeds).diagonal()).tolist())
-    rules: list[list[AxisRule]] = []
     peers: AxisPeers = {}
-    for number in range(len(program.kernels)):
-        rules.append(_kernel_rules(program, number, ends, number in looped, peers))
+    rules = [_kernel_rules(program, n, ends, n in looped, peers) for n in range(len(program.kernels))]
     _link(program, rules, peers, feeds)
     return tuple(map(tuple, rules))
 
@@ -87,8 +85,13 @@ def _endpoints(program: CompiledProgram) -> Endpoints:
 
 
 def computed_arrays(task_class: TaskClass) -> set[str]:
-    """Names of the stream arrays of which a task computes at run time which stream it uses."""
-    return {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
+    """Names of the stream arrays of which data decides at run time which streams a task uses.
+
+    Where the body counts through streams in a loop, it is known how many tokens pass through each: those are not among
+    them.
+    """
+    whole = {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
+    return {port.stream.name for port in task_class.stream_ports if port.stream.name in whole and port.tokens is None}
 
 
 def kernel_feeds(program: CompiledProgram) -> NDArray[np.bool_]:
@@ -237,7 +240,9 @@ def _streamless_rule(
                 if not _same_peer(end, axis, other):
                     found = _peers_at_same_place(end, axis, other)
                     if not found:
-                        return _spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
+                        return _spatial(
+                            extent, False, f"stream {name} leads to a different task of another kernel each"
+                        )
                     linked |= found
     if linked:
         peers_of[number, axis] = linked

@@ -1,17 +1,17 @@
 """What a fold needs at least of a device, known before the folded graph is built.
 
-Everything here is a lower bound of what `check_mapping` finds, so that leaving out folds that exceed a limit never loses
-one that fits.
+Everything here is a lower bound of what `check_mapping` finds, so that leaving out folds that exceed a limit never
+loses one that fits.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..backends.device import Device
+from ..backends.device import NpuDevice
 from ..frontend.program import CompiledProgram, TensorPort
 from .axes import class_varies
 from .buffering import Buffering
@@ -33,8 +33,8 @@ class FoldBounds:
     """
 
     program: CompiledProgram
-    device: Device
-    buffering: Buffering = Buffering(output_depth=1)
+    device: NpuDevice
+    buffering: Buffering = field(default_factory=lambda: Buffering(output_depth=1))
 
     def fits(self, needs: Needs) -> bool:
         """Whether the array has as much as kernels need together."""
@@ -50,8 +50,8 @@ class FoldBounds:
     def needs(self, kernel: int, sizes: Sizes) -> Needs:
         """What moving a kernel's tiles takes at least, on so many nodes; the first entry is 0.
 
-        A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of their
-        own; every node that writes has its own flow. Tensors that several kernels use count once.
+        A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of
+        their own; every node that writes has its own flow. Tensors that several kernels use count once.
         """
         in_flows = in_transfers = out_flows = out_transfers = 0
         memory = self.device.memory_tile

@@ -130,7 +130,7 @@ def bundle_nodes(
     members = list(itertools.product(*(range(extents[a]) for a in plan.linked)))
     result = {}
     for picked in itertools.product(*(range(extents[a]) for a in plan.free)):
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for iteration in iterations:
             row = []
             for member in members:
@@ -138,9 +138,9 @@ def bundle_nodes(
                 for axis, v in zip(plan.bundled, iteration, strict=True):
                     at[axis] = plan.pid(axis, at[axis], v)
                 row.append(nodes[tuple(at[a] for a in range(len(mesh)))])
-            rows.append(tuple(row) if len(row) > 1 else row[0])
-        primitives.append(("bundle", rows))
-        for member, name in zip(members, rows[0] if len(members) > 1 else (rows[0],), strict=True):
+            rows.append(tuple(row))
+        primitives.append(("bundle", list(rows) if len(members) > 1 else [row[0] for row in rows]))
+        for member, name in zip(members, rows[0], strict=True):
             at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
             node = bundle_name(name, len(rows))
             first_task[node] = first_task[name]

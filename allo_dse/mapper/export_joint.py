@@ -1,7 +1,8 @@
 """Folds across kernels as `mapping_primitives`.
 
-First every kernel by itself: what it chains, and the loops that it shares with no other kernel. Then, step by step from the
-inside out (`JointFold.steps`), bundles of all nodes that exchange tokens along a linked axis, and chains of kernels.
+First every kernel by itself: what it chains, and the loops that it shares with no other kernel. Then, step by step
+from the inside out (`JointFold.steps`), bundles of all nodes that exchange tokens along a linked axis, and chains of
+kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class _Nodes:
 
     Attributes:
         links: the linked axes along which they are laid out.
-        at: names of the nodes, by their places along `links`: the task's until the axis is bundled, and then the node's.
+        at: names of the nodes, by their places along `links`: the task's until the axis is bundled, then the node's.
     """
 
     links: tuple[int, ...]

@@ -7,8 +7,8 @@ Along an axis of `n` tasks, `spatial` nodes remain, each with `n / spatial` task
 
 `bundle` executes them as a `Repeat`, `chain` as a `Seq` in the direction in which streams run. Chains are innermost.
 
-Kernels whose nodes correspond one to one can share them: a node then runs its tasks of the first kernel, then those of the
-second, and so on, once per iteration of the loops that they have in common.
+Kernels whose nodes correspond one to one can share them: a node then runs its tasks of the first kernel, then those of
+the second, and so on, once per iteration of the loops that they have in common.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels whose folds depend on each other, because axes are linked or nodes are shared: their folds, made and counted."""
+"""The folds of kernels that depend on each other, because axes are linked or nodes are shared: made and counted."""
 
 from __future__ import annotations
 
@@ -26,17 +26,13 @@ def add_needs(first: Needs, second: Needs) -> Needs:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def independent_parts(
-    rules: Sequence[Sequence[AxisRule]], chains: Chains
-) -> list[tuple[tuple[int, ...], Chains]]:
+def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[tuple[int, ...], Chains]]:
     """Kernels in parts that fold independently of each other, with the chains of each part."""
     part = list(range(len(rules)))
     first: dict[int, int] = {}
     ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
-    for kernel, axes in enumerate(rules):
-        for rule in axes:
-            if rule.link is not None:
-                ties.append((first.setdefault(rule.link, kernel), kernel))
+    links = [(rule.link, kernel) for kernel, axes in enumerate(rules) for rule in axes if rule.link is not None]
+    ties += [(first.setdefault(link, kernel), kernel) for link, kernel in links]
     for a, b in ties:
         part = [part[a] if p == part[b] else p for p in part]
     result = []
@@ -127,7 +123,7 @@ class FoldUnit:
             sizes = {kernel: tuple(own) for kernel, own in chosen.items()}
             if not all(self._same_grid(members, sizes) for members in self.chains):
                 continue
-            needs = (self._node_count(sizes), 0, 0, 0, 0)
+            needs: Needs = (self._node_count(sizes), 0, 0, 0, 0)
             if bounds is not None:
                 if not all(bounds.core_fits([(k, sizes[k]) for k in members]) for members in self.sets):
                     continue
@@ -137,7 +133,9 @@ class FoldUnit:
                     continue
             yield needs, sizes
 
-    def _choices(self, first: int, chosen: dict[int, list[int]], max_nodes: int | None) -> Iterator[dict[int, list[int]]]:
+    def _choices(
+        self, first: int, chosen: dict[int, list[int]], max_nodes: int | None
+    ) -> Iterator[dict[int, list[int]]]:
         """All ways to set the variables from `first` on; those not set yet have the fewest nodes they can have."""
         if max_nodes is not None and self._node_count(chosen) > max_nodes:
             return
@@ -157,9 +155,7 @@ class FoldUnit:
     def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
         """Whether the kernels of a chain are laid out along the same links, and along nothing else."""
         grids = {
-            frozenset(
-                rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1
-            )
+            frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
             for kernel in members
         }
         return len(grids) == 1 and None not in grids.pop()

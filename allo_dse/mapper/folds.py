@@ -1,14 +1,14 @@
 """The space of mesh folds: what is generated is legal, so nothing has to be filtered.
 
-Per kernel and axis the legal options follow from the axis rules (`axes.py`). Kernels whose axes are linked fold together,
-kernels can share nodes (`joint.py`), and all of them share the budget of nodes and of the device's channels. Folds are
-handed out normalised: two different ones are two different folded graphs.
+Per kernel and axis the legal options follow from the axis rules (`axes.py`). Kernels whose axes are linked fold
+together, kernels can share nodes (`joint.py`), and all of them share the budget of nodes and of the device's channels.
+Folds are handed out normalised: two different ones are two different folded graphs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,6 +60,47 @@ class FoldSpace:
     def graph(self) -> KernelGraph:
         """The kernels and the streams between them."""
         return kernel_graph(self.program)
+
+    @cached_property
+    def heads(self) -> tuple[tuple[int, ...], ...]:
+        """Per kernel the kernels that can begin a chain that it is part of, in program order."""
+        found: list[set[int]] = [set() for _ in self.kernels]
+        for chains in self.graph.partitions:
+            if len(chains) == 1:
+                first, *others = chains[0]
+                for kernel in others:
+                    if first not in found[kernel] and self._can_share((first, kernel)):
+                        found[kernel].add(first)
+        return tuple(tuple(sorted(heads)) for heads in found)
+
+    def _can_share(self, kernels: tuple[int, ...]) -> bool:
+        """Whether there are folds in which kernels share their nodes, as far as their axes and one core decide."""
+        sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
+        links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
+        alike = all(own == links[0] and None not in own for own in links)
+        return alike and (self.bounds is None or self.bounds.core_fits(sizes))
+
+    def joint_orders(self, wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Loop orders near the wanted ones (permutations of each kernel's axes) in which linked loops agree.
+
+        Linked loops are outermost; those that more kernels share come first, otherwise as the first kernel wants them.
+        """
+        links = [rule.link for rules in self.rules for rule in rules]
+        rank: dict[int, int] = {}
+        for order, rules in zip(wanted, self.rules, strict=True):
+            for axis in order:
+                link = rules[axis].link
+                if link is not None:
+                    rank.setdefault(link, len(rank))
+
+        def place(link: int | None) -> tuple[int, int]:
+            return (1, 0) if link is None else (-links.count(link), rank.get(link, 0))
+
+        result = []
+        for order, rules in zip(wanted, self.rules, strict=True):
+            places = {axis: place(rules[axis].link) for axis in order}
+            result.append(tuple(sorted(order, key=places.__getitem__)))
+        return result
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -169,9 +210,7 @@ class FoldSpace:
         }
 
 
-def fold_choices(
-    program: CompiledProgram, max_nodes: int | None = None, bounds: FoldBounds | None = None
-) -> FoldSpace:
+def fold_choices(program: CompiledProgram, max_nodes: int | None = None, bounds: FoldBounds | None = None) -> FoldSpace:
     """The legal mesh folds of a program onto at most `max_nodes` nodes (None: any number).
 
     With `bounds`, those that cannot fit a device are left out.

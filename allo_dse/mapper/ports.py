@@ -106,19 +106,32 @@ def _one(port: StreamPort, direction: str) -> bool:
     return port.direction == direction and port.tokens == 1
 
 
+def _forwards(cls: TaskClass) -> frozenset[int]:
+    """Positions of the puts that hand on an input tile as it is: the task computes nothing and gets nothing."""
+    if cls.work or any(port.direction == "get" for port in cls.stream_ports):
+        return frozenset()
+    tiles = {(port.tensor.dtype, port.tile_shape) for port in cls.tensor_ports if port.reads}
+    return frozenset(i for i, p in enumerate(cls.stream_ports) if (p.stream.dtype, p.stream.block) in tiles)
+
+
 @dataclass(frozen=True, eq=False)
 class ClassPorts:
-    """The ports of a task class: tensor port sides (inputs first), and the sinks of its stream ports."""
+    """The ports of a task class: tensor port sides (inputs first), and the sinks of its stream ports.
+
+    Attributes:
+        forwards: positions of the stream ports through which it hands on an input tile as it is.
+    """
 
     sides: tuple[PortSide, ...]
     streams: tuple[StreamPort, ...]
     sinks: dict[int, Sink]
+    forwards: frozenset[int]
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:
     inputs = (_side(port, "in") for port in cls.tensor_ports if port.reads)
     outputs = (_side(port, "out") for port in cls.tensor_ports if port.writes)
-    return ClassPorts((*inputs, *outputs), cls.stream_ports, _sinks(cls))
+    return ClassPorts((*inputs, *outputs), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
 @dataclass(frozen=True, eq=False)

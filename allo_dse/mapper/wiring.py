@@ -66,7 +66,8 @@ class Wiring:
     def blocks(self) -> tuple[Block, ...]:
         """What needs memory between the tasks: streams that tasks update in place one after the other are one block.
 
-        Blocks that end in a stream to another node live in that stream's FIFO and are left out.
+        Blocks that end in a stream to another node live in that stream's FIFO and are left out, and so are input tiles
+        that a task hands on as they are: they stay in the slot of the input port.
         """
         inside = {(s.put_leaf, s.put) for s in self.streams}
         lives: dict[tuple[int, int], tuple[int, PortKey | None, bool]] = {}
@@ -84,7 +85,8 @@ class Wiring:
         result = []
         for stream in self.streams:
             end, slot, leaves_node = lives[stream.put_leaf, stream.put]
-            if (stream.put_leaf, stream.put) not in absorbed and not leaves_node:
+            forwarded = stream.put in self.classes[stream.put_leaf].forwards
+            if (stream.put_leaf, stream.put) not in absorbed and not leaves_node and not forwarded:
                 result.append(Block(stream.put_leaf, end, stream.bytes, slot))
         return tuple(result)
 

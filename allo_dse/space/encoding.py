@@ -9,7 +9,8 @@ key, not by their genes.
 
 Names: `param.<name>` (position in the parameter's values), `fold.<kernel>.<axis>.spatial` (nodes along the axis),
 `fold.<kernel>.<axis>.how`, `fold.<kernel>.<axis>.pattern`, `fold.<kernel>.order` (number of the permutation of the
-axes, lexicographic), `output_depth`.
+axes, lexicographic), `fold.<kernel>.chain` (0: nodes of its own; n: it shares the nodes of the n-th kernel that it can
+be chained with), `output_depth`. Axes of several kernels that are folded together are named after the first of them.
 """
 
 from __future__ import annotations
@@ -95,18 +96,29 @@ class WantedAxis:
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """The legal folds of each axis of one kernel's mesh."""
+    """The legal folds of each axis of one kernel's mesh.
+
+    Attributes:
+        axes: kernels whose axes are folded together hold the same object for them.
+        joins: positions of the kernels before it whose nodes it can share.
+    """
 
     kernel: str
     axes: tuple[AxisOptions, ...]
+    joins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """A decided fold of one kernel: an option per axis, and in which order to nest the axes (outermost first)."""
+    """A decided fold of one kernel: an option per axis, and in which order to nest the axes (outermost first).
+
+    Attributes:
+        joined: position of a kernel whose nodes it shares; None when it has its own.
+    """
 
     axes: tuple[Any, ...]
     order: tuple[int, ...]
+    joined: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -115,27 +127,52 @@ class KernelPlan:
 
 def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> list[KernelPlan]:
     """The legal fold nearest to what the genes want, on at most `max_nodes` nodes where that is possible."""
-    wanted = [
-        [_wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes) for n, axis in enumerate(k.axes)]
-        for k in kernels
-    ]
-    spatial = [
-        [axis.nearest(want.spatial) for axis, want in zip(kernel.axes, wants, strict=True)]
-        for kernel, wants in zip(kernels, wanted, strict=True)
-    ]
-    _fit_budget(spatial, kernels, max_nodes)
+    wanted: dict[AxisOptions, WantedAxis] = {}
+    for k in kernels:
+        for n, axis in enumerate(k.axes):
+            if axis not in wanted:
+                wanted[axis] = _wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes)
+    wants = [_joined(kernel, suggest) for kernel in kernels]
+    joined = [_first(wants, number) for number in range(len(kernels))]
+    sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
+    _fit_budget(sizes, kernels, joined, max_nodes)
     plans = []
-    for kernel, wants, sizes in zip(kernels, wanted, spatial, strict=True):
-        chosen = tuple(axis.match(want, size) for axis, want, size in zip(kernel.axes, wants, sizes, strict=True))
-        plans.append(KernelPlan(chosen, _order(kernel, suggest)))
+    for kernel, head in zip(kernels, joined, strict=True):
+        chosen = tuple(axis.match(wanted[axis], sizes[axis]) for axis in kernel.axes)
+        shares = head is not None and _layout(kernel, sizes) == _layout(kernels[head], sizes)
+        plans.append(KernelPlan(chosen, _order(kernel, suggest), head if shares else None))
     return plans
+
+
+def _joined(kernel: KernelOptions, suggest: Suggest) -> int | None:
+    if not kernel.joins:
+        return None
+    number = suggest(f"fold.{kernel.kernel}.chain", Gene(0, len(kernel.joins), "categorical"))
+    return kernel.joins[number - 1] if number else None
+
+
+def _first(joined: Sequence[int | None], kernel: int) -> int | None:
+    """The kernel that begins the chain a kernel is part of; None when that is itself."""
+    head = joined[kernel]
+    while head is not None and joined[head] is not None:
+        head = joined[head]
+    return head
+
+
+def _layout(kernel: KernelOptions, sizes: Mapping[AxisOptions, int]) -> set[AxisOptions]:
+    """The axes along which a kernel has several nodes: kernels with the same ones can share nodes."""
+    return {axis for axis in kernel.axes if sizes[axis] > 1}
 
 
 def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> dict[str, int]:
     """Genes that decode to the given fold."""
     genes: dict[str, int] = {}
+    seen: set[AxisOptions] = set()
     for kernel, plan in zip(kernels, plans, strict=True):
         for number, (fold, axis) in enumerate(zip(plan.axes, kernel.axes, strict=True)):
+            if axis in seen:
+                continue
+            seen.add(axis)
             values = {"spatial": fold.spatial, "how": HOW.index(fold.how), "pattern": PATTERN.index(fold.pattern)}
             genes.update(
                 {f"fold.{kernel.kernel}.{number}.{field}": values[field] for field in values if field in axis.varies}
@@ -143,6 +180,9 @@ def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) 
         if len(kernel.axes) > 1:
             full = (*plan.order, *(a for a in range(len(kernel.axes)) if a not in plan.order))
             genes[f"fold.{kernel.kernel}.order"] = _rank(full)
+        if kernel.joins:
+            number = 0 if plan.joined is None else 1 + kernel.joins.index(plan.joined)
+            genes[f"fold.{kernel.kernel}.chain"] = number
     return genes
 
 
@@ -155,19 +195,29 @@ def _wanted_axis(name: str, axis: AxisOptions, suggest: Suggest, max_nodes: int)
     return WantedAxis(spatial, how, pattern)
 
 
-def _fit_budget(spatial: list[list[int]], kernels: Sequence[KernelOptions], max_nodes: int) -> None:
+def _fit_budget(
+    sizes: dict[AxisOptions, int], kernels: Sequence[KernelOptions], joined: Sequence[int | None], max_nodes: int
+) -> None:
     """Shrink the largest factor of the largest kernel, step by step, until all nodes fit or nothing can shrink."""
-    while sum(math.prod(sizes) for sizes in spatial) > max_nodes:
+    while True:
+        nodes = [math.prod(sizes[axis] for axis in kernel.axes) for kernel in kernels]
+        shared = (
+            nodes[k]
+            for k, head in enumerate(joined)
+            if head is not None and _layout(kernels[k], sizes) == _layout(kernels[head], sizes)
+        )
+        if sum(nodes) - sum(shared) <= max_nodes:
+            return
         shrinkable = [
-            (math.prod(sizes), size, -k, -a)
-            for k, sizes in enumerate(spatial)
-            for a, size in enumerate(sizes)
-            if size > kernels[k].axes[a].spatial[0]
+            (nodes[k], sizes[axis], -k, -a, axis)
+            for k, kernel in enumerate(kernels)
+            for a, axis in enumerate(kernel.axes)
+            if sizes[axis] > axis.spatial[0]
         ]
         if not shrinkable:
             return
-        _, size, k, a = max(shrinkable)
-        spatial[-k][-a] = max(s for s in kernels[-k].axes[-a].spatial if s < size)
+        axis = max(shrinkable, key=lambda item: item[:4])[4]
+        sizes[axis] = max(s for s in axis.spatial if s < sizes[axis])
 
 
 def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:

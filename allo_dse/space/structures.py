@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..backends.device import Device
+from ..backends.device import Device, NpuDevice
 from ..errors import IllegalFold
+from ..mapper.bounds import FoldBounds
 from ..mapper.buffering import Buffering
 from ..mapper.fold import KernelFold, MeshFold
 from ..mapper.folds import FoldSpace, fold_choices
@@ -54,29 +55,48 @@ class MapperStructures:
                     f"has {self.max_nodes}",
                     hint="; ".join(space.reasons[:3]),
                 )
-            self._options[program] = tuple(
-                KernelOptions(
-                    kernel.kernel,
-                    tuple(AxisOptions(axis.options(self.max_nodes)) for axis in kernel.axes),
-                )
-                for kernel in space.kernels
-            )
+            self._options[program] = self._kernel_options(space)
         return self._options[program]
+
+    def _kernel_options(self, space: FoldSpace) -> tuple[KernelOptions, ...]:
+        linked: dict[int, AxisOptions] = {}
+        result = []
+        for number, (kernel, rules) in enumerate(zip(space.kernels, space.rules, strict=True)):
+            axes = []
+            for axis, rule in zip(kernel.axes, rules, strict=True):
+                own = AxisOptions(axis.options(self.max_nodes)) if rule.link not in linked else linked[rule.link]
+                if rule.link is not None:
+                    linked[rule.link] = own
+                axes.append(own)
+            result.append(KernelOptions(kernel.kernel, tuple(axes), space.heads[number]))
+        return tuple(result)
 
     def _space(self, program: Program) -> FoldSpace:
         if program not in self._folds:
-            self._folds[program] = fold_choices(program, self.max_nodes)
+            bounds = FoldBounds(program, self._device) if isinstance(self._device, NpuDevice) else None
+            self._folds[program] = fold_choices(program, self.max_nodes, bounds)
         return self._folds[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
-        """The normalised fold, or None when it needs more nodes than there are or breaks a rule."""
-        kernels = zip(program.kernels, plans, strict=True)
-        fold = MeshFold(tuple(KernelFold(k.name, p.axes, p.order).normalised(k.mesh) for k, p in kernels))
-        return fold if fold.node_count <= self.max_nodes and self._space(program).contains(fold) else None
+        """The normalised fold, or None when it needs more nodes than there are or breaks a rule.
+
+        Loops that several kernels share get one order: that of the first kernel, those that most kernels share first.
+        """
+        space = self._space(program)
+        kernels = list(zip(program.kernels, plans, space.joint_orders([plan.order for plan in plans]), strict=True))
+        chains: dict[int, list[str]] = {}
+        for number, plan in enumerate(plans):
+            if plan.joined is not None:
+                chains.setdefault(plan.joined, [program.kernels[plan.joined].name]).append(program.kernels[number].name)
+        folds = tuple(KernelFold(kernel.name, plan.axes, order) for kernel, plan, order in kernels)
+        fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program)
+        return fold if space.is_legal(fold) else None
 
     def plans(self, fold: MeshFold) -> list[KernelPlan]:
         """The inverse of `fold`."""
-        return [KernelPlan(kernel.axes, kernel.order) for kernel in fold.kernels]
+        position = {kernel.kernel: number for number, kernel in enumerate(fold.kernels)}
+        head = {name: position[members[0]] for members in fold.chains for name in members[1:]}
+        return [KernelPlan(kernel.axes, kernel.order, head.get(kernel.kernel)) for kernel in fold.kernels]
 
     def folds(self, program: Program) -> Iterator[MeshFold]:
         """Every legal fold."""

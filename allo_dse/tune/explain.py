@@ -28,6 +28,7 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
     for fold in design.fold.kernels:
         text = _kernel_words(fold, kernels.get(fold.kernel))
         parts.append(text if len(design.fold.kernels) == 1 else f"{fold.kernel}: {text}")
+    parts += [f"{', '.join(members)} share their cores" for members in design.fold.chains]
     nodes = design.fold.node_count
     parts.append(f"{nodes} core{'s' if nodes != 1 else ''}")
     parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")

@@ -70,9 +70,9 @@ def programs(draw: st.DrawFn) -> CompiledProgram:
 def stages(draw: st.DrawFn) -> CompiledProgram:
     """Kernels one after the other, each on the same mesh as the one before, transposed, or spread over another axis.
 
-        grid[i, j] ──► grid[i, j]     each task to the one at its place
-        row[i]     ──► grid[i, j]     each task to all of its row
-        grid[i, j] ──► row[i]         and back
+    grid[i, j] ──► grid[i, j]     each task to the one at its place
+    row[i]     ──► grid[i, j]     each task to all of its row
+    grid[i, j] ──► row[i]         and back
     """
     sizes = [draw(st.sampled_from([2, 3, 4])) for _ in range(2)]
     kinds = [draw(st.sampled_from(["grid", "turned", "row"])) for _ in range(draw(st.integers(2, 4)))]

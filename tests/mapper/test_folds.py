@@ -232,7 +232,7 @@ class TestComputedIndices:
     def program(masters: int) -> CompiledProgram:
         there = StreamArray("there", INT32, (), 2, (4,))
         constant = [affine((4,), ((0,),), (i,)) for i in range(4)]
-        master = one_class_kernel("master", (masters,), streams=[put(there, i) for i in constant], whole=(there,))
+        master = one_class_kernel("master", (masters,), streams=[put(there, i, None) for i in constant], whole=(there,))
         worker = one_class_kernel("worker", (4,), streams=[get(there, affine((4,), unit(1, 0)))])
         return CompiledProgram("p", (), (there,), (master, worker))
 

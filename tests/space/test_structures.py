@@ -11,7 +11,7 @@ from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.samplers import random_suggest
 from allo_dse.space.space import Space
 from allo_dse.space.structures import MapperStructures
-from tests.support.programs import attention_program, gemm_program, ring_program
+from tests.support.programs import attention_program, gemm_program, ring_program, stages_program
 
 
 @pytest.fixture
@@ -53,6 +53,28 @@ def test_programs_of_several_kernels(monkeypatch):
         genes = space.encode(candidate.params, candidate.design.fold, candidate.design.buffering.output_depth)
         assert space.decode_genes(genes).key == candidate.key
     assert space.structures.digest(program) == space.structures.digest(Program.of(attention_program(2, 2, 8)))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        attention_program(4, 4, 8),
+        stages_program((2, 4), ("grid", "turned")),
+        stages_program((2, 4), ("row", "grid", "row")),
+    ],
+)
+def test_folds_across_kernels_have_genes(monkeypatch, program):
+    loaded = Program.of(program)
+    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: loaded)
+    space = Space(ParameterSpace({}), MapperStructures(None, Device.load("npu1_4col")))
+    designs = list(space.designs())
+    assert len(designs) == space.count(10**6)
+    assert any(candidate.design.fold.chains for candidate in designs)
+    for candidate in designs[::7]:
+        assert space.decode_genes(candidate.genes).key == candidate.key
+    rng = np.random.default_rng(0)
+    found = [space.decode(random_suggest(rng)) for _ in range(100)]
+    assert sum(candidate is not None for candidate in found) > 50
 
 
 def test_a_program_that_cannot_fit_says_why(monkeypatch):

@@ -261,8 +261,8 @@ def graph_program(edges: Sequence[tuple[str, str]], nodes: Sequence[str] = (), d
 
 
 def stages_program(sizes: Sequence[int], kinds: Sequence[str], dtype: DType = INT32) -> CompiledProgram:
-    """Kernels `s0`, `s1`, ... each of which feeds the next, on the mesh `sizes` ("grid"), turned round ("turned"), or on
-    its first axis only ("row", whose tasks exchange a token with every task of their row).
+    """Kernels `s0`, `s1`, ... each of which feeds the next, on the mesh `sizes` ("grid"), turned round ("turned"), or
+    on its first axis only ("row", whose tasks exchange a token with every task of their row).
     """
     rows, columns = sizes
     meshes = {"grid": (rows, columns), "turned": (columns, rows), "row": (rows,)}

@@ -129,7 +129,7 @@ class Engine:
                 f"the network only {len(network.costs) - int(sites.max())} from number {sites.max()} on"
             )
         for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
-            if not (parameter.gets or parameter.puts):
+            if not parameter.is_stream:
                 continue
             streams = tasks.words[:, column]
             if streams.size and not 0 <= streams.min() <= streams.max() < network.stream_count:

@@ -15,30 +15,36 @@ Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""
 
 
+Use = tuple[bool, int]
+"""A token through a channel: whether it is put, and the channel's position."""
+
+MOST_TOKENS = 256
+"""A task that moves more tokens through one stream is taken to move so many."""
+
+
 @dataclass(frozen=True)
 class NodeLinks:
     """Channels of the nodes of one group.
 
     Attributes:
         channels: per node, its channels in the order of their ports.
-        gets, puts: per leaf that uses channels, the ports it gets from and puts to (equal for all nodes of the group).
+        uses: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports (equal for all
+            nodes of the group).
     """
 
     channels: list[list[Channel]]
-    gets: dict[int, list[int]]
-    puts: dict[int, list[int]]
+    uses: dict[int, list[Use]]
 
     @staticmethod
     def none(nodes: int) -> NodeLinks:
-        return NodeLinks([[] for _ in range(nodes)], {}, {})
+        return NodeLinks([[] for _ in range(nodes)], {})
 
     def add(self, row: int, leaf: int, is_put: bool, channel: Channel) -> None:
         """A use of a channel by a leaf of the group's node `row`; leaves are recorded for the first node."""
         if channel not in self.channels[row]:
             self.channels[row].append(channel)
         if row == 0:
-            uses = self.puts if is_put else self.gets
-            uses.setdefault(leaf, []).append(self.channels[0].index(channel))
+            self.uses.setdefault(leaf, []).append((is_put, self.channels[0].index(channel)))
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,10 @@ def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses
             pids = program.pids(kernels[task_class.kernel], tasks[:, leaves].reshape(-1))
             for port in task_class.stream_ports:
                 number = program.first_stream[port.stream.name] + port.index.linear(pids)
-                put = np.full(len(number), port.direction == "put")
-                parts.append((number, np.repeat(nodes, len(leaves)), np.tile(leaves, len(nodes)), put))
+                tokens = min(port.tokens or 1, MOST_TOKENS)
+                put = np.full(len(number) * tokens, port.direction == "put")
+                at_node, at_leaf = np.repeat(nodes, len(leaves) * tokens), np.tile(leaves, len(nodes)).repeat(tokens)
+                parts.append((np.repeat(number, tokens), at_node, at_leaf, put))
         first += schedule.group.count
     return _Uses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

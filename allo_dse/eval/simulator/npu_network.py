@@ -23,6 +23,7 @@ from ...frontend.program import IntArray
 from ...ir.layout import Op
 from ...mapper.movement import Flow, Transport
 from .network import Network, NetworkBuilder, Processes, Table
+from .npu_cores import core_period
 from .npu_costs import class_cycles
 from .npu_links import Links, NodeLinks
 from .npu_schedule import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
@@ -315,7 +316,7 @@ def _cores(
 def _marked(schedule: GroupSchedule, external: NodeLinks) -> Cadence:
     """Marked operations of a core: every tile or token it gives away, and the end of each period."""
     stores = [port for port in schedule.ports if port.key[1] == "out"]
-    tokens = sum(map(len, external.puts.values())) + 1
+    tokens = sum(is_put for uses in external.uses.values() for is_put, _ in uses) + 1
     return Cadence(
         tokens + sum(port.cadence.first for port in stores), tokens + sum(port.cadence.steady for port in stores)
     )
@@ -328,51 +329,6 @@ def _core_table(parts: _Parts, schedule: GroupSchedule, ticks: IntArray, externa
     first, steady = (parts.periods, 0) if same else (1, parts.periods - 1)
     for is_steady, repeats, per_period in ((False, first, int(same)), (True, steady, int(not same))):
         with parts.repeat(table, repeats, per_period):
-            _core_period(table, schedule, ticks, external, is_steady)
+            core_period(table, schedule, ticks, external, is_steady)
             table.wait(0, mark=True)
     return table
-
-
-def _core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks, steady: bool) -> None:
-    """One period of a core, leaf after leaf; equal leaves in a row become a repeat."""
-    count = len(schedule.ports)
-    moves = [port.steady if steady else port.first for port in schedule.ports]
-    acquires = [_acquires(m) if port.key[1] == "out" else m for port, m in zip(schedule.ports, moves, strict=True)]
-    columns = [ticks, *acquires, *moves, *(port.last_use for port in schedule.ports)]
-    columns += [_use_codes(side, len(ticks)) for side in (external.gets, external.puts)]
-    signature = np.stack(columns, axis=1).astype(np.int64)
-    starts = np.flatnonzero(np.concatenate(([True], (signature[1:] != signature[:-1]).any(axis=1))))
-    lengths = np.diff(np.append(starts, len(ticks)))
-    for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        with table.repeat(length):
-            for p in range(count):
-                if acquires[p][leaf]:
-                    table.get(2 * p if schedule.ports[p].key[1] == "in" else 2 * p + 1)
-            for link in external.gets.get(leaf, ()):
-                table.get(2 * (count + link))
-            for link in external.puts.get(leaf, ()):
-                table.get(2 * (count + link) + 1)
-            table.wait(int(ticks[leaf]))
-            for link in external.gets.get(leaf, ()):
-                table.put(2 * (count + link) + 1)
-            for link in external.puts.get(leaf, ()):
-                table.put(2 * (count + link), mark=True)
-            for p, port in enumerate(schedule.ports):
-                if port.key[1] == "in" and port.last_use[leaf]:
-                    table.put(2 * p + 1)
-                if port.key[1] == "out" and moves[p][leaf]:
-                    table.put(2 * p, mark=True)
-
-
-def _use_codes(uses: dict[int, list[int]], leaves: int) -> IntArray:
-    """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
-    codes: dict[tuple[int, ...], int] = {}
-    result = np.zeros(leaves, np.int64)
-    for leaf, ports in uses.items():
-        result[leaf] = codes.setdefault(tuple(ports), len(codes) + 1)
-    return result
-
-
-def _acquires(stores: Flags) -> Flags:
-    """Leaves at which an output slot is taken: where accumulation begins, after the previous tile was given away."""
-    return np.concatenate(([True], stores[:-1])) if stores.any() else np.zeros_like(stores)
