@@ -23,6 +23,7 @@ from .lang.targets import register_target
 
 if TYPE_CHECKING:
     from .api import check as check
+    from .api import draw as draw
     from .api import place as place
     from .api import record_trace as record_trace
     from .api import simulate as simulate
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "api": ["check", "place", "record_trace", "simulate"],
+    "api": ["check", "draw", "place", "record_trace", "simulate"],
     "backends.device": ["Device"],
     "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],

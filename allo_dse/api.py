@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,24 @@ def place(
     from .mapper.place import place
 
     return place(*_target(mapping, device, "place"), time_limit_s=time_limit_s)
+
+
+def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> str:
+    """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
+
+    Args:
+        path: where to write it, too.
+    """
+    from .mapper.pictures import placement_svg, vmg_svg
+    from .mapper.place import PlacedDesign
+
+    if isinstance(mapping, PlacedDesign):
+        picture = placement_svg(mapping)
+    else:
+        picture = vmg_svg(mapping if isinstance(mapping, VMG) else mapping.vmg)
+    if path is not None:
+        Path(path).write_text(picture, encoding="utf-8")
+    return picture
 
 
 def _target(

@@ -101,6 +101,19 @@ def test_check_explains_what_does_not_fit():
         dse.check(program.vmg)
 
 
+def test_place_and_draw_take_programs_graphs_and_designs(tmp_path):
+    program = dse.load_program(region())
+    device = dse.Device.load("npu1_4col")
+    design = dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), device)
+    placed = dse.place(design)
+    assert placed == dse.place(design.vmg, "npu1_4col")
+    assert isinstance(dse.place(program, device), dse.Infeasible)
+    assert dse.draw(placed, tmp_path / "array.svg") == (tmp_path / "array.svg").read_text()
+    assert dse.draw(program) == dse.draw(program.vmg) != dse.draw(design)
+    with pytest.raises(dse.AlloDseError, match="place needs a device"):
+        dse.place(program)
+
+
 def test_designs_have_stable_keys():
     program = dse.load_program(gemm, TyI=int16, TyO=int16)
     device = dse.Device.load("npu1_4col")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..space.space import Candidate
 from .spec import StudySpec
 
+if TYPE_CHECKING:
+    from ..mapper.place import Infeasible, PlacedDesign
+
 MAX_JSON_PRIMITIVES = 5000
+
+# Files that not every design has: those of an earlier export must not stay beside another design's.
+_SOMETIMES = {"mapping_primitives.json", "placement.json", "placement.svg"}
 
 _BUILD = '''"""Build this design with Allo for an AMD NPU.
 
@@ -52,9 +58,10 @@ def export_design(
     metrics: Mapping[str, Any],
     values: Mapping[str, float],
     explanation: str,
+    placement: PlacedDesign | Infeasible | None,
     directory: Path,
 ) -> list[Path]:
-    """Write the mapping, parameters, metrics, an explanation and a build script."""
+    """Write the mapping, its placement, parameters, metrics, an explanation and a build script."""
     design = candidate.design
     directory.mkdir(parents=True, exist_ok=True)
     files = {
@@ -68,17 +75,27 @@ def export_design(
     if study.source is not None:
         source = Path(study.source.file)
         files[source.name] = source.read_text()
-    stale = directory / "mapping_primitives.json"
     if design.program.task_count <= MAX_JSON_PRIMITIVES:
-        files[stale.name] = json.dumps(design.mapping_primitives) + "\n"
-    else:
-        stale.unlink(missing_ok=True)
+        files["mapping_primitives.json"] = json.dumps(design.mapping_primitives) + "\n"
+    if placement is not None:
+        files |= _placement_files(placement)
+    for stale in _SOMETIMES - set(files):
+        (directory / stale).unlink(missing_ok=True)
     written = []
     for name, text in files.items():
         path = directory / name
         path.write_text(text)
         written.append(path)
     return written
+
+
+def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
+    from ..mapper.pictures import placement_svg
+    from ..mapper.place import PlacedDesign
+
+    if not isinstance(placement, PlacedDesign):
+        return {}
+    return {"placement.json": _json(placement.to_dict()), "placement.svg": placement_svg(placement)}
 
 
 def _json(values: Any) -> str:

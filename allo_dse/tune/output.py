@@ -48,7 +48,7 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def _design(best: BestDesign, result: Result) -> dict[str, Any]:
-    verification = result.verified.get(best.key)
+    verification, note = result.verified.get(best.key), result.placed.get(best.key)
     return {
         "key": best.key,
         "values": dict(zip((o.name for o in result.study.objectives), result.values[best.key], strict=True)),
@@ -56,6 +56,7 @@ def _design(best: BestDesign, result: Result) -> dict[str, Any]:
         "fold": best.record.fold,
         "buffering": best.record.buffering,
         "verified": None if verification is None else verification.ok,
+        "placed": None if note is None else note.ok,
     }
 
 
@@ -87,6 +88,8 @@ def front_table(result: Result) -> Table:
         table.add_column(escape(name), justify="right", style="dim")
     table.add_column("design")
     table.add_column("checked")
+    if result.placed:
+        table.add_column("placed")
     shown = _shown(result)
     for best in shown:
         mark = "knee" if result.knee is not None and best.key == result.knee.key else ""
@@ -94,7 +97,9 @@ def front_table(result: Result) -> Table:
         values = [format_value(v) for v in result.values[best.key]]
         params = [escape(str(best.params.get(n, ""))) for n in free]
         checked = "" if verification is None else ("yes" if verification.ok else "wrong")
-        table.add_row(mark, *values, *params, best.key[:8], checked, style="bold" if mark else None)
+        note = result.placed.get(best.key)
+        placed = [] if not result.placed else ["" if note is None else "yes" if note.ok else "no"]
+        table.add_row(mark, *values, *params, best.key[:8], checked, *placed, style="bold" if mark else None)
     if len(result.front) > len(shown):
         table.caption = f"{len(result.front) - len(shown)} more in pareto.csv"
         table.caption_justify = "left"

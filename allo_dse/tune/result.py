@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,12 @@ from .explain import explain
 from .export import export_design
 from .front import knee, pareto_positions
 from .record import Record
-from .spec import StudySpec, Verification
+from .spec import PlacementNote, StudySpec, Verification
 
 if TYPE_CHECKING:
     import pandas
+
+    from ..mapper.place import Infeasible, PlacedDesign
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,11 @@ class BestDesign:
         """The objectives' values."""
         return {o.name: o.value(self.metrics) for o in self.study.objectives}
 
+    @cached_property
+    def placement(self) -> PlacedDesign | Infeasible | None:
+        """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
+        return self.study.place(self.design)
+
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
         """The `chain` and `bundle` sequence that Allo takes."""
@@ -81,6 +88,7 @@ class BestDesign:
             metrics=self.metrics,
             values=self.values,
             explanation=self.explain(),
+            placement=self.placement,
             directory=Path(directory),
         )
 
@@ -93,6 +101,7 @@ class Result:
         records: every evaluated design.
         values: objective values by key, of the designs that satisfy everything.
         verified: by key, for designs whose numbers were compared with the reference.
+        placed: by key, for designs that were placed on the device's array, or could not be.
         stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
         run_dir: where the log and the tables are.
     """
@@ -103,6 +112,7 @@ class Result:
     verified: Mapping[str, Verification]
     stopped: str
     run_dir: Path
+    placed: Mapping[str, PlacementNote] = field(default_factory=dict)
 
     @property
     def wrong(self) -> list[str]:
@@ -182,5 +192,7 @@ class Result:
                 row[name] = json.dumps(value) if isinstance(value, dict | list) else value
         verification = self.verified.get(record.key)
         row["verified"] = None if verification is None else ("yes" if verification.ok else "wrong")
+        note = self.placed.get(record.key)
+        row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
         row["error"] = record.error
         return row

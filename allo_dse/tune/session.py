@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from .reporters import Reporter
 from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
 from .screen import Screen
-from .spec import StudySpec, Verification
+from .spec import PlacementNote, StudySpec, Verification
 from .tally import Tally
 from .view import View
 
@@ -82,6 +83,7 @@ class _Session:
         self.judge = Judge(study.objectives, study.constraints)
         self.tally = Tally(study.objectives)
         self.verified: dict[str, Verification] = {}
+        self.placed: dict[str, PlacementNote] = {}
         self.evaluator: Evaluator = study.make_evaluator()
         self.seed = self._begin()
         self.log = RunLog(directory.log)
@@ -134,7 +136,7 @@ class _Session:
             self._refuse_nothing(reason)
             result = self._result(reason)
             if self.options.verify and not self.stop.requested:
-                result = self._verify(result)
+                result = self._place(self._verify(result))
             self.log.sync()
             write_results(result, self.directory)
             self.reporter.finish(result, self.screen, self.options.command)
@@ -151,6 +153,8 @@ class _Session:
         for entry in self.log.content.entries:
             if entry["type"] == "verify":
                 self.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
+            if entry["type"] == "place":
+                self.placed[entry["key"]] = PlacementNote(entry["ok"], entry["reason"], entry["seconds"])
             if entry["type"] != "design":
                 continue
             record = self.judge.again(Record.from_dict(entry))
@@ -231,7 +235,13 @@ class _Session:
 
     def _result(self, reason: str) -> Result:
         return Result(
-            self.study, self.tally.records, self.tally.values, dict(self.verified), reason, self.directory.path
+            self.study,
+            self.tally.records,
+            self.tally.values,
+            dict(self.verified),
+            reason,
+            self.directory.path,
+            dict(self.placed),
         )
 
     # -- verification -------------------------------------------------------------------------------------------------
@@ -255,6 +265,24 @@ class _Session:
                     )
             result = self._result(result.stopped)
         return result
+
+    def _place(self, result: Result) -> Result:
+        """Place the front's designs on the array: the search only asked whether they fit in number."""
+        for best in result.front:
+            if self.stop.requested:
+                break
+            if best.key in self.placed:
+                continue
+            started = time.perf_counter()
+            found = self.study.place(best.design)
+            if found is None:
+                continue
+            note = PlacementNote(found.placed, str(found), round(time.perf_counter() - started, 3))
+            self.log.append([{"type": "place", "key": best.key, **note.__dict__}])
+            self.placed[best.key] = note
+            if not note.ok:
+                self.reporter.note(f"design {best.key} cannot be placed: {note.reason}")
+        return self._result(result.stopped)
 
     def _verify_one(self, design: Any) -> Verification:
         try:

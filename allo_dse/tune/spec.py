@@ -16,6 +16,7 @@ from .objectives import Constraint, Objective
 if TYPE_CHECKING:
     from ..backends.device import Device
     from ..eval.evaluator import Evaluator
+    from ..mapper.place import Infeasible, PlacedDesign
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ class Verification:
 
     ok: bool
     message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PlacementNote:
+    """Whether a design can be placed and routed on the device's array.
+
+    Attributes:
+        reason: the limits that forbid it; how it is placed when it can be.
+    """
+
+    ok: bool
+    reason: str
     seconds: float
 
 
@@ -148,6 +162,14 @@ class StudySpec:
 
         found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
         return Verification(found.ok, found.message, found.seconds)
+
+    def place(self, design: Any) -> PlacedDesign | Infeasible | None:
+        """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
+        if getattr(design.device, "family", None) != "npu":
+            return None
+        from ..mapper.place import place
+
+        return place(design.vmg, design.device, design.buffering)
 
     def fingerprint(self) -> tuple[str, str]:
         """Digests of the program, at its first parameters, and of the device.

@@ -1,0 +1,116 @@
+"""Drawing the streams between boxes: side by side where they meet a box, and around the boxes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .canvas import Canvas, Point
+from .layers import GAP_Y, Layout
+from .summary import Flow
+
+_MOST_LABELS = 24
+_BEND = GAP_Y * 0.55
+_LABEL_LINE = 11.0
+
+
+def amount(flows: Sequence[Flow]) -> str:
+    """Streams and tokens of some flows of one array."""
+    streams = sum(flow.streams for flow in flows)
+    known = [flow.tokens for flow in flows if flow.tokens is not None]
+    text = f"{streams:,} stream{'s' if streams > 1 else ''}"
+    if len(known) == len(flows):
+        text += f", {sum(known):,} token{'s' if sum(known) > 1 else ''}"
+    return text
+
+
+class Wires:
+    """The streams of a graph on its layout."""
+
+    def __init__(
+        self, canvas: Canvas, layout: Layout, flows: Sequence[Flow], colors: dict[str, tuple[str, str]]
+    ) -> None:
+        self.canvas = canvas
+        self.layout = layout
+        self.flows = flows
+        self.colors = colors
+        self.labelled = len(flows) <= _MOST_LABELS
+        self.leaving = self._sides([f.source for f in flows], [f.target for f in flows])
+        self.entering = self._sides([f.target for f in flows], [f.source for f in flows])
+
+    def _sides(self, own: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+        """Per flow its place among those at the same box, in the order of their other ends, and how many there are."""
+        at: dict[int, list[int]] = {}
+        for number, (box, other) in enumerate(zip(own, others, strict=True)):
+            if box != other:
+                at.setdefault(box, []).append(number)
+        result = [(0, 1)] * len(own)
+        for numbers in at.values():
+            ordered = sorted(numbers, key=lambda n: (self._reach(own[n], others[n]), n))
+            for position, number in enumerate(ordered):
+                result[number] = (position, len(ordered))
+        return result
+
+    def _reach(self, box: int, other: int) -> tuple[float, float]:
+        """How far to the right a stream leads; those that pass other boxes do so on the right."""
+        (_, y1), (x2, y2) = self.layout.corners[box], self.layout.corners[other]
+        return x2, abs(y2 - y1)
+
+    def draw(self) -> None:
+        loops: dict[int, int] = {}
+        for number, flow in enumerate(self.flows):
+            if flow.source == flow.target:
+                self._loop(flow, loops.get(flow.source, 0))
+                loops[flow.source] = loops.get(flow.source, 0) + 1
+            elif self.layout.corners[flow.target][1] > self.layout.corners[flow.source][1]:
+                self._down(number, flow)
+            else:
+                self._back(flow)
+
+    def _across(self, box: int, place: tuple[int, int]) -> float:
+        position, count = place
+        return self.layout.corners[box][0] + self.layout.width * (position + 1) / (count + 1)
+
+    def _down(self, number: int, flow: Flow) -> None:
+        height = self.layout.height
+        start = self._across(flow.source, self.leaving[number]), self.layout.corners[flow.source][1] + height
+        end = self._across(flow.target, self.entering[number]), self.layout.corners[flow.target][1]
+        color, dash = self.colors[flow.array]
+        tip = f"{flow.array}: {amount([flow])}"
+        if end[1] - start[1] > GAP_Y + 1:
+            top, bottom = start[1] + GAP_Y, end[1] - GAP_Y
+            lane = self.layout.lane(top, bottom, start[0])
+            self.canvas.path([start, (lane, top), (lane, bottom), end], _BEND, color, dash=dash, tip=tip)
+        else:
+            self.canvas.path([start, end], _BEND, color, dash=dash, tip=tip)
+        if self.labelled:
+            self._label(self.entering[number], end, amount([flow]))
+
+    def _label(self, place: tuple[int, int], end: Point, text: str) -> None:
+        """Beside the arrowhead, the leftmost of several on its left."""
+        position, count = place
+        left = count > 1 and position == 0
+        y = end[1] - 10 - _LABEL_LINE * (0 if left else count - 1 - position)
+        anchor, shift = ("end", -5) if left else ("start", 5)
+        self.canvas.text(end[0] + shift, y, text, size=9.5, anchor=anchor, faint=True)
+
+    def _back(self, flow: Flow) -> None:
+        """To a box that is not below: out at the bottom, up where there is room, in at the top."""
+        layout = self.layout
+        (x1, y1), (x2, y2) = layout.corners[flow.source], layout.corners[flow.target]
+        start, end = (x1 + 0.9 * layout.width, y1 + layout.height), (x2 + 0.9 * layout.width, y2)
+        below, above = start[1] + 12, end[1] - 18
+        lane = layout.lane(above, below, start[0] + 0.1 * layout.width)
+        points: list[Point] = [start, (start[0], below), (lane, below), (lane, above), (end[0], above), end]
+        color, dash = self.colors[flow.array]
+        self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
+
+    def _loop(self, flow: Flow, number: int) -> None:
+        """From alike nodes to alike nodes."""
+        x, y = self.layout.corners[flow.source]
+        x, y = x + self.layout.width, y + self.layout.height / 2
+        size = 9.0 + 7 * number
+        color, dash = self.colors[flow.array]
+        points = [(x, y - size), (x + 16, y - size), (x + 16, y + size), (x, y + size)]
+        self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
+        if self.labelled:
+            self.canvas.text(x + 22, y - 6 + 12 * number, amount([flow]), size=9.5, faint=True)
