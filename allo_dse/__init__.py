@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .errors import StudyError as StudyError
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
+    from .eval.fpga import FpgaSimulator as FpgaSimulator
     from .eval.npu import NpuSimulator as NpuSimulator
     from .eval.simulator.sim_result import SimResult as SimResult
     from .eval.simulator.trace import Trace as Trace
@@ -73,6 +74,7 @@ _HOME = {
     "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
+    "eval.fpga": ["FpgaSimulator"],
     "eval.npu": ["NpuSimulator"],
     "eval.simulator.sim_result": ["SimResult"],
     "eval.simulator.trace": ["Trace"],

@@ -32,7 +32,8 @@ def check(mapping: VMG | Design | Program, device: Device | str | None = None) -
         mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
         device: a device or its name; a design brings its own.
     """
-    return check_mapping(*_target(mapping, device, "check"))
+    decided = (mapping.schedule, dict(mapping.depths)) if isinstance(mapping, Design) else ()
+    return check_mapping(*_target(mapping, device, "check"), *decided)
 
 
 def place(

@@ -9,7 +9,7 @@
 """
 
 # Programs are written as users write them:
-# ruff: noqa: B007, F821
+# ruff: noqa: B007
 
 import argparse
 import time

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .model import Bits, Count, Model, NotNegative, Positive, Size
+from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
 
 RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
 
@@ -50,10 +50,13 @@ class Operator(Resources):
     Attributes:
         mhz: the clock it was characterised at; at lower clocks it is no slower.
         latency: extra cycles until its result is there.
+        stage_share: part of a cycle's usable time that its first and last stage take; what is left can hold a load, a
+            store or a comparison in the same cycle.
     """
 
     mhz: Positive
     latency: Size
+    stage_share: Share = 0.9
 
 
 OperatorRows = Annotated[tuple[Operator, ...], Field(min_length=1)]
@@ -98,11 +101,11 @@ class IntegerRules(Model):
     Attributes:
         dsp_from_bits: a multiplication with an operand of at least this many bits uses DSPs.
         dsp_ports: operand widths of one DSP's multiplier, signed.
-        multiply: latency and DSP-independent cost of a multiplication in DSPs that is pipelined (wider than
-            `wide_from_bits`) and of a multiply-add.
+        multiply_add_latency: of a multiplication and addition in one DSP.
+        wide_from_bits, wide_latency: multiplications from this width on are pipelined.
         lut_per_product_bit: LUTs of a multiplication in fabric, per bit of one operand times the other.
         add_ns, add_ns_per_bit: delay of an addition or comparison.
-        divide_latency_per_bit: latency of a division or remainder, per bit of the dividend.
+        divide_extra_latency: latency of a division or remainder beyond a cycle per bit.
     """
 
     dsp_from_bits: Bits
@@ -114,7 +117,7 @@ class IntegerRules(Model):
     add_ns: NotNegative
     add_ns_per_bit: NotNegative
     multiply_ns: NotNegative
-    divide_latency_per_bit: Positive
+    divide_extra_latency: Size
     divide_lut_per_bit_squared: Positive
 
 
@@ -175,18 +178,17 @@ class HlsRules(Model):
             pipelined; above that the innermost one is pipelined.
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
         call_extra: cycles of a loop that runs inside another one, beyond its own.
-        task_extra: cycles of a task beyond those of its loops.
-        loop_ff, loop_lut: control of one loop; `state_ff` per state of a schedule.
+        loop_ff, loop_lut: control of one loop; state_ff, state_lut: of one state of a schedule.
         mux_lut_per_input_bit: LUTs of an n:1 multiplexer, per bit and input.
     """
 
     unroll_up_to: Size
     loop_extra: Size
     call_extra: Size
-    task_extra: Size
     loop_ff: Size
     loop_lut: Size
     state_ff: Size
+    state_lut: Size
     mux_lut_per_input_bit: NotNegative
 
 

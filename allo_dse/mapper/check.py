@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..backends.device import Device, NpuDevice
-from ..frontend.program import CompiledProgram
+from ..backends.device import Device, FpgaDevice, NpuDevice
+from ..frontend.program import CompiledProgram, Directive
 from .access import WORD_BYTES, is_word_aligned
 from .buffering import Buffering
+from .check_fpga import check_fpga
 from .groups import NodeGroup
 from .labels import short_node_name
 from .memory import NodeMemory, group_memory, local_memory_bytes
@@ -31,15 +32,24 @@ __all__ = ["Violation", "check_mapping", "local_memory_bytes"]
 _HOPELESS = 2
 
 
-def check_mapping(vmg: VMG, device: Device, buffering: Buffering | None = None) -> list[Violation]:
+def check_mapping(
+    vmg: VMG,
+    device: Device,
+    buffering: Buffering | None = None,
+    schedule: Sequence[Directive] = (),
+    depths: Mapping[str, int] | None = None,
+) -> list[Violation]:
     """All limits of a device that a mapping exceeds; empty when it fits.
 
     Streams between nodes are taken to run between neighbours, which share memory, as far as the number of neighbours
     allows; whether the nodes can be placed that way is not decided here.
 
     A graph with far more nodes than the device has tiles (an unfolded one, say) is checked for that, for its host
-    buffers, and no further; so is one whose tasks call regions with arrays of their own, which no tile can reach.
+    buffers, and no further; so is one whose tasks call regions with arrays of their own, which no tile can reach. On an
+    FPGA its resources are counted instead, with the directives of `schedule` and the stream `depths`.
     """
+    if isinstance(device, FpgaDevice):
+        return check_fpga(vmg, device, schedule, depths)
     buffering = buffering or Buffering()
     device = NpuDevice.of(device)
     found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]

@@ -28,6 +28,14 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "switch_ports": ("stream-switch ports", ""),
     "placement": ("inconsistencies", ""),
     "word_alignment": ("bytes beyond whole words", ""),
+    "lut": ("LUTs", ""),
+    "ff": ("flip-flops", ""),
+    "dsp": ("DSPs", ""),
+    "bram18": ("block RAMs (18 Kb)", ""),
+    "uram": ("UltraRAMs", ""),
+    "axi_interfaces": ("AXI interfaces", ""),
+    "partition_factor": ("banks", ""),
+    "static_control": ("control that depends on data", ""),
 }
 
 

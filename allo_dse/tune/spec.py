@@ -137,9 +137,7 @@ class StudySpec:
     def make_evaluator(self) -> Evaluator:
         """The evaluator, made anew where the study was given a way to make it."""
         if self._evaluator is None:
-            from ..eval.npu import NpuSimulator
-
-            return NpuSimulator()
+            return _default_evaluator(self.device)
         ready = hasattr(self._evaluator, "evaluate") and not isinstance(self._evaluator, type)
         made: Any = self._evaluator if ready else self._evaluator()  # type: ignore[operator]
         if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
@@ -152,7 +150,7 @@ class StudySpec:
             return self._check(design)
         from ..mapper.check import check_mapping
 
-        return check_mapping(design.vmg, design.device, design.buffering)
+        return check_mapping(design.vmg, design.device, design.buffering, design.schedule, dict(design.depths))
 
     def verify(self, design: Any, seed: int = 0) -> Verification:
         """Run a design and compare its numbers with the reference."""
@@ -187,3 +185,14 @@ class StudySpec:
     def __getstate__(self) -> dict[str, Any]:
         """What workers need: the declaration, without compiled programs."""
         return {name: value for name, value in self.__dict__.items() if name not in ("space", "device")}
+
+
+def _default_evaluator(device: Device) -> Evaluator:
+    """The simulator of the device's family."""
+    if device.family == "fpga":
+        from ..eval.fpga import FpgaSimulator
+
+        return FpgaSimulator()
+    from ..eval.npu import NpuSimulator
+
+    return NpuSimulator()

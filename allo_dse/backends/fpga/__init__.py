@@ -1,0 +1,1 @@
+"""The cost model of FPGA designs: what the HLS tool makes of a task body, its cycles and its resources."""

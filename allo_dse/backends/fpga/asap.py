@@ -1,0 +1,264 @@
+"""When the operations of one round of a pipelined loop happen: as soon as their operands and memory ports allow.
+
+Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
+allows; a result of latency L is there L cycles later. Unrolled loops are walked two or three times: how much later
+each copy is than the one before it says when the last one is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..device import FpgaDevice
+from .memory import Storage
+from .nest import Branch, Op
+from .operators import FREE, Unit, multiply_add, unit_of
+from .plan import Item, Planned
+
+Time = tuple[int, float]
+START: Time = (0, 0.0)
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """A stream operation in a round.
+
+    Attributes:
+        stage: cycles after the round begins.
+        tests: conditions under which it happens, with the side of each it is on.
+        copies: values of the unrolled loops' variables.
+    """
+
+    stage: int
+    kind: str
+    stream: int
+    op: int
+    tests: tuple[tuple[tuple[str, object], bool], ...] = ()
+    copies: tuple[tuple[int, int], ...] = ()
+    level: int = 0
+    after: bool = False
+
+
+@dataclass
+class Walk:
+    """One pass over the operations of a round.
+
+    Attributes:
+        carried: arrays (or elements) whose value comes from an earlier round, with the time at which it is there.
+        fabric: whether floating-point sums take the adder with the shorter latency.
+        guard: cycles that everything read from registers comes later; after the inner loop of a flattened nest.
+    """
+
+    device: FpgaDevice
+    storages: Mapping[str, Storage]
+    fabric: bool = False
+    carried: Mapping[str, Time] = field(default_factory=dict)
+    values: dict[int, Time] = field(default_factory=dict)
+    stored: dict[tuple[str, object], Time] = field(default_factory=dict)
+    events: list[StreamEvent] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+    finish: int = 0
+    guard: int = 0
+    level: int = 0
+    tests: tuple[tuple[tuple[str, object], bool], ...] = ()
+    copies: tuple[tuple[int, int], ...] = ()
+    macs: dict[int, Op] = field(default_factory=dict)
+
+    def block(self, items: Iterable[Item]) -> None:
+        """Walk over operations in order."""
+        items = tuple(items)
+        self._fuse(items)
+        for item in items:
+            if isinstance(item, Planned):
+                self._loop(item)
+            elif isinstance(item, Branch):
+                self._branch(item)
+            else:
+                self._op(item)
+
+    def _fuse(self, items: tuple[Item, ...]) -> None:
+        """Remember products that only feed an addition: one DSP does both."""
+        self.macs.update(multiply_adds(items, self.device))
+
+    def _op(self, op: Op) -> None:
+        if op.direction is not None:
+            self._stream(op)
+        elif op.name == "load":
+            self._load(op)
+        elif op.name == "store":
+            self._store(op)
+        elif op.name in FREE:
+            self._set(op, self._ready(op.inputs))
+        elif not any(number in self.macs for number in op.outputs):
+            self._compute(op)
+
+    def _compute(self, op: Op) -> None:
+        product = next((self.macs[v] for v in op.inputs if v in self.macs), None)
+        unit = unit_of(op, self.device, fabric=self.fabric)
+        if product is None:
+            self._set(op, self.after(self._ready(op.inputs), unit))
+            return
+        mac = multiply_add(product, self.device)
+        assert mac is not None
+        done = self.after(self._ready(product.inputs), mac)
+        addend = self._ready([v for v in op.inputs if v not in self.macs])
+        # The addend enters the DSP in its last stage.
+        cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
+        self._set(op, (cycle, mac.delay_ns))
+
+    def after(self, ready: Time, unit: Unit) -> Time:
+        """When an operator is done whose operands are there at `ready`."""
+        cycle, ns = ready
+        if ns + unit.delay_ns > self.device.clock.usable_ns + 1e-9:
+            cycle, ns = cycle + 1, 0.0
+        return (cycle + unit.latency, unit.delay_ns) if unit.latency else (cycle, ns + unit.delay_ns)
+
+    def _ready(self, inputs: Iterable[int]) -> Time:
+        return max((self.values.get(v, START) for v in inputs), default=START)
+
+    def _set(self, op: Op, time: Time) -> None:
+        for value in op.outputs:
+            self.values[value] = time
+        self.finish = max(self.finish, time[0])
+
+    def _load(self, op: Op) -> None:
+        assert op.access is not None
+        storage = self.storages[op.access.array]
+        key = (op.access.array, op.access.index)
+        time = self.stored.get(key)
+        if time is None and op.access.array in self.carried:
+            time = self.carried[op.access.array]
+        if time is not None:
+            if self.guard and time != START:
+                time = (time[0] + (time[1] > 0) + self.guard, 0.0)
+        elif storage.in_registers:
+            time = START
+        else:
+            start = max((t[0] + 1 for (name, _), t in self.stored.items() if name == op.access.array), default=0)
+            time = (start + 1, self.device.arrays.read_ns)
+        self._set(op, time)
+
+    def _store(self, op: Op) -> None:
+        assert op.access is not None
+        time = self._ready(op.inputs)
+        self.stored[op.access.array, op.access.index] = time
+        if not self.storages[op.access.array].in_registers:
+            late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
+            self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
+
+    def _stream(self, op: Op) -> None:
+        assert op.stream is not None
+        assert op.direction is not None
+        ready = self._ready(op.inputs)
+        cycle = ready[0] + (1 if ready[1] > 0 else 0)
+        cycle = max(cycle, self.last.get(op.stream, -1) + 1)
+        self.last[op.stream] = cycle
+        self.events.append(
+            StreamEvent(
+                cycle, op.direction, op.stream, op.op, self.tests, self.copies, self.level, after=self.guard > 0
+            )
+        )
+        self._set(op, (cycle, self.device.clock.usable_ns))
+        self.finish = max(self.finish, cycle)
+
+    def _branch(self, branch: Branch) -> None:
+        outer = self.tests
+        condition = self.values.get(branch.condition, START)
+        ends = []
+        for number, side in enumerate(branch.sides):
+            test = branch.test or ("data", None)
+            self.tests = (*outer, (test, number == 0))
+            self.block(side)  # type: ignore[arg-type]
+            ends.append(self._ready(branch.results[number]))
+        self.tests = outer
+        select = Op("arith.select", (), branch.outputs, "", branch.bits)
+        if branch.outputs:
+            ready = max(condition, *ends)
+            self._set(select, self.after(ready, unit_of(select, self.device)))
+
+    def _loop(self, loop: Planned) -> None:
+        """The copies of an unrolled loop."""
+        if loop.trips == 0:
+            return
+        outer_copies = self.copies
+        history: list[dict[tuple[str, object], Time]] = []
+        first_event = len(self.events)
+        per_copy = 0
+        for copy in range(min(loop.trips, 3)):
+            self._forget(loop.variable)
+            self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
+            start = len(self.events)
+            self.block(loop.body)
+            per_copy = len(self.events) - start
+            history.append(dict(self.stored))
+        self.copies = outer_copies
+        if loop.trips > 3:
+            self._extrapolate(loop, history)
+            self._repeat_events(loop, first_event, per_copy)
+
+    def _forget(self, variable: int) -> None:
+        """Elements that depend on the variable are others in the next copy."""
+        for key in [key for key in self.stored if _depends(key[1], variable)]:
+            del self.stored[key]
+
+    def _extrapolate(self, loop: Planned, history: list[dict[tuple[str, object], Time]]) -> None:
+        """Times of what is handed from copy to copy, after the last one."""
+        usable = self.device.clock.usable_ns
+        for key, time in history[2].items():
+            step = _ns(time, usable) - _ns(history[1].get(key, time), usable)
+            if step <= 0:
+                continue
+            if step < usable:  # integer sums are balanced as a tree
+                total = _ns(history[0].get(key, time), usable) + step * math.ceil(math.log2(loop.trips))
+                late = (int(total // usable), total % usable)
+            else:
+                cycles = time[0] - history[1][key][0]
+                late = (time[0] + cycles * (loop.trips - 3), time[1])
+            self.stored[key] = late
+            self.finish = max(self.finish, late[0])
+
+    def _repeat_events(self, loop: Planned, first: int, per_copy: int) -> None:
+        if not per_copy:
+            return
+        last = self.events[len(self.events) - per_copy :]
+        previous = self.events[len(self.events) - 2 * per_copy : len(self.events) - per_copy]
+        for copy in range(3, loop.trips):
+            for event, earlier in zip(last, previous, strict=True):
+                stage = event.stage + (event.stage - earlier.stage) * (copy - 2)
+                value = (loop.variable, loop.first + copy * loop.step)
+                copies = tuple(value if v == loop.variable else (v, n) for v, n in event.copies)
+                self.events.append(replace(event, stage=stage, copies=copies))
+                self.finish = max(self.finish, stage)
+                self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
+
+
+def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
+    """Products of a block that are fused with the one addition that uses them, by value number."""
+    ops = [item for item in items if isinstance(item, Op)]
+    uses: dict[int, list[Op]] = {}
+    for op in ops:
+        for value in op.inputs:
+            uses.setdefault(value, []).append(op)
+    found: dict[int, Op] = {}
+    for op in ops:
+        if op.name != "arith.muli" or multiply_add(op, device) is None:
+            continue
+        value, chain = op.outputs[0], [op.outputs[0]]
+        while len(uses.get(value, ())) == 1 and uses[value][0].name in FREE and uses[value][0].outputs:
+            value = uses[value][0].outputs[0]
+            chain.append(value)
+        users = uses.get(value, [])
+        taken = any(v in found for user in users for v in user.inputs)
+        if len(users) == 1 and users[0].name == "arith.addi" and not taken:
+            found.update(dict.fromkeys(chain, op))
+    return found
+
+
+def _ns(time: Time, usable: float) -> float:
+    return time[0] * usable + time[1]
+
+
+def _depends(index: object, variable: int) -> bool:
+    return isinstance(index, tuple) and any(form is None or form.factor(variable) for form in index)

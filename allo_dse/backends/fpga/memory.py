@@ -1,0 +1,121 @@
+"""Arrays on the chip: banks after partitioning, how many accesses meet at one, and what they are built of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..device import FpgaDevice
+from ..fpga_model import Resources
+from .linear import Linear
+from .nest import Access, Array
+
+_MOST_COPIES = 1 << 16  # copies of one access that are told apart
+_LUT_PER_BANK = 12
+
+
+@dataclass(frozen=True)
+class Split:
+    """How one dimension is split into banks."""
+
+    kind: str
+    factor: int
+
+    def bank(self, index: int, extent: int) -> int:
+        if self.kind == "block":
+            return index // math.ceil(extent / self.factor)
+        return index % self.factor
+
+
+@dataclass(frozen=True)
+class Storage:
+    """An array and where it is.
+
+    Attributes:
+        splits: per dimension, None where it is whole.
+        place: "auto", "lutram", "bram", "uram" or "register".
+    """
+
+    array: Array
+    splits: tuple[Split | None, ...]
+    place: str = "auto"
+
+    @property
+    def banks(self) -> int:
+        return math.prod(split.factor for split in self.splits if split)
+
+    @property
+    def bank_words(self) -> int:
+        pairs = zip(self.array.shape, self.splits, strict=True)
+        return math.prod(math.ceil(n / split.factor) if split else n for n, split in pairs)
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether every element is a register of its own, which any number of operations can use at once."""
+        return self.place == "register" or self.bank_words == 1
+
+    def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
+        """What it takes; `copies` 2 for a double buffer."""
+        words, bits, banks = self.bank_words, self.array.bits, self.banks
+        if self.in_registers:
+            total = bits * words * banks * copies
+            return Resources(ff=total, lut=total // 8)
+        rules, size = device.arrays, words * bits
+        if self.place == "lutram" or (self.place == "auto" and size <= rules.lutram_bits):
+            lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
+            return Resources(lut=(lut + _LUT_PER_BANK) * banks * copies, ff=bits * banks * copies)
+        if self.place == "uram":
+            blocks = math.ceil(words / rules.uram_words) * math.ceil(bits / rules.uram_bits)
+            return Resources(uram=blocks * banks * copies, lut=_LUT_PER_BANK * banks)
+        return Resources(bram18=rules.bram18(words, bits) * banks * copies, lut=_LUT_PER_BANK * banks)
+
+
+def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int, int]]]) -> int:
+    """Most accesses that one bank gets in one round of a pipelined loop.
+
+    Args:
+        accesses: each with the variables of the unrolled loops around it and their trip counts. Loads of one address
+            are one access. Accesses whose distance is not constant are taken to meet.
+    """
+    if storage.in_registers:
+        return 0
+    groups: dict[object, set[tuple[int, ...]]] = defaultdict(set)
+    alone = 0
+    for number, (access, unrolled) in enumerate(accesses):
+        if any(form is None for form in access.index):
+            alone += math.prod(unrolled.values())
+            continue
+        forms = [form for form in access.index if form is not None]
+        rest = tuple(tuple((v, f) for v, f in form.terms if v not in unrolled) for form in forms)
+        key = (rest, number if access.write else -1)
+        groups[key] |= _addresses(forms, unrolled)
+    return alone + sum(_most_in_one_bank(storage, addresses) for addresses in groups.values())
+
+
+def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> set[tuple[int, ...]]:
+    used = [v for v in unrolled if any(form.factor(v) for form in forms)]
+    if math.prod(unrolled[v] for v in used) > _MOST_COPIES:
+        used = used[:1]
+    found = set()
+    for values in itertools.product(*(range(unrolled[v]) for v in used)):
+        at = dict(zip(used, values, strict=True))
+        found.add(tuple(f.constant + sum(c * at[v] for v, c in f.terms if v in at) for f in forms))
+    return found
+
+
+def _most_in_one_bank(storage: Storage, addresses: set[tuple[int, ...]]) -> int:
+    if storage.banks == 1:
+        return len(addresses)
+    table = np.array(sorted(addresses), np.int64)
+    bank = np.zeros(len(table), np.int64)
+    for column, (extent, split) in enumerate(zip(storage.array.shape, storage.splits, strict=True)):
+        if split:
+            index = table[:, column] - min(0, int(table[:, column].min()))
+            width = math.ceil(extent / split.factor)
+            bank = bank * split.factor + (index // width if split.kind == "block" else index) % split.factor
+    return int(np.unique(bank, return_counts=True)[1].max())

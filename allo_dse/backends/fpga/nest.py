@@ -1,0 +1,324 @@
+"""Task bodies as plain trees of loops and operations, with what the cost model asks of them already worked out.
+
+    nest = read_nest(task_class.body.mlir)      # Nest(body=(Loop(...), ...), arrays={...})
+
+Index arithmetic disappears: an access knows, per array dimension, its index as a linear form of loop variables and pid,
+or that it is not one. Views of arrays are resolved to the arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from ...ir.bindings import ir
+from ...ir.dialect import new_context
+from .linear import Linear, LinearForms
+
+_FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield"})
+_DYNAMIC = -(1 << 63)
+_STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of a task: an argument (a tile of a tensor), or its own.
+
+    Attributes:
+        argument: position among the kernel's arguments, or None for a local array.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    bits: int
+    argument: int | None = None
+
+    @property
+    def is_register(self) -> bool:
+        """Scalars are registers."""
+        return not self.shape
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or a store: which element of which array."""
+
+    array: str
+    write: bool
+    index: tuple[Linear | None, ...]
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation that takes time or space.
+
+    Attributes:
+        inputs, outputs: value numbers.
+        element: "f32", "i16", ... of its operands; bits: width of its result.
+        stream: position of the stream argument, for stream operations; op: their number in the source.
+        block: elements of the token, for operations on blocks.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    element: str
+    bits: int
+    operand_bits: tuple[int, ...] = ()
+    access: Access | None = None
+    stream: int | None = None
+    op: int = -1
+    block: int = 0
+
+    @property
+    def direction(self) -> str | None:
+        """ "get" or "put" for stream operations."""
+        return _STREAM_KINDS.get(self.name)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A counted loop.
+
+    Attributes:
+        variable: value number of its variable, as linear forms use it.
+        source: its number in `TaskClass.loops`; None for a loop of a tile operation.
+        trips: how often it runs, None where that depends on data; lower, step: the variable's values.
+    """
+
+    variable: int
+    source: int | None
+    trips: Linear | None
+    lower: Linear | None
+    step: int
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A condition, with what is done on either side.
+
+    Attributes:
+        test: (predicate, left - right) where the condition compares linear forms, else None.
+        outputs, results: values it yields, and per side those they come from.
+    """
+
+    condition: int
+    test: tuple[str, Linear] | None
+    sides: tuple[tuple[Node, ...], tuple[Node, ...]]
+    outputs: tuple[int, ...]
+    results: tuple[tuple[int, ...], tuple[int, ...]]
+    bits: int
+
+
+Node: TypeAlias = Op | Loop | Branch
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A task body.
+
+    Attributes:
+        arrays: by name. pids: value numbers of the process id's components.
+        unsupported: why its times are not static; empty when they are.
+    """
+
+    body: tuple[Node, ...]
+    arrays: Mapping[str, Array]
+    pids: tuple[int, ...]
+    unsupported: str
+
+
+@lru_cache(maxsize=4096)
+def read_nest(mlir: str) -> Nest:
+    """The tree of a task body, from its MLIR text."""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(mlir)
+        function = module.body.operations[0]
+        names = re.findall(r"%(\w+): memref", mlir[: mlir.index("{\n")])
+        return _Reader(function, names).nest()
+
+
+class _Reader:
+    """Reads one function."""
+
+    def __init__(self, function: Any, names: list[str]) -> None:
+        self._function = function
+        self._names = names
+        self._numbers: dict[Any, int] = {}
+        self._forms = LinearForms()
+        self._arrays: dict[str, Array] = {}
+        self._views: dict[Any, tuple[str, tuple[Linear | None, ...]]] = {}
+        self._streams: dict[Any, int] = {}
+        self._unsupported = ""
+
+    def nest(self) -> Nest:
+        block = self._function.regions[0].blocks[0]
+        arguments = list(block.arguments)
+        indices = [a for a in arguments if str(a.type) == "index"]
+        first_array = next((n for n, a in enumerate(arguments) if str(a.type) != "index"), len(arguments))
+        pids = [self._variable(a) for a in arguments[:first_array]] if first_array < len(arguments) else []
+        arrays = [a for a in arguments if str(a.type) != "index"]
+        for number, argument in enumerate(arrays):
+            self._declare(argument, self._names[number], number)
+        for number, argument in enumerate(indices[len(pids) :]):
+            self._streams[argument] = number
+        return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported)
+
+    def _number(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _variable(self, value: Any) -> int:
+        number = self._number(value)
+        self._forms.set(value, Linear.variable(number))
+        return number
+
+    def _declare(self, value: Any, name: str, argument: int | None = None) -> None:
+        type_ = ir.MemRefType(value.type)
+        shape = tuple(type_.shape)
+        self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument)
+        self._views[value] = (name, tuple(Linear(()) for _ in shape))
+
+    def _block(self, block: Any) -> tuple[Node, ...]:
+        nodes = []
+        for op in block.operations:
+            node = self._node(op.operation)
+            if node is not None:
+                nodes.append(node)
+        return tuple(nodes)
+
+    def _node(self, op: Any) -> Node | None:
+        name = op.name
+        if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
+            given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
+            unique = given if given and given not in self._arrays else f"{given or 'buffer'}.{len(self._arrays)}"
+            self._declare(op.results[0], unique)
+        elif name in ("memref.subview", "memref.cast"):
+            self._view(op)
+        elif name in ("scf.for", "affine.for"):
+            return self._loop(op)
+        elif name == "scf.if":
+            return self._branch(op)
+        elif name in _STREAM_KINDS:
+            return self._stream(op)
+        elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
+            return self._access(op)
+        elif name.startswith("df.") and name != "df.cost":
+            self._unsupported = f"{name[3:]}: operations that do not wait have no static times"
+        elif name == "scf.while":
+            self._unsupported = "while: its number of rounds depends on data"
+        elif name not in _FREE and not self._forms.compute(op, self._number):
+            return self._plain(op)
+        return None
+
+    def _view(self, op: Any) -> None:
+        if op.name == "memref.cast":
+            self._views[op.results[0]] = self._views[op.operands[0]]
+            return
+        name, base = self._views[op.operands[0]]
+        dynamic = iter(list(op.operands)[1:])
+        offsets = [
+            self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
+            for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+        ]
+        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
+        self._views[op.results[0]] = (name, moved)
+
+    def _element(self, view: Any, indices: list[Any]) -> tuple[str, tuple[Linear | None, ...]]:
+        name, base = self._views[view]
+        forms = [self._forms.get(value) for value in indices]
+        padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
+        return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
+
+    def _access(self, op: Any) -> Op:
+        write = op.name.endswith("store")
+        operands = list(op.operands)
+        view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
+        name, index = self._element(view, indices)
+        array = self._arrays[name]
+        inputs = (self._number(operands[0]),) if write else ()
+        outputs = () if write else (self._number(op.results[0]),)
+        return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
+
+    def _stream(self, op: Any) -> Op:
+        operands = list(op.operands)
+        stream = self._streams.get(operands[0])
+        if stream is None:
+            self._unsupported = "a stream whose number is computed in the body"
+            stream = 0
+        number = int(ir.IntegerAttr(op.attributes["op"]).value)
+        if op.name.endswith("_block"):
+            type_ = ir.MemRefType(operands[1].type)
+            size = 1
+            for extent in type_.shape:
+                size *= extent
+            name, base = self._views[operands[1]]
+            access = Access(name, op.name == "df.get_block", base)
+            bits = bits_of(type_.element_type)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=size)
+        inputs = tuple(self._number(v) for v in operands[1:])
+        outputs = tuple(self._number(v) for v in op.results)
+        type_ = (operands[1] if inputs else op.results[0]).type
+        return Op(op.name, inputs, outputs, "", bits_of(type_), stream=stream, op=number)
+
+    def _loop(self, op: Any) -> Loop:
+        block = op.regions[0].blocks[0]
+        source = int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
+        variable = self._variable(block.arguments[0])
+        lower, upper, step = self._forms.bounds(op)
+        trips = None
+        if lower is not None and upper is not None and step:
+            length = upper + lower.scaled(-1)
+            if length.is_constant:
+                trips = Linear((), max(0, -(-length.constant // step)))
+            elif step == 1:
+                trips = length
+        return Loop(variable, source, trips, lower, step or 1, self._block(block))
+
+    def _branch(self, op: Any) -> Branch:
+        sides, results = [], []
+        for region in op.regions:
+            blocks = list(region.blocks)
+            sides.append(self._block(blocks[0]) if blocks else ())
+            last = list(blocks[0].operations)[-1] if blocks else None
+            results.append(tuple(self._number(v) for v in last.operands) if last is not None else ())
+        outputs = tuple(self._number(v) for v in op.results)
+        bits = max((bits_of(v.type) for v in op.results), default=0)
+        condition = op.operands[0]
+        test = self._forms.test(condition)
+        return Branch(self._number(condition), test, (sides[0], sides[1]), outputs, (results[0], results[1]), bits)
+
+    def _plain(self, op: Any) -> Op:
+        operands, results = list(op.operands), list(op.results)
+        element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
+        return Op(
+            op.name,
+            tuple(self._number(v) for v in operands),
+            tuple(self._number(v) for v in results),
+            element,
+            max((bits_of(r.type) for r in results), default=0),
+            tuple(self._width(v) for v in operands),
+        )
+
+    def _width(self, value: Any) -> int:
+        """Bits that an operand really has: those before it was extended."""
+        owner = None if isinstance(value, ir.BlockArgument) else value.owner
+        if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
+            return self._width(owner.operands[0])
+        return bits_of(value.type)
+
+
+def element_of(type_: Any) -> str:
+    """How device files write a type: f32, i16, ..."""
+    text = str(type_)
+    return "i32" if text == "index" else text
+
+
+def bits_of(type_: Any) -> int:
+    """Width of a value; indices count as 32 bits."""
+    text = element_of(type_)
+    digits = "".join(c for c in text if c.isdigit())
+    return int(digits) if digits else 32

@@ -1,0 +1,231 @@
+"""What a schedule says about one task class, and what the HLS tool decides where it says nothing.
+
+plan = plan_of(program, task_class, nest, directives)
+tree = planned(nest.body, plan, pids, device)         # loops with trip counts and a mode each
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from ...errors import SimulationError
+from ...frontend.program import CompiledProgram, Directive, SourceLoop, TaskClass
+from .linear import Linear
+from .memory import Split, Storage
+from .nest import Access, Array, Branch, Loop, Nest, Node, Op
+
+Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A loop whose trip count and treatment are decided.
+
+    Attributes:
+        values: of its variable, first and step.
+        target_ii: the interval that a pipelined loop is asked for.
+    """
+
+    variable: int
+    name: str
+    trips: int
+    first: int
+    step: int
+    mode: Mode
+    target_ii: int
+    body: tuple[Item, ...]
+
+
+Item: TypeAlias = Op | Planned | Branch
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """What directives say about a loop: its interval if it is to be pipelined, and the factor by which to unroll it."""
+
+    interval: int | None = None
+    unroll: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What directives say about a task class: loops by position in `TaskClass.loops`, arrays by name."""
+
+    loops: Mapping[int, LoopPlan]
+    storages: Mapping[str, Storage]
+    sources: Sequence[SourceLoop] = field(default=())
+
+
+def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
+    """The directives of a program, and further ones, as they concern one task class; later ones override."""
+    loops: dict[int, LoopPlan] = {}
+    storages = {name: Storage(array, (None,) * len(array.shape)) for name, array in nest.arrays.items()}
+    for directive in (*program.schedule, *directives):
+        if not _concerns(directive, program, task_class):
+            continue
+        if directive.kind in ("pipeline", "unroll"):
+            for number, source in enumerate(task_class.loops):
+                if directive.name in (source.name, source.grid):
+                    loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
+        else:
+            for name in _arrays(directive, program, task_class, nest):
+                storages[name] = _stored(storages[name], directive)
+    return Plan(loops, storages, task_class.loops)
+
+
+def is_region(scope: str, program: CompiledProgram) -> bool:
+    """Whether a directive's scope is the whole program."""
+    return scope in (program.name, "top") and scope not in {kernel.name for kernel in program.kernels}
+
+
+def _concerns(directive: Directive, program: CompiledProgram, task_class: TaskClass) -> bool:
+    scope, kernel = directive.scope, task_class.kernel
+    in_task = scope.startswith(f"{kernel}_") and scope[len(kernel) + 1 :].replace("_", "").isdigit()
+    return scope == kernel or in_task or is_region(scope, program)
+
+
+def _arrays(directive: Directive, program: CompiledProgram, task_class: TaskClass, nest: Nest) -> list[str]:
+    """The arrays a directive names: a region's tensors by their own name, in a kernel by that of its argument."""
+    whole = is_region(directive.scope, program)
+    tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports}
+    found = []
+    for name, array in nest.arrays.items():
+        known = {name} if array.argument is None or not whole else set()
+        if array.argument is not None and (whole or task_class.kernel == program.name):
+            known.add(tensors.get(array.argument, ""))
+        if directive.name in known:
+            found.append(name)
+    return found
+
+
+def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
+    if directive.kind == "pipeline":
+        return replace(plan, interval=int(directive.options.get("initiation_interval", 1)))
+    return replace(plan, unroll=int(directive.options.get("factor", 0)))
+
+
+def _stored(storage: Storage, directive: Directive) -> Storage:
+    if directive.kind == "place":
+        return replace(storage, place=str(directive.options["memory"]))
+    if directive.kind != "partition":
+        return storage
+    options = directive.options
+    dim, kind, factor = options.get("dim", 0), options.get("partition_type", "complete"), options.get("factor", 0)
+    splits = list(storage.splits)
+    for axis, extent in enumerate(storage.array.shape):
+        if dim in (0, axis + 1):
+            banks = extent if kind == "complete" or not factor else min(factor, extent)
+            splits[axis] = Split(kind if kind != "complete" else "cyclic", banks)
+    return replace(storage, splits=tuple(splits))
+
+
+def planned(body: Sequence[Node], plan: Plan, pids: Mapping[int, int], unroll_up_to: int) -> tuple[Item, ...]:
+    """The tree with trip counts and modes.
+
+    Args:
+        pids: values of the process id's variables.
+        unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
+
+    Raises:
+        SimulationError: for a trip count that is not known before the program runs.
+    """
+    return _decided(tuple(_resolved(node, plan, pids) for node in body), unroll_up_to)
+
+
+def _resolved(node: Node, plan: Plan, pids: Mapping[int, int]) -> Item:
+    """Loops with trip counts; the mode is what directives say, "sequential" where they say nothing."""
+    if isinstance(node, Branch):
+        sides = tuple(tuple(_resolved(inner, plan, pids) for inner in side) for side in node.sides)
+        return replace(node, sides=sides)  # type: ignore[arg-type]
+    if not isinstance(node, Loop):
+        return node
+    trips = None if node.trips is None else node.trips.value(pids)
+    first = None if node.lower is None else node.lower.value(pids)
+    name = plan.sources[node.source].name if node.source is not None and node.source < len(plan.sources) else ""
+    if trips is None:
+        raise SimulationError(
+            f"loop {name or '(of a tile operation)'}: its number of rounds is not known before the program runs",
+            hint="the FPGA cost model needs constant bounds, or bounds that depend on the pid only",
+        )
+    own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+    body = tuple(_resolved(inner, plan, pids) for inner in node.body)
+    mode: Mode = "pipeline" if own.interval is not None else "sequential"
+    loop = Planned(node.variable, name, max(trips, 0), first or 0, node.step, mode, own.interval or 1, body)
+    return _unrolled(loop, own.unroll)
+
+
+def _unrolled(loop: Planned, factor: int) -> Planned:
+    if factor == 1 or loop.trips == 0:
+        return loop
+    if factor == 0 or factor >= loop.trips:
+        return replace(loop, mode="unroll")
+    inner_variable = -1 - loop.variable  # value numbers are not negative
+    form = Linear(((inner_variable, loop.step), (loop.variable, 1)))
+    body = tuple(substituted(item, loop.variable, form) for item in loop.body)
+    inner = Planned(inner_variable, "", factor, 0, 1, "unroll", 1, body)
+    return replace(loop, trips=math.ceil(loop.trips / factor), step=loop.step * factor, body=(inner,))
+
+
+def substituted(item: Item, variable: int, form: Linear) -> Item:
+    """The same with a variable replaced by a linear form."""
+    if isinstance(item, Planned):
+        return replace(item, body=tuple(substituted(inner, variable, form) for inner in item.body))
+    if isinstance(item, Branch):
+        sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
+        test = item.test and (item.test[0], _put_in(item.test[1], variable, form))
+        return replace(item, sides=sides, test=test)  # type: ignore[arg-type]
+    if item.access is None:
+        return item
+    index = tuple(None if f is None else _put_in(f, variable, form) for f in item.access.index)
+    return replace(item, access=Access(item.access.array, item.access.write, index))
+
+
+def _put_in(into: Linear, variable: int, form: Linear) -> Linear:
+    factor = into.factor(variable)
+    return into if not factor else into + Linear(((variable, -factor),)) + form.scaled(factor)
+
+
+def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
+    return tuple(_decide(item, unroll_up_to) if isinstance(item, Planned) else item for item in items)
+
+
+def _decide(loop: Planned, unroll_up_to: int) -> Planned:
+    if loop.mode in ("pipeline", "unroll"):
+        return replace(loop, body=tuple(_all_unrolled(item) for item in loop.body)) if loop.mode == "pipeline" else loop
+    inner = loops_in(loop.body)
+    if all(i.mode == "unroll" for i in inner):
+        return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
+    if len(inner) == 1 and _is_small(inner[0], unroll_up_to) and loop.name:
+        return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
+    return replace(loop, body=_decided(loop.body, unroll_up_to))
+
+
+def _is_small(loop: Planned, unroll_up_to: int) -> bool:
+    """Whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
+    innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
+    return bool(loop.name) and loop.mode == "sequential" and innermost and loop.trips <= unroll_up_to
+
+
+def loops_in(items: Iterable[Item]) -> list[Planned]:
+    """The loops of a block, those under conditions included, without those inside them."""
+    found: list[Planned] = []
+    for item in items:
+        if isinstance(item, Planned):
+            found.append(item)
+        elif isinstance(item, Branch):
+            found += loops_in([*item.sides[0], *item.sides[1]])  # type: ignore[list-item]
+    return found
+
+
+def _all_unrolled(item: Item) -> Item:
+    if isinstance(item, Planned):
+        return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
+    return item
+
+
+def array_of(plan: Plan, name: str) -> Array:
+    """The array of that name."""
+    return plan.storages[name].array

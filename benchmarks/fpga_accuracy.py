@@ -1,0 +1,57 @@
+"""The FPGA cost model against public HLS reports.
+
+    python -m benchmarks.fpga_accuracy
+
+Five Allo designs, written in this project's language: every loop that the reports list, and the top function's
+cycles and resources.
+"""
+
+from __future__ import annotations
+
+import allo_dse as dse
+from allo_dse.backends.device import FpgaDevice
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.mapper.fold import unfolded
+from allo_dse.mapper.fpga import FpgaMapping
+from benchmarks.fpga_programs import DESIGNS, Reported
+
+QUANTITIES = ("cycles", "dsp", "bram18", "ff", "lut")
+
+
+def design_of(reported: Reported) -> dse.Design:
+    """The design of a report."""
+    program = dse.load_program(reported.program())
+    return dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("vu11p"), reported.schedule)
+
+
+def measure(reported: Reported) -> tuple[Metrics, set[tuple[int, int, int, int]]]:
+    """What the evaluator predicts for a design, and (trips, II, depth, cycles) of its loops."""
+    design = design_of(reported)
+    mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule)
+    classes = [c for kernel in design.program.kernels for c in kernel.classes]
+    loops = {(p.trips, p.ii, p.depth, p.cycles) for c in classes for p in mapping.cost(c).loops}
+    return dse.FpgaSimulator(depths="declared").evaluate(design), loops
+
+
+def errors(reported: Reported, metrics: Metrics) -> dict[str, float]:
+    """Relative error per quantity."""
+    predicted = {**metrics, "cycles": metrics.latency_cycles}
+    return {q: predicted[q] / getattr(reported, q) - 1 for q in QUANTITIES}
+
+
+def main() -> None:
+    print(f"{'design':24}{'':10}" + "".join(f"{q:>12}" for q in QUANTITIES))
+    for reported in DESIGNS:
+        metrics, loops = measure(reported)
+        predicted = {**metrics, "cycles": metrics.latency_cycles}
+        print(f"{reported.name:24}{'reported':10}" + "".join(f"{getattr(reported, q):12,}" for q in QUANTITIES))
+        print(f"{'':24}{'predicted':10}" + "".join(f"{predicted[q]:12,}" for q in QUANTITIES))
+        print(f"{'':24}{'error':10}" + "".join(f"{e:12.1%}" for e in errors(reported, metrics).values()))
+        missing = [loop for loop in reported.loops if loop not in loops]
+        print(f"{'':24}loops: {len(reported.loops) - len(missing)} of {len(reported.loops)} exact {missing or ''}")
+        if reported.rtl:
+            print(f"{'':24}against RTL: {metrics.latency_cycles / reported.rtl - 1:+.2%} of {reported.rtl:,} cycles")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Five Allo designs whose HLS reports are public (xcvu11p, 10 ns, Vitis HLS), written in this project's language.
+
+The figures are those of the reports; what reports state as a loop's latency is that of its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo
+import allo.dataflow as df
+from allo.ir.types import Stream, float32
+
+from allo_dse.frontend.program import Directive
+
+N = 64
+
+
+def elements() -> Any:
+    """GEMM, a stream of elements, ReLU."""
+
+    @df.region()
+    def top(A: float32[N, N], B: float32[N, N], D: float32[N, N]):
+        pipe: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def gemm(a: float32[N, N], b: float32[N, N]):
+            for i, j in allo.grid(N, N):
+                acc: float32 = 0
+                for k in range(N):
+                    acc += a[i, k] * b[k, j]
+                pipe.put(acc)
+
+        @df.kernel(mapping=[1], args=[D])
+        def relu(d: float32[N, N]):
+            for i, j in allo.grid(N, N):
+                v: float32 = pipe.get()
+                d[i, j] = v if v > 0 else 0
+
+    return top
+
+
+def rows() -> Any:
+    """GEMM row by row, a stream of rows, ReLU."""
+
+    @df.region()
+    def top(A: float32[N, N], B: float32[N, N], D: float32[N, N]):
+        pipe: Stream[float32[N], 4]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def gemm(a: float32[N, N], b: float32[N, N]):
+            for i in range(N):
+                row: float32[N] = 0
+                for k in range(N):
+                    for j in range(N):
+                        row[j] += a[i, k] * b[k, j]
+                pipe.put(row)
+
+        @df.kernel(mapping=[1], args=[D])
+        def relu(d: float32[N, N]):
+            for i in range(N):
+                row: float32[N] = pipe.get()
+                for j in range(N):
+                    d[i, j] = row[j] if row[j] > 0 else 0
+
+    return top
+
+
+def products() -> Any:
+    """Two products, a stream of rows between them."""
+
+    @df.region()
+    def top(A: float32[N, N], B: float32[N, N], C: float32[N, N], D: float32[N, N]):
+        pipe: Stream[float32[N], 4]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def first(a: float32[N, N], b: float32[N, N]):
+            for i in range(N):
+                row: float32[N] = 0
+                for k in range(N):
+                    for j in range(N):
+                        row[j] += a[i, k] * b[k, j]
+                pipe.put(row)
+
+        @df.kernel(mapping=[1], args=[C, D])
+        def second(c: float32[N, N], d: float32[N, N]):
+            for i in range(N):
+                left: float32[N] = pipe.get()
+                row: float32[N] = 0
+                for k in range(N):
+                    for j in range(N):
+                        row[j] += left[k] * c[k, j]
+                for j in range(N):
+                    d[i, j] = row[j]
+
+    return top
+
+
+def single() -> Any:
+    """One function: GEMM, then ReLU."""
+
+    @df.region()
+    def top(A: float32[N, N], B: float32[N, N], D: float32[N, N]):
+        @df.kernel(mapping=[1], args=[A, B, D])
+        def gemm(a: float32[N, N], b: float32[N, N], d: float32[N, N]):
+            c: float32[N, N] = 0
+            for k in range(N):
+                for i in range(N):
+                    for j in range(N):
+                        c[i, j] += a[i, k] * b[k, j]
+            for i, j in allo.grid(N, N):
+                d[i, j] = c[i, j] if c[i, j] > 0 else 0
+
+    return top
+
+
+def pipeline(kernel: str, loop: str) -> Directive:
+    """Pipeline a loop with an interval of one."""
+    return Directive("pipeline", kernel, loop, {"initiation_interval": 1})
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A design and its report.
+
+    Attributes:
+        loops: (trips, II, depth, cycles) of the loops that the report lists.
+        cycles, bram18, dsp, ff, lut: of the top function. rtl: cycles of the RTL simulation, where it is public.
+    """
+
+    name: str
+    program: Callable[[], Any]
+    schedule: tuple[Directive, ...]
+    loops: tuple[tuple[int, int, int, int], ...]
+    cycles: int
+    bram18: int
+    dsp: int
+    ff: int
+    lut: int
+    rtl: int | None = None
+
+
+DESIGNS = (
+    Reported(
+        "elements",
+        elements,
+        (pipeline("relu", "j"),),
+        ((4096, 32, 196, 131_237), (4096, 1, 3, 4_099)),
+        *(139_580, 221, 10, 14_728, 14_776, 139_641),
+    ),
+    Reported(
+        "elements, k pipelined",
+        elements,
+        (pipeline("gemm", "k"), pipeline("relu", "j")),
+        ((262_144, 2, 7, 524_294), (4096, 1, 3, 4_099)),
+        *(532_637, 219, 3, 8_826, 10_564),
+    ),
+    Reported(
+        "rows",
+        rows,
+        (pipeline("gemm", "j"), pipeline("relu", "j")),
+        ((64, 1, 2, 66), (4096, 1, 7, 4_103), (64, 1, 3, 67)),
+        *(275_667, 222, 5, 8_935, 10_564),
+    ),
+    Reported(
+        "two products",
+        products,
+        (pipeline("first", "j"), pipeline("second", "j")),
+        ((64, 1, 2, 66), (4096, 1, 7, 4_103)),
+        *(279_771, 297, 10, 12_079, 14_049, 283_621),
+    ),
+    Reported(
+        "one function",
+        single,
+        (pipeline("gemm", "j"),),
+        ((4096, 1, 2, 4_098), (262_144, 1, 7, 262_151), (4096, 1, 3, 4_099)),
+        *(274_594, 206, 5, 8_612, 10_247),
+    ),
+)

@@ -1,0 +1,133 @@
+"""Small kernels, one effect each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo
+import allo.dataflow as df
+from allo.ir.types import Stream, float32, int8, int32
+
+N = 256
+
+
+def dot(kind: str) -> Any:
+    T, R = (float32, float32) if kind == "f32" else (int8, int32)
+
+    @df.region()
+    def top(X: T[N], Y: T[N], Z: R[1]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def k(x: T[N], y: T[N], z: R[1]):
+            acc: R = 0
+            for i in range(N):
+                acc += x[i] * y[i]
+            z[0] = acc
+
+    return top
+
+
+def rows() -> Any:
+    @df.region()
+    def top(X: float32[64, 64], Z: float32[64]):
+        @df.kernel(mapping=[1], args=[X, Z])
+        def k(x: float32[64, 64], z: float32[64]):
+            for i in range(64):
+                for j in range(64):
+                    z[j] += x[i, j]
+
+    return top
+
+
+def scale() -> Any:
+    @df.region()
+    def top(X: float32[N], Y: float32[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[N], y: float32[N]):
+            for i in range(N):
+                y[i] = 2.0 * x[i]
+
+    return top
+
+
+def matvec(columns: int) -> Any:
+    @df.region()
+    def top(X: float32[N, columns], V: float32[columns], Y: float32[N]):
+        @df.kernel(mapping=[1], args=[X, V, Y])
+        def k(x: float32[N, columns], v: float32[columns], y: float32[N]):
+            for i in range(N):
+                acc: float32 = 0
+                for j in range(columns):
+                    acc += x[i, j] * v[j]
+                y[i] = acc
+
+    return top
+
+
+def recurrence(distance: int) -> Any:
+    @df.region()
+    def top(X: float32[N]):
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: float32[N]):
+            for i in range(distance, N):
+                x[i] = x[i - distance] + 1.0
+
+    return top
+
+
+def twice() -> Any:
+    @df.region()
+    def top(X: float32[N], Y: float32[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[N], y: float32[N]):
+            for i in range(N):
+                y[i] = 2.0 * x[i]
+            for j in range(N):
+                x[j] = 3.0 * y[j]
+
+    return top
+
+
+def until() -> Any:
+    @df.region()
+    def top(X: int32[N]):
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: int32[N]):
+            while x[0] > 0:
+                x[0] -= 1
+
+    return top
+
+
+def every_fourth() -> Any:
+    @df.region()
+    def top(X: int32[16], Y: int32[4]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: int32[16]):
+            for b in range(4):
+                for i in range(4):
+                    v: int32 = x[4 * b + i]
+                    if i == 3:
+                        pipe.put(v)
+
+        @df.kernel(mapping=[1], args=[Y])
+        def other(y: int32[4]):
+            for i in range(4):
+                y[i] = pipe.get()
+
+    return top
+
+
+def views() -> Any:
+    @df.region()
+    def top(X: float32[64, 64], Y: float32[64, 64]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[64, 64], y: float32[64, 64]):
+            y[0:8, :] = allo.add(x[8:16, :], x[16:24, :])
+
+    return top

@@ -1,0 +1,178 @@
+"""What schedules do to a loop: interval, depth, ports, recurrences, operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.device import FpgaDevice
+from allo_dse.backends.fpga.fifo import fifo_resources, reported_bram18
+from allo_dse.backends.fpga.linear import Linear, holds
+from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
+from allo_dse.backends.fpga.nest import Access, Array, Op, read_nest
+from allo_dse.backends.fpga.operators import unit_of
+from allo_dse.backends.fpga.task import LoopCost, Pipe, TaskCost, task_cost
+from allo_dse.errors import SimulationError
+from allo_dse.frontend.program import Directive
+from tests.backends.fpga import programs
+
+U280 = FpgaDevice.load("u280")
+
+
+def directive(kind: str, target: str, **options: Any) -> Directive:
+    scope, _, name = target.partition(":")
+    return Directive(kind, scope, name, options)
+
+
+def pipeline(target: str, interval: int = 1) -> Directive:
+    return directive("pipeline", target, initiation_interval=interval)
+
+
+def partition(target: str, dim: int, factor: int = 0, kind: str = "cyclic") -> Directive:
+    return directive("partition", target, dim=dim, factor=factor, partition_type=kind)
+
+
+def cost(program: Any, *schedule: Directive, device: FpgaDevice = U280) -> TaskCost:
+    loaded = dse.load_program(program)
+    return task_cost(loaded, loaded.kernels[0].classes[0], device, schedule)
+
+
+def loop(program: Any, *schedule: Directive, device: FpgaDevice = U280) -> LoopCost:
+    return cost(program, *schedule, device=device).loops[-1]
+
+
+@pytest.mark.parametrize(("mhz", "interval"), [(300, 5), (250, 4), (100, 2)])
+def test_a_float_sum_has_the_interval_of_the_fabric_adder(mhz: int, interval: int) -> None:
+    """The reports: II 5 with the fabric adder at 3.33 ns, where the one with DSPs would have 7."""
+    found = loop(programs.dot("f32"), pipeline("k:i"), device=U280.with_options(clock_mhz=mhz))
+    assert (found.ii, found.limit) == (interval, "recurrence of acc")
+
+
+def test_an_integer_sum_has_interval_one_in_one_dsp() -> None:
+    found = cost(programs.dot("i8"), pipeline("k:i"))
+    assert found.loops[-1].ii == 1
+    assert found.logic.dsp == 1
+    assert found.loops[-1].depth >= 1 + U280.integer.multiply_add_latency
+
+
+def test_a_sum_over_rows_has_no_recurrence() -> None:
+    found = loop(programs.rows(), pipeline("k:j"))
+    assert (found.ii, found.trips) == (1, 64 * 64)
+
+
+def test_a_target_interval_is_kept_and_shares_operators() -> None:
+    fast, slow = cost(programs.scale(), pipeline("k:i")), cost(programs.scale(), pipeline("k:i", 4))
+    assert (fast.loops[-1].ii, slow.loops[-1].ii) == (1, 4)
+    assert slow.loops[-1].limit == "target"
+    unrolled = [directive("unroll", "k:i", factor=4), partition("k:x", 1, 4), partition("k:y", 1, 4)]
+    wide = cost(programs.scale(), pipeline("k:i"), *unrolled)
+    assert wide.loops[-1].trips == fast.loops[-1].trips // 4
+    assert wide.logic.dsp == 4 * fast.logic.dsp
+    assert cost(programs.scale(), pipeline("k:i", 4), *unrolled).logic.dsp == fast.logic.dsp
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "interval"),
+    [("cyclic", 1, 8), ("cyclic", 2, 4), ("cyclic", 4, 2), ("cyclic", 8, 1), ("complete", 0, 1), ("block", 8, 8)],
+)
+def test_ports_after_partitioning_bound_the_interval(kind: str, factor: int, interval: int) -> None:
+    """16 neighbouring elements a round, through two ports per bank; blocks keep neighbours together."""
+    schedule = [directive("unroll", "k:i", factor=16), pipeline("k:i"), partition("k:y", 1)]
+    found = loop(programs.scale(), *schedule, partition("k:x", 1, factor, kind))
+    assert found.ii == interval
+    assert found.limit == ("target" if interval == 1 else "ports of x")
+
+
+def test_the_tool_unrolls_short_loops_and_pipelines_around_them() -> None:
+    short, long = cost(programs.matvec(16)), cost(programs.matvec(96))
+    assert [found.names for found in short.loops] == [("i",)]
+    assert [found.names for found in long.loops] == [("i", "j")]
+    assert short.loops[0].ii == 8  # 16 elements of a row through two ports
+
+
+def test_directives_override_what_the_tool_does() -> None:
+    assert [found.names for found in cost(programs.matvec(16), pipeline("k:j")).loops] == [("i", "j")]
+
+
+def test_an_element_that_is_read_back_a_few_rounds_later_divides_the_recurrence() -> None:
+    once, far = loop(programs.recurrence(1), pipeline("k:i")), loop(programs.recurrence(4), pipeline("k:i"))
+    assert once.ii > far.ii > 1
+    assert far.ii == -(-once.ii // 4)
+
+
+def test_loops_that_follow_each_other_share_operators_in_dsps() -> None:
+    assert cost(programs.twice(), pipeline("k:i"), pipeline("k:j")).logic.dsp == 3
+
+
+def test_control_that_depends_on_data_has_no_static_times() -> None:
+    with pytest.raises(SimulationError, match="depends on data"):
+        cost(programs.until())
+
+
+def test_a_condition_on_the_loop_variable_says_which_rounds_use_a_stream() -> None:
+    found = cost(programs.every_fourth(), pipeline("k:i"))
+    (repeated,) = [part for part in found.parts if isinstance(part, Pipe)]
+    assert (repeated.rounds, repeated.ii) == (4, 4)
+    assert [kind for _, kind, _ in repeated.ops] == ["put"]
+
+
+def test_operators_of_integers() -> None:
+    def unit(name: str, *bits: int, result: int = 130) -> Any:
+        return unit_of(Op(name, (0, 1), (2,), f"i{bits[0]}", result, bits), U280)
+
+    assert [unit("arith.muli", 8, n).resources.lut for n in (8, 10)] == [44, 55]
+    assert [unit("arith.muli", *b).resources.dsp for b in ((11, 8), (27, 18), (34, 32), (66, 64))] == [1, 1, 4, 16]
+    assert unit("arith.muli", 32, 32, result=32).resources.dsp == 3
+    assert unit("arith.muli", 66, 64).latency == 4
+    assert [unit("arith.remsi", n, n).latency for n in (5, 8)] == [8, 11]
+
+
+@pytest.mark.parametrize(
+    ("bits", "depth", "ff", "bram18"), [(32, 2, 68, 0), (32, 32, 8, 0), (32, 128, 120, 0), (32, 160, 120, 1)]
+)
+def test_streams(bits: int, depth: int, ff: int, bram18: int) -> None:
+    found = fifo_resources(U280, bits, depth)
+    assert (found.ff, found.bram18) == (ff, bram18)
+
+
+def test_physical_and_reported_block_rams_of_streams() -> None:
+    assert reported_bram18(U280, 32, 524288) == 1
+    assert reported_bram18(U280, 512, 768) == 15
+    assert fifo_resources(U280, 32, 524288).bram18 == 1024
+
+
+@pytest.mark.parametrize(("words", "bram18"), [(128, 0), (512, 1), (1024, 2), (2048, 4), (4096, 8)])
+def test_arrays(words: int, bram18: int) -> None:
+    storage = Storage(Array("a", (words,), 32), (None,))
+    assert storage.resources(U280).bram18 == bram18
+    assert storage.resources(U280, 2).bram18 == 2 * bram18
+    registers = Storage(Array("a", (words,), 32), (Split("cyclic", words),))
+    assert registers.in_registers
+    assert registers.resources(U280).ff == 32 * words
+
+
+def test_busiest_bank_is_that_of_counting() -> None:
+    """Against counting every address of random affine accesses."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        factor, kind = int(rng.integers(1, 9)), str(rng.choice(["cyclic", "block"]))
+        storage = Storage(Array("a", (64,), 32), (Split(kind, factor),))
+        trips, stride = int(rng.integers(1, 9)), int(rng.integers(0, 5))
+        access = Access("a", False, (Linear(((7, stride),) if stride else (), int(rng.integers(0, 9))),))
+        addresses = {access.index[0].value({7: i}) for i in range(trips)}  # type: ignore[union-attr]
+        banks = [a // -(-64 // factor) if kind == "block" else a % factor for a in addresses]
+        expected = 0 if storage.in_registers else max(banks.count(b) for b in banks)
+        assert busiest_bank(storage, [(access, {7: trips})]) == expected
+
+
+def test_comparisons() -> None:
+    assert [holds(p, -1) for p in ("eq", "ne", "slt", "sle", "sgt", "uge")] == [False, True, True, True, False, False]
+
+
+def test_nests_know_views_and_names() -> None:
+    nest = read_nest(dse.load_program(programs.views()).kernels[0].classes[0].body.mlir)
+    assert {"x", "y"} <= set(nest.arrays)
+    assert nest.unsupported == ""

@@ -1,0 +1,25 @@
+"""The cost model against the public HLS reports of five Allo designs."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.fpga_accuracy import errors, measure
+from benchmarks.fpga_programs import DESIGNS, Reported
+
+LIMITS = {"cycles": 0.05, "dsp": 0.0, "bram18": 0.15, "ff": 0.15, "lut": 0.15}
+
+
+@pytest.mark.parametrize("reported", DESIGNS, ids=lambda reported: reported.name)
+def test_loops_are_exact_and_totals_close(reported: Reported) -> None:
+    metrics, loops = measure(reported)
+    assert set(reported.loops) <= loops
+    found = errors(reported, metrics)
+    assert {q: e for q, e in found.items() if abs(e) > LIMITS[q]} == {}
+
+
+def test_predictions_are_within_two_percent_of_rtl() -> None:
+    for reported in DESIGNS:
+        if reported.rtl:
+            metrics, _ = measure(reported)
+            assert metrics.latency_cycles == pytest.approx(reported.rtl, rel=0.02)

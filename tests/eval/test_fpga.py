@@ -1,0 +1,91 @@
+"""The FPGA evaluator: cycles, depths and metrics of whole designs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.device import Device
+from allo_dse.eval.fpga import FpgaSimulator, operations
+from allo_dse.frontend.program import Directive
+from allo_dse.mapper.fold import MeshFold, unfolded
+from allo_dse.mapper.fpga import FpgaMapping
+from allo_dse.space.design import Design
+from benchmarks import fpga_programs
+from tests.backends.fpga import programs
+
+U280 = Device.load("u280")
+
+
+def design(program: Any, *schedule: Directive, fold: MeshFold | None = None, **options: Any) -> Design:
+    loaded = dse.load_program(program)
+    return Design(loaded, fold or unfolded(loaded), dse.Buffering(), U280, schedule, **options)
+
+
+def onchip(*tensors: str) -> list[Directive]:
+    return [Directive("place", "top", name, {"memory": "onchip"}) for name in tensors]
+
+
+def test_metrics_say_what_binds() -> None:
+    metrics = FpgaSimulator().evaluate(design(fpga_programs.elements()))
+    assert metrics.latency_us == pytest.approx(metrics.latency_cycles / 300)
+    assert metrics.throughput_gops == pytest.approx(2 * 64**3 / metrics.latency_us / 1e3, rel=0.05)
+    assert metrics.binding == "bram18"
+    assert metrics.bram18_utilization == pytest.approx(metrics.bram18 / (4032 - 391), abs=1e-4)
+    assert metrics.utilization == metrics.bram18_utilization
+    assert set(metrics.bound) == {"compute", "DRAM"}
+    assert metrics.bottleneck == "compute"
+    assert metrics.dram_bytes == 3 * 64 * 64 * 4
+
+
+def test_tensors_on_the_chip_save_their_copies() -> None:
+    program = fpga_programs.elements()
+    copied, kept = (FpgaSimulator().evaluate(design(program, *d)).latency_cycles for d in ([], onchip("A", "B", "D")))
+    assert copied - kept == pytest.approx(2 * (64 * 64 + 71), abs=8)
+
+
+def test_packing_divides_the_time_of_copies() -> None:
+    program = fpga_programs.single()
+    names = ("A", "B", "D")
+    pack = [Directive("pack", "top", name, {"bits": 64}) for name in names]
+    banks = [Directive("partition", "top", name, {"dim": 2, "factor": 2, "partition_type": "cyclic"}) for name in names]
+    plain, packed = (FpgaSimulator().evaluate(design(program, *d)).latency_cycles for d in (banks, [*banks, *pack]))
+    assert plain - packed == pytest.approx(64 * 64, abs=8)
+
+
+def test_solved_depths_are_the_smallest_that_cost_no_time() -> None:
+    first = design(fpga_programs.rows(), *onchip("A", "B", "D"))
+    solved = FpgaSimulator().evaluate(first)
+    assert set(solved.stream_depths) == {"pipe"}
+    fixed = FpgaSimulator().evaluate(design(fpga_programs.rows(), *onchip("A", "B", "D"), depths=(("pipe", 64),)))
+    assert solved.latency_cycles <= fixed.latency_cycles
+    assert fixed.stream_depths == {"pipe": 64}
+    assert solved.bram18 <= fixed.bram18
+
+
+def test_operations_do_not_depend_on_the_schedule() -> None:
+    program = dse.load_program(programs.scale())
+    unroll = Directive("unroll", "k", "i", {"factor": 4})
+    counts = {operations(FpgaMapping(program.vmg, U280, s)) for s in ((), (unroll,))}
+    assert counts == {256}
+
+
+def test_a_fold_takes_the_time_of_its_tasks_in_turn() -> None:
+    from allo_dse.mapper.fold import AxisFold, KernelFold
+    from studies.gemm_npu import gemm
+
+    program = dse.load_program(gemm, M=64, N=64, K=64, Pm=4, Pn=4, Pk=1)
+    cycles = {}
+    for nodes in (4, 2, 1):
+        fold = MeshFold((KernelFold("gemm", (AxisFold(1), AxisFold(nodes), AxisFold(4))),))
+        schedule = tuple(onchip("A", "B", "C"))
+        cycles[nodes] = FpgaSimulator().evaluate(Design(program, fold, dse.Buffering(), U280, schedule)).latency_cycles
+    assert cycles[2] == pytest.approx(2 * cycles[4], rel=0.01)
+    assert cycles[1] == pytest.approx(4 * cycles[4], rel=0.01)
+
+
+def test_a_study_on_an_fpga_uses_this_evaluator() -> None:
+    study = dse.Study("dot", program=programs.dot("f32"), device="u280", objectives=[dse.minimize("latency_us")])
+    assert isinstance(study.spec.make_evaluator() if hasattr(study, "spec") else study.make_evaluator(), FpgaSimulator)
