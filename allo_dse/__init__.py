@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .eval.evaluator import Metrics as Metrics
     from .eval.fpga import FpgaSimulator as FpgaSimulator
     from .eval.npu import NpuSimulator as NpuSimulator
+    from .eval.rtl import RtlEvaluator as RtlEvaluator
+    from .eval.rtl import rtl_resources as rtl_resources
+    from .eval.rtl import rtl_simulate as rtl_simulate
     from .eval.simulator.sim_result import SimResult as SimResult
     from .eval.simulator.trace import Trace as Trace
     from .eval.simulator.trace_build import Get as Get
@@ -77,6 +80,7 @@ _HOME = {
     "eval.fpga": ["FpgaSimulator"],
     "eval.npu": ["NpuSimulator"],
     "eval.simulator.sim_result": ["SimResult"],
+    "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
     "eval.simulator.trace": ["Trace"],
     "eval.simulator.trace_build": ["Get", "Loop", "Put"],
     "lang.diagnostics": ["ProgramError"],

@@ -1,0 +1,118 @@
+"""A program as a circuit: which kernel each task is, what its ports are connected to, the FIFOs between tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...frontend.program import CompiledProgram, IntArray, StreamArray, TaskClass
+from .errors import RtlError
+from .kernel import RtlKernel, lower_kernel
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Where a task's part of a tensor lies: the row-major shape of the part, and strides and offset in the tensor."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: its kernel, the values of its pid, its tensors' parts and the numbers of its streams."""
+
+    name: str
+    kernel: int
+    pid: tuple[int, ...]
+    tiles: tuple[Tile, ...]
+    streams: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """A stream: bits of a word, words it holds. A block is as many words as it has elements."""
+
+    name: str
+    width: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Everything the test bench and synthesis need.
+
+    Attributes:
+        tensors: per tensor bits of an element and number of elements.
+    """
+
+    kernels: tuple[RtlKernel, ...]
+    tasks: tuple[Task, ...]
+    fifos: tuple[Fifo, ...]
+    tensors: dict[str, tuple[int, int]]
+
+
+def build_circuit(program: CompiledProgram, depths: Mapping[str, int], *, overlap: bool = False) -> Circuit:
+    """The circuit of an unfolded program.
+
+    Args:
+        depths: stream depths by array name, where they differ from the declared ones.
+        overlap: see `lower_kernel`.
+
+    Raises:
+        RtlError: for what the flow cannot do.
+    """
+    for name in depths:
+        if name not in {array.name for array in program.streams}:
+            raise RtlError(f"{program.name} has no stream {name!r}", hint="name a stream array of the program")
+    for tensor in program.tensors:
+        if tensor.dtype.is_float:
+            raise RtlError(f"tensor {tensor.name} is of {tensor.dtype}", hint="the open RTL flow has integers only")
+    kernels: list[RtlKernel] = []
+    tasks: list[Task] = []
+    for position, kernel in enumerate(program.kernels):
+        numbers = np.arange(program.first_task[position], program.first_task[position + 1])
+        pids = program.pids(position, numbers)
+        classes = kernel.class_of(pids)
+        first = len(kernels)
+        kernels += [lower_kernel(task_class, kernel.mesh, overlap=overlap) for task_class in kernel.classes]
+        for row, which in enumerate(classes):
+            tasks.append(_task(program, kernel.classes[which], first + int(which), pids[row : row + 1]))
+    fifos = [fifo for array in program.streams for fifo in _fifos(array, depths.get(array.name, array.depth))]
+    tensors = {t.name: (t.dtype.bits, max(1, math.prod(t.shape))) for t in program.tensors}
+    return Circuit(tuple(kernels), tuple(tasks), tuple(fifos), tensors)
+
+
+def _task(program: CompiledProgram, task_class: TaskClass, kernel: int, pid: IntArray) -> Task:
+    tiles = []
+    for port in sorted(task_class.tensor_ports, key=lambda port: port.arg):
+        shape = port.tensor.shape
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        offset = 0
+        if port.tile.grid:
+            where = np.unravel_index(int(port.tile.linear(pid)[0]), port.tile.grid)
+            offset = sum(int(w) * n * s for w, n, s in zip(where, port.tile_shape, strides, strict=True))
+        tiles.append(Tile(port.tensor.name, port.tile_shape, strides, offset))
+    streams = tuple(
+        program.first_stream[binding.stream.name] + int(binding.index.linear(pid)[0])
+        for binding in task_class.body.streams
+        if not isinstance(binding, StreamArray)
+    )
+    values = tuple(int(p) for p in pid[0])
+    return Task("_".join([task_class.kernel, *map(str, values)]), kernel, values, tuple(tiles), streams)
+
+
+def _fifos(array: StreamArray, depth: int) -> list[Fifo]:
+    if depth < 1:
+        raise RtlError(f"stream {array.name} cannot hold {depth} tokens", hint="a depth is at least 1")
+    if array.dtype.is_float:
+        raise RtlError(f"stream {array.name} is of {array.dtype}", hint="the open RTL flow has integers only")
+    names = [array.name]
+    if array.shape:
+        names = [f"{array.name}[{', '.join(map(str, index))}]" for index in np.ndindex(*array.shape)]
+    return [Fifo(name, array.dtype.bits, depth * max(1, math.prod(array.block))) for name in names]

