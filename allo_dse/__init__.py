@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .eval.simulator.trace_build import Loop as Loop
     from .eval.simulator.trace_build import Put as Put
     from .lang.diagnostics import ProgramError as ProgramError
+    from .lang.diagnostics import ProgramWarning as ProgramWarning
     from .mapper.buffering import Buffering as Buffering
     from .mapper.check import Violation as Violation
     from .mapper.folds import AxisFold as AxisFold
@@ -83,7 +84,7 @@ _HOME = {
     "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
     "eval.simulator.trace": ["Trace"],
     "eval.simulator.trace_build": ["Get", "Loop", "Put"],
-    "lang.diagnostics": ["ProgramError"],
+    "lang.diagnostics": ["ProgramError", "ProgramWarning"],
     "mapper.buffering": ["Buffering"],
     "mapper.check": ["Violation"],
     "mapper.folds": ["AxisFold", "KernelFold", "MeshFold"],
@@ -102,7 +103,8 @@ __all__ = [*sorted(_MODULE_OF), "__version__"]
 
 for _target in ("simulator", "llvm"):
     register_target(_target, "allo_dse.api:build_simulator")
-register_target("aie", "allo_dse.api:build_aie")
+for _target in ("aie", "aie-mlir"):
+    register_target(_target, "allo_dse.api:build_aie")
 for _target in ("vhls", "vitis_hls"):
     register_target(_target, "allo_dse.api:build_hls")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from .backends.device import Device
 from .errors import AlloDseError
 from .frontend.schedules import checked_schedule
-from .lang.diagnostics import ProgramError
+from .lang.diagnostics import ProgramError, ProgramWarning
 from .mapper.buffering import Buffering
 from .mapper.check import Violation, check_mapping
 from .mapper.program import Program, load_program
@@ -149,6 +150,14 @@ def _zeros(vmg: VMG) -> tuple[Any, ...]:
     return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
 
 
+def _show_warnings(program: Program) -> None:
+    """What the compiler found odd, as Python warnings at the places in the user's source."""
+    for text in program.warnings:
+        place, _, message = text.partition(": warning: ")
+        file, line, _column = place.rsplit(":", 2)
+        warnings.warn_explicit(message, ProgramWarning, file, int(line))
+
+
 class SimulatorModule:
     """What `df.build(region)` returns: call it with the region's arguments.
 
@@ -157,6 +166,7 @@ class SimulatorModule:
 
     def __init__(self, region: Any, *, mapping_primitives: Any = None, schedule: Any = None, **_options: Any) -> None:
         self.program = load_program(region)
+        _show_warnings(self.program)
         if schedule is not None:
             self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
         self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg

@@ -7,9 +7,11 @@ def add(A: int32[M], B: int32[M]) -> int32[M]:          arguments A, B and retur
 from __future__ import annotations
 
 import ast
+import sys
 from types import FunctionType
 
 from ..lang.diagnostics import ProgramError
+from ..lang.region import enclosing_names
 from ..lang.types import DType, TensorType
 from .program import IndexMap, Tensor
 from .regions import KernelSource, Parameter, Part, RegionSource, plain_arguments, tensor_type
@@ -19,20 +21,32 @@ RESULT = "return_"
 
 
 def is_typed(function: FunctionType) -> bool:
-    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated)."""
+    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated).
+
+    One without parameters is a program if its result has such a type.
+    """
     code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
+    names = code.co_varnames[: code.co_argcount] or ("return",)
     annotations = [function.__annotations__.get(name) for name in names]
-    if not names or not all(isinstance(a, (DType, TensorType, str)) for a in annotations):
+    if not all(_may_be_type(a) for a in annotations):
         return False
     try:
         file, node = function_source(function)
+        written = [a.annotation for a in node.args.args] if code.co_argcount else [node.returns]
         values = [
-            file.evaluate_annotation(a.annotation, names_of(function, {})) for a in node.args.args if a.annotation
+            file.evaluate_annotation(a, names_of(function, enclosing_names(function.__code__, sys._getframe(1))))
+            for a in written
+            if a is not None
         ]
     except ProgramError:
-        return all(isinstance(a, (DType, TensorType)) for a in annotations)
-    return all(isinstance(v, (DType, TensorType)) for v in values)
+        return not any(isinstance(a, str) for a in annotations)
+    return all(_may_be_type(v) and not isinstance(v, str) for v in values)
+
+
+def _may_be_type(value: object) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_may_be_type, value))
+    return isinstance(value, (DType, TensorType, str))
 
 
 def read_function(function: FunctionType) -> RegionSource:
@@ -42,7 +56,7 @@ def read_function(function: FunctionType) -> RegionSource:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(function)
-    source = RegionSource(node.name, file, names_of(function, {}))
+    source = RegionSource(node.name, file, names_of(function, enclosing_names(function.__code__, sys._getframe(1))))
     parameters = []
     for argument in plain_arguments(file, node):
         type_ = tensor_type(source, argument)

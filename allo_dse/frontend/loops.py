@@ -45,7 +45,7 @@ def for_loop(task: Task, node: ast.For) -> None:
         task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
 
 
-Bounds = tuple[Value, Value, int]
+Bounds = tuple[Value, Value, int | Scalar]
 
 
 def _grid_name(call: ast.Call) -> str:
@@ -93,7 +93,11 @@ def _range(task: Task, call: ast.Call) -> Bounds:
     for value, part in zip(values, call.args, strict=True):
         if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
             task.fail(part, f"a bound of range() must be an integer, not {value.value!r}")
-    step = 1 if len(values) < 3 else constant_int(task, values[2], call.args[2], "the step of range()")
+    step: int | Scalar = 1
+    if len(values) == 3 and not isinstance(values[2], (Const, meta.Meta)):  # data must give a positive one
+        step = convert(task, as_scalar(task, values[2], call.args[2], like=index), index)
+    elif len(values) == 3:
+        step = constant_int(task, values[2], call.args[2], "the step of range()")
     if step == 0:
         task.fail(call.args[2], "the step of range() must not be zero")
     start, stop = (Const(0), values[0]) if len(values) == 1 else (values[0], values[1])
@@ -103,9 +107,8 @@ def _range(task: Task, call: ast.Call) -> Bounds:
 def _trips(task: Task, bounds: Bounds) -> Count:
     """How often a loop runs in each task."""
     rank = len(task.kernel.mesh)
-    start, stop, step = (
-        meta.constant(int(b.value), rank) if isinstance(b, Const) else b for b in (*bounds[:2], Const(bounds[2]))
-    )
+    parts = (*bounds[:2], Const(bounds[2]) if isinstance(bounds[2], int) else bounds[2])
+    start, stop, step = (meta.constant(int(b.value), rank) if isinstance(b, Const) else b for b in parts)
     if not isinstance(start, Meta) or not isinstance(stop, Meta) or not isinstance(step, Meta):
         return None
     length = np.maximum(0, -((start.array - stop.array) // step.array))
@@ -137,15 +140,15 @@ def _nest(
     walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
     inner = Scalar(name, index, _extremes(task, bounds[0]), walk)
     low, high = (_index(task, v, node) for v in (start, stop))
-    down = step < 0
-    if down:  # scf.for only counts up: count the iterations
-        low, high = task.text.constant(0, index), _down_trips(task, low, high, step)
-    stride = task.text.constant(1 if down else step, index)
+    down = step if isinstance(step, int) and step < 0 else None
+    if down is not None:  # scf.for only counts up: count the iterations
+        low, high = task.text.constant(0, index), _down_trips(task, low, high, down)
+    stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
     marked = _marked(task, node, names[0], grid)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         variable = inner
-        if down:
-            variable = Scalar(_descending(task, _index(task, start, node), name, step), index, inner.bounds, walk)
+        if down is not None:
+            variable = Scalar(_descending(task, _index(task, start, node), name, down), index, inner.bounds, walk)
         task.declare_loop(names[0], variable, node.target)
         _nest(task, names[1:], bounds[1:], node, frame, grid)
         _price(task, loop, node)
@@ -215,7 +218,7 @@ def _descending(task: Task, start: str, iteration: str, step: int) -> str:
 def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:
     """The values of a loop variable, where their number is the same for all tasks."""
     start, _, step = bounds
-    if not isinstance(trips, int):
+    if not isinstance(trips, int) or not isinstance(step, int):
         return None
     if isinstance(start, Const):
         return Walk(loop, range(int(start.value), int(start.value) + trips * step, step))
@@ -237,6 +240,8 @@ def _extremes(task: Task, bounds: Bounds) -> tuple[int, int] | None:
         else:
             return None
     (first_low, first_high), (last_low, last_high) = values
+    if isinstance(step, Scalar):
+        return first_low, max(first_low, last_high - 1)
     if step > 0:
         exact = first_low == first_high and last_low == last_high
         top = first_low + (last_high - 1 - first_low) // step * step if exact else last_high - 1

@@ -279,7 +279,8 @@ def _return(task: Task, node: ast.Return) -> None:
 def _return_results(task: Task, node: ast.Return) -> None:
     """The results of a plain function go into the parameters that stand for them."""
     results = task.kernel.parameters[len(task.kernel.parameters) - task.kernel.results :]
-    if node.value is None and not results:
+    empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+    if empty and not results:
         return
     if not results:
         task.fail(

@@ -11,6 +11,7 @@ from . import fifo
 from .bindings import ir
 from .coroutines import to_coroutine
 from .dialect import POLLS, new_context
+from .divisions import guard_divisions
 from .emit import Emitter, function, make_internal
 from .jit import TO_LLVM, CompiledModule, run_passes
 from .layout import Header
@@ -96,6 +97,7 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     except ir.MLIRError as error:
         raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
     main = _rename(module, body.symbol, name)
+    guard_divisions(module)
     pipelines = mark_pipelines(main.operation)
     needed = None if full else decisions(main)
     if needed is None:

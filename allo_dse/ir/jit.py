@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from ..errors import SimulationError
@@ -15,6 +17,13 @@ TO_LLVM = (
     "convert-func-to-llvm,canonicalize,reconcile-unrealized-casts)"
 )
 """func, cf, arith, math, memref -> llvm."""
+
+
+@cache
+def _load_wide_arithmetic() -> None:
+    """Make the functions that divide integers of 128 bits known to compiled code; other systems always have them."""
+    with suppress(OSError):
+        ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
 
 
 def run_passes(module: Any, pipeline: str) -> None:
@@ -33,6 +42,7 @@ class CompiledModule:
     """Machine code of a module that has been lowered to the llvm dialect."""
 
     def __init__(self, module: Any, *, opt_level: int = 3) -> None:
+        _load_wide_arithmetic()
         # No object dump: it would keep a second copy of the code.
         self._engine = execution_engine.ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from ..errors import AlloDseError
 
 
+class ProgramWarning(UserWarning):
+    """Something in a program that is not wrong, but hardly meant."""
+
+
 class ProgramError(AlloDseError):
     """A program that does not compile.
 

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from .diagnostics import ProgramError
@@ -48,8 +48,8 @@ class Region:
 
 def region(*_args: Any, **_options: Any) -> Callable[[FunctionType], Region]:
     """Decorator: the function is a region."""
-    enclosing = _enclosing_names(sys._getframe(1))
-    return lambda function: Region(function, enclosing)
+    frame = sys._getframe(1)
+    return lambda function: Region(function, enclosing_names(function.__code__, frame))
 
 
 def kernel(*_args: Any, **_options: Any) -> Callable[[FunctionType], FunctionType]:
@@ -57,20 +57,20 @@ def kernel(*_args: Any, **_options: Any) -> Callable[[FunctionType], FunctionTyp
     return lambda function: function
 
 
-def _enclosing_names(frame: Any) -> dict[str, Any]:
-    """The local variables of the function that runs in `frame`, and of the functions around its definition.
+def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, Any]:
+    """The local variables of the functions around the definition of `code`, as they are now.
 
-    An outer function is found while it runs, that is, when the definition is made before it returns.
+    They are found while they run, that is, when this is asked for before they return; `frame` is the innermost that is
+    running.
     """
     names: dict[str, Any] = {}
-    caller = frame
-    while caller is not None and caller.f_code.co_flags & inspect.CO_NEWLOCALS:
-        names = {**caller.f_locals, **names}
-        inner = caller.f_code
-        caller = caller.f_back
-        while caller is not None and inner not in caller.f_code.co_consts:
-            caller = caller.f_back
-    return names
+    while True:
+        while frame is not None and code not in frame.f_code.co_consts:
+            frame = frame.f_back
+        if frame is None or not frame.f_code.co_flags & inspect.CO_NEWLOCALS:
+            return names
+        names = {**frame.f_locals, **names}
+        code, frame = frame.f_code, frame.f_back
 
 
 def as_region(value: Any) -> Region | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from .diagnostics import ProgramError
 from .targets import builder_of
@@ -49,9 +49,14 @@ class Schedule:
     def _record(self, name: str, *args: Any, **options: Any) -> None:
         self.primitives.append(Primitive(name, args, tuple(sorted(options.items()))))
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> str:
+        """`s.A` names the argument `A` of the region, as in `s.partition(s.A, dim=1)`."""
         if name.startswith("_"):
             raise AttributeError(name)
+        function = getattr(self.region, "function", self.region)
+        code = getattr(function, "__code__", None)
+        if code is not None and name in code.co_varnames[: code.co_argcount]:
+            return f"{function.__name__}:{name}"
         raise ProgramError(f"unknown schedule primitive {name!r}", hint="known: partition, pipeline, unroll, build")
 
 

@@ -42,6 +42,8 @@ from allo.utils import get_np_struct_type
 from allo_dse.errors import SimulationError
 from allo_dse.frontend import compile_region
 from allo_dse.lang import ProgramError, define_external
+from allo_dse.lang.diagnostics import ProgramWarning
+from allo_dse.lang.storage import numpy_dtype
 
 from .execute import simulate, verify_bodies
 
@@ -557,3 +559,102 @@ def test_values_are_never_cut_off() -> None:
     with pytest.raises(SimulationError, match="argument A: 128 does not fit int8") as error:
         simulate(compile_region(increments), a, b)
     assert "-128 to 127" in error.value.hint
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def test_functions_without_parameters_and_without_results() -> None:
+    limit = 3
+
+    def count() -> int32[4]:
+        result: int32[4] = [0, 1, limit, 0]
+        result[3], result[0] = limit * 2, 9
+        return result
+
+    def nothing(A: int32[4]) -> None:
+        A[0] = 5
+        return None
+
+    a = np.zeros(4, np.int32)
+    assert allo.customize(count).build()().tolist() == [9, 1, 3, 6]
+    assert allo.customize(nothing).build()(a) is None
+    assert a[0] == 5
+
+
+def test_steps_that_data_gives() -> None:
+    def sieve(A: int32[32], first: int32) -> None:
+        for i in range(first, 32, first):
+            A[i] += 1
+
+    a = np.zeros(32, np.int32)
+    module = allo.customize(sieve).build()
+    for step in (2, 3, 40):
+        module(a, step)
+    assert a.tolist() == [(i > 0 and i % 2 == 0) + (i > 0 and i % 3 == 0) for i in range(32)]
+
+
+@pytest.mark.parametrize("dtype", [int8, int32, UInt(8), UInt(64), Int(100)])
+def test_divisions_that_trap_in_processors_give_the_dividend(dtype: Any) -> None:
+    def divide(A: dtype[2], B: dtype[2]) -> (dtype[2], dtype[2]):
+        floor: dtype[2]
+        whole: dtype[2] = allo.div(A, B)
+        for i in range(2):
+            floor[i] = A[i] // B[i]
+        return floor, whole
+
+    smallest = -(1 << dtype.bits - 1) if dtype.is_signed else 7
+    kind = object if dtype.bits > 64 else None
+    a, b = np.array([9, smallest], kind), np.array([0, -1 if dtype.is_signed else 0], kind)
+    numpy_type = kind or numpy_dtype(dtype)
+    results = [np.zeros(2, numpy_type), np.zeros(2, numpy_type)]
+    allo.customize(divide).build()(a.astype(numpy_type), b.astype(numpy_type), *results)
+    assert results[0].tolist()[0] == results[1].tolist()[0] == 9
+    assert results[1].tolist()[1] == smallest
+
+
+def test_odd_programs_are_warned_about_where_they_are_written() -> None:
+    @df.region()
+    def top(A: int32[4], Unused: int32[4]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[4]):
+            a[0] = 1
+
+    with pytest.warns(ProgramWarning, match="argument `Unused` of region `top` is never used") as caught:
+        df.build(top, target="simulator")
+    assert caught[0].filename == __file__
+
+
+def test_arguments_are_named_by_the_schedule() -> None:
+    def scaled(A: int32[8]) -> int32[8]:
+        B: int32[8] = 0
+        for i in range(8):
+            B[i] = A[i] * 2
+        return B
+
+    s = allo.customize(scaled)
+    s.partition(s.A, dim=1, factor=2)
+    assert s.primitives[0].args == ("scaled:A",)
+    assert s.build()(np.arange(8, dtype=np.int32)).tolist() == list(range(0, 16, 2))
+    with pytest.raises(ProgramError, match="unknown schedule primitive 'reorder'"):
+        s.reorder("i")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([40, 65, 100, 128, 129, 300]), st.data())
+def test_divisions_of_any_width_are_pythons(bits: int, data: st.DataObject) -> None:
+    dtype = Int(bits)
+
+    def divide(A: dtype[1], B: dtype[1]) -> (dtype[1], dtype[1]):
+        floor: dtype[1]
+        rest: dtype[1]
+        floor[0] = A[0] // B[0]
+        rest[0] = A[0] % B[0]
+        return floor, rest
+
+    numbers = st.integers(-(1 << bits - 1) + 1, (1 << bits - 1) - 1)
+    a, b = data.draw(numbers), data.draw(numbers.filter(bool))
+    kind = object if bits > 64 else np.int64
+    floor, rest = np.zeros(1, kind), np.zeros(1, kind)
+    allo.customize(divide).build()(np.array([a], kind), np.array([b], kind), floor, rest)
+    assert (floor[0], rest[0]) == divmod(a, b)
