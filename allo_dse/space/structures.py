@@ -102,6 +102,10 @@ class MapperStructures:
         """Every legal fold."""
         return iter(self._space(program))
 
+    def contains(self, program: Program, fold: MeshFold) -> bool:
+        """Whether a fold is one of `folds`."""
+        return self._space(program).contains(fold)
+
     def fold_count(self, program: Program) -> int:
         return self._space(program).count()
 
