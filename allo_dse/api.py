@@ -92,6 +92,7 @@ def simulate(
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
     record: bool = False,
+    values: bool = True,
 ) -> RunResult:
     """Run a program, a folded graph or a design: numbers and cycles in one run.
 
@@ -100,6 +101,7 @@ def simulate(
         depths: stream depths by name, where they differ from the declared ones.
         seconds: time limit.
         record: keep every event, for the result's `timeline`, `explain()`, `save_perfetto(path)` and `trace`.
+        values: compute them. Without, only times are of use, and long regular programs take no longer than short ones.
 
     Raises:
         DeadlockError: naming the tasks and streams that wait for each other.
@@ -108,8 +110,9 @@ def simulate(
     from .eval.simulator.functional import run_graph
 
     vmg = program if isinstance(program, VMG) else program.vmg
-    depth = _depths(program, depths)
-    return run_graph(vmg, *(arrays or _zeros(vmg)), depths=depth, seconds=seconds, progress=progress, record=record)
+    given = arrays or _zeros(vmg)
+    own = _depths(program, depths)
+    return run_graph(vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values)
 
 
 def record_trace(

@@ -27,7 +27,7 @@ class Header(IntEnum):
     BUDGET = 6
     """Turns, and repetitions of table sections, left until `run` returns to Python."""
     STATUS = 7
-    """1 when turns are left to do, 0 when nothing can run any more."""
+    """1 when turns are left to do, 2 the same after a turn of the anchor, 0 when nothing can run any more."""
     STREAMS = 8
     COSTS = 9
     FINISHED = 10
@@ -37,6 +37,8 @@ class Header(IntEnum):
     EVENT_END = 12
     EVENT_STEP = 13
     """Bytes per event; 0 to let each overwrite the one before, when no more are kept."""
+    ANCHOR = 14
+    """A node after whose turns `run` returns to Python, or 0."""
     SIZE = 16
 
 
@@ -129,11 +131,12 @@ def entry_words(token_bytes: Any) -> Any:
 
 
 class Resource(IntEnum):
-    """A server: when it is free, how long it was busy, how many requests it served."""
+    """A server: when it is free, how long it was busy, how many requests it served, and whom it served last."""
 
     FREE = 0
     BUSY = 1
     REQUESTS = 2
+    LAST = 3
     SIZE = 4
 
 

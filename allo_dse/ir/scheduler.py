@@ -61,6 +61,9 @@ def _define_run(module: Any, variant: Variant) -> None:
         node = e.load(e.load_ptr(header, Header.READY), position, ptr)
         e.store(e.add(head, 1), header, Header.READY_HEAD)
         e.call(TURN, [header, node])
+        with e.when(e.same_ptr(node, e.load_ptr(header, Header.ANCHOR)), rare=True):
+            e.store(2, header, Header.STATUS)
+            e.branch(stop)
     e.return_()
 
 

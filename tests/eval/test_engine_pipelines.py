@@ -145,7 +145,7 @@ def gets_first(loop: Loop) -> Loop:
     return Loop(loop.count, loop.ii, loop.depth, ops)
 
 
-@pytest.mark.parametrize("options", [{}, {"record": True}, {"payload": False}])
+@pytest.mark.parametrize("options", [{}, {"record": True}, {"payload": False}, {"payload": False, "extrapolate": True}])
 def test_pipelined_bodies_equal_scripts_in_due_order(options: dict[str, bool]) -> None:
     @settings(max_examples=15, deadline=None)
     @given(networks())

@@ -20,7 +20,10 @@ class Arena:
 
     Attributes:
         base: address of the header.
-        header, streams, nodes, slots, resources: the records. Slots are in order of execution, node after node.
+        header, streams, nodes, slots, resources, processes: the records. Slots are in order of execution, node after
+            node; processes are those of table processes.
+        rings: the entries of all streams. ring_first: where each stream's begin; ring_words: words per entry.
+        heap: nodes that wait for resources.
         log: clocks that table processes noted; `log_first` says where each process group's entries begin.
     """
 
@@ -70,8 +73,9 @@ class Arena:
         self.nodes = part["nodes"].reshape(-1, Node.SIZE)
         self.slots = part["slots"].reshape(-1, Slot.SIZE)
         self.resources = part["resources"].reshape(-1, Resource.SIZE)
-        self._processes = part["processes"].reshape(-1, Process.SIZE)
-        self._queue, self._rings = part["queue"], part["rings"]
+        self.processes = part["processes"].reshape(-1, Process.SIZE)
+        self.heap, self.rings = part["heap"], part["rings"]
+        self._queue = part["queue"]
         self._stream_ports, self._resource_ports = part["stream_ports"], part["resource_ports"]
 
     def _fill_streams(self, network: Network, rings: IntArray, words: IntArray) -> None:
@@ -80,12 +84,13 @@ class Arena:
         s[:, Stream.DEPTH] = network.depth
         s[:, Stream.MASK] = rings - 1
         starts = _starts(rings * words)
+        self.ring_first, self.ring_words = starts, words
         s[:, Stream.RING] = self._at["rings"] + WORD * starts
         s[:, Stream.OCCUPANCY] = network.initial
         s[:, Stream.FORMAT] = network.latency | words << 32
         entry = np.repeat(starts - words * _starts(rings), rings) + np.repeat(words, rings) * np.arange(rings.sum())
-        self._rings[entry + Entry.PUT] = LONG_AGO
-        self._rings[entry + Entry.TAKEN] = -1
+        self.rings[entry + Entry.PUT] = LONG_AGO
+        self.rings[entry + Entry.TAKEN] = -1
 
     def _fill_nodes(self, network: Network, queue: int) -> None:
         slot_bytes = WORD * Slot.SIZE
@@ -124,7 +129,7 @@ class Arena:
     def _fill_processes(self, network: Network, group: Processes, first: int, log_starts: IntArray) -> None:
         self._stream_ports[:] = self._at["streams"] + WORD * Stream.SIZE * network.stream_ports
         self._resource_ports[:] = self._at["resources"] + WORD * Resource.SIZE * network.resource_ports
-        p = self._processes[first : first + len(group.first_row)]
+        p = self.processes[first : first + len(group.first_row)]
         p[:, Process.OPS] = network.rows.ctypes.data + 4 * WORD * group.first_row
         p[:, Process.STREAMS] = self._at["stream_ports"] + WORD * group.first_stream
         p[:, Process.RESOURCES] = self._at["resource_ports"] + WORD * group.first_resource
@@ -135,13 +140,23 @@ class Arena:
         """How many clocks each table process has noted, in order of the processes."""
         if not self.log_first:
             return np.zeros(0, np.int64)
-        return (self._processes[:, Process.LOG] - self._at["log"]) // WORD - np.concatenate(self.log_first)
+        return (self.processes[:, Process.LOG] - self._at["log"]) // WORD - np.concatenate(self.log_first)
 
     def stream_number(self, address: IntArray) -> IntArray:
         return (address - self._at["streams"]) // (WORD * Stream.SIZE)
 
     def resource_number(self, address: IntArray) -> IntArray:
         return (address - self._at["resources"]) // (WORD * Resource.SIZE)
+
+    def node_address(self, node: int) -> int:
+        return int(self._at["nodes"] + WORD * Node.SIZE * node)
+
+    def node_number(self, address: IntArray) -> IntArray:
+        return (address - self._at["nodes"]) // (WORD * Node.SIZE)
+
+    def process_number(self, address: IntArray) -> IntArray:
+        """Positions in `processes`, from the addresses of their arguments."""
+        return (address - self._at["processes"]) // (WORD * Process.SIZE)
 
     def slot_number(self, address: IntArray) -> IntArray:
         """Positions of slots in order of execution."""

@@ -21,11 +21,13 @@ from ...ir.layout import Header, Node, entry_words
 from ...ir.signature import ANY_TOKEN, Body
 from ...ir.variant import PLAIN, Variant
 from .arena import Arena
+from .extrapolate import Extrapolator, can_repeat, without_logs
 from .network import IntArray, Network, Tasks
 from .payload import streams_with_payload, tasks_with_payload
 from .recording import MAX_EVENTS, Recorder
 from .registers import needed_registers, no_registers
 from .result import RunResult
+from .static import Steps, as_tables
 
 if TYPE_CHECKING:
     from ...ir.bodies import CompiledBodies
@@ -43,6 +45,7 @@ class Engine:
     def __init__(self, bodies: Sequence[Body]) -> None:
         self._texts = tuple(bodies)
         self._codes: dict[Variant, _Code] = {}
+        self._steps: dict[str, Steps | None] = {}
         self._lock = threading.Lock()
         self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
         self._has_pipelines = any(s.pipelines for s in self.signatures.values())
@@ -67,6 +70,7 @@ class Engine:
         max_events: int = MAX_EVENTS,
         seconds: float | None = None,
         progress: Callable[[int], None] | None = None,
+        extrapolate: bool = False,
     ) -> RunResult:
         """Execute a network until no task can run.
 
@@ -78,6 +82,8 @@ class Engine:
             max_events: how many operations to keep at most, 29 bytes each.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
+            extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
+                Only of runs without payload, or of table processes.
 
         Raises:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
@@ -85,17 +91,41 @@ class Engine:
         for group in network.groups:
             if isinstance(group, Tasks):
                 self._check(network, group)
+        limits = _Limits(max_events if record else None, seconds, progress)
+        if extrapolate and not record:
+            tables = network if can_repeat(network) else None if payload else self._as_tables(network)
+            if tables is not None:
+                result = self._run(without_logs(tables), payload, limits, extrapolate=True)
+                if result.finished or tables is network:
+                    return result
+        return self._run(network, payload, limits)
+
+    def _run(self, network: Network, payload: bool, limits: _Limits, *, extrapolate: bool = False) -> RunResult:
+        record = limits.max_events is not None
         registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
         code = self._code(Variant(record, payload, registers.any))
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
-        recorder = Recorder(network, arena, max_events) if record else None
+        recorder = Recorder(network, arena, limits.max_events) if limits.max_events is not None else None
+        extrapolator = Extrapolator(network, arena) if extrapolate else None
         try:
-            _drive(code, arena, recorder, seconds, progress)
+            _drive(code, arena, recorder, extrapolator, limits)
         finally:
             if arena.header[Header.FINISHED] != network.node_count:
                 _free_frames(code, arena)
         events = recorder.events() if recorder else None
-        return RunResult(network, arena, self.signatures, self._run_again, events)
+        skipped = extrapolator.skipped if extrapolator else 0
+        return RunResult(network, arena, self.signatures, self._run_again, events, skipped)
+
+    def _as_tables(self, network: Network) -> Network | None:
+        """The network with all bodies as operation tables, if what they do can be told."""
+        from ...ir.control import static_steps
+
+        bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
+        with self._lock:
+            for body in self._texts:
+                if body.symbol in bodies and body.symbol not in self._steps:
+                    self._steps[body.symbol] = static_steps(body)
+        return as_tables(network, self._steps, self.signatures)
 
     def _run_again(self, network: Network, seconds: float) -> RunResult:
         return self.run(network, seconds=seconds, payload=False)
@@ -154,15 +184,24 @@ class _Code:
     compiled: CompiledBodies
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """How many events a run keeps (None: it is not recorded), its seconds, and whom it tells how far it is."""
+
+    max_events: int | None
+    seconds: float | None
+    progress: Callable[[int], None] | None
+
+
 def _drive(
     code: _Code,
     arena: Arena,
     recorder: Recorder | None,
-    seconds: float | None,
-    progress: Callable[[int], None] | None,
+    extrapolator: Extrapolator | None,
+    limits: _Limits,
 ) -> None:
     started = now = time.perf_counter()
-    budget = FIRST_TURNS
+    budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
         header[Header.BUDGET] = budget
@@ -171,14 +210,16 @@ def _drive(
             return
         log_was_full = recorder is not None and recorder.drain()
         before, now = now, time.perf_counter()
-        if seconds is not None and now - started > seconds:
+        if limits.seconds is not None and now - started > limits.seconds:
             raise SimulationError(
-                f"the simulation was stopped after its time limit of {seconds:g} s",
+                f"the simulation was stopped after its time limit of {limits.seconds:g} s",
                 hint="raise the limit, or simulate a smaller problem",
             )
-        if progress is not None:
-            progress(int(header[Header.FINISHED]))
-        if not log_was_full:
+        if limits.progress is not None:
+            limits.progress(int(header[Header.FINISHED]))
+        if extrapolator is not None:
+            budget = extrapolator.look(int(header[Header.STATUS]))
+        elif not log_was_full:
             budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
 
 

@@ -1,272 +1,147 @@
-"""Exact times of long regular networks: a few rounds are simulated, the rest is arithmetic.
+"""Exact times of long regular networks: what repeats is executed until that shows, the rest is arithmetic.
 
-The times of a network whose table processes each repeat one section are maxima of sums of earlier times (max-plus
-linear), with the same coefficients in every round, and shared resources serve in order of these times. So once the
-times of all operations over a window of rounds equal those of a window p rounds before, later by the same amount,
-everything repeats with period p as long as the repetition lasts.
+A network of table processes is a machine whose state is where each process stands in its table, how many tokens each
+stream holds, and times: clocks, when tokens were put, when slots were freed, when servers are free. What it does next
+depends on differences of times only, by maxima and sums. So if two states are equal but for a common shift of all
+times, and for counters of repeats that have gone on, what lies between them happens again and again, each time later
+by that shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats
+have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
+an outer loop, whose rounds are compared in the same way.
 
-What happens when it ends is seen by simulating two short networks that differ by one period: if their beginnings are
-equal and their ends are shifted by that amount, so is the end of the long one. Networks for which this does not hold
-are simulated in full.
+The execution order of the run loop does not matter: states are taken whenever a certain node, the anchor, has had a
+turn, and what follows from a state does not depend on who runs first. Networks that do not come to repeat themselves
+are executed in full, at little extra cost: the looks at their state become rare.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...ir.layout import Code, Op
-from .engine import Engine, table_engine
+from ...ir.layout import Header
+from .arena import Arena
 from .network import IntArray, Network, Processes
-from .result import RunResult
+from .periods import Period, State, find_period, jump
+from .regions import Part, parts_of
+from .snapshots import snapshot
 
-FIRST_ROUNDS = 24
-SMALLEST_GAIN = 4
-"""Networks are simulated in full unless that saves this factor of rounds."""
-MAX_PERIOD = 64
+if TYPE_CHECKING:
+    pass
 
-
-@dataclass(frozen=True)
-class Times:
-    """What a run of a network shows, as in `RunResult`.
-
-    Attributes:
-        rounds: of the repetition; simulated: how many of them were executed to know.
-        period: rounds after which times repeat, 0 if they were all executed.
-    """
-
-    cycles: int
-    finished: bool
-    node_end: IntArray
-    stall_get: IntArray
-    stall_put: IntArray
-    stall_request: IntArray
-    puts: IntArray
-    gets: IntArray
-    occupancy: IntArray
-    resource_busy: IntArray
-    resource_requests: IntArray
-    rounds: int
-    simulated: int
-    period: int
+KEPT_BYTES = 1 << 26
+"""Memory for states that later ones are compared with."""
+PATIENCE = 32
+"""Looks without success after which they become half as frequent."""
 
 
-_SUMS = ("node_end", "stall_get", "stall_put", "stall_request", "puts", "gets", "resource_busy", "resource_requests")
+def can_repeat(network: Network) -> bool:
+    """Whether a network consists of table processes."""
+    return bool(network.groups) and all(isinstance(g, Processes) for g in network.groups) and bool(network.rows.size)
 
 
-def run_extrapolated(network: Network, engine: Engine | None = None) -> Times:
-    """Times of a network, by extrapolation where its processes come to repeat themselves, else from a full run."""
-    engine = engine or table_engine()
-    loops = find_loops(network)
-    if loops is not None:
-        found = _Search(network, engine, loops).run()
-        if found is not None:
-            return found
-    result = engine.run(network)
-    rounds = loops.rounds if loops is not None else 0
-    sums = {name: getattr(result, name).copy() for name in _SUMS}
-    return Times(
-        result.cycles, result.finished, occupancy=result.occupancy, rounds=rounds, simulated=rounds, period=0, **sums
-    )
+def without_logs(network: Network) -> Network:
+    """The same network; its processes note no clocks, of which extrapolation would leave some out."""
+    groups = [replace(g, log_limit=np.zeros_like(g.log_limit)) for g in network.groups if isinstance(g, Processes)]
+    return replace(network, groups=tuple(groups))
 
 
-@dataclass(frozen=True)
-class Loops:
-    """The repeated section of each table process.
+class Extrapolator:
+    """Looks at a run now and then, and moves it on by whole periods.
 
     Attributes:
-        rounds: how often all of them repeat together.
-        row: per process, the row that ends its section. per_round: repetitions of the section in a round.
-        spare: repetitions beyond `rounds * per_round`.
-        before, inside, after: operations before the section, in one repetition of it, and after it.
-        lag: rounds after which a round cannot matter any more, by the depths of the streams.
+        skipped: stream operations that were not executed. jumps: how often the run was moved on.
     """
 
-    rounds: int
-    row: IntArray
-    per_round: IntArray
-    spare: IntArray
-    before: IntArray
-    inside: IntArray
-    after: IntArray
-    lag: int
+    def __init__(self, network: Network, arena: Arena) -> None:
+        self._arena = arena
+        self._searches = [_Search(part) for part in parts_of(network, arena) if part.longest > 1]
+        self._turn = 0
+        self._away = True
+        self._limit = 20_000 + 64 * network.node_count
+        self.skipped = 0
+        self.jumps = 0
+
+    def first_budget(self) -> int:
+        """Turns before the first look."""
+        return self._arena.nodes.shape[0]
+
+    def look(self, status: int) -> int:
+        """Called when compiled code has returned: 2 after a turn of the anchor, else 1. Returns the next budget."""
+        header = self._arena.header
+        self._searches = [s for s in self._searches if not s.part.is_over(self._arena)]
+        if not self._searches:
+            header[Header.ANCHOR] = 0
+            return 1 << 30
+        search = self._searches[self._turn % len(self._searches)]
+        if self._away:
+            return self._wait_for(search.anchor_of(self._arena, anew=search.anchor is None))
+        if status != 2:
+            return self._wait_for(search.anchor_of(self._arena, anew=True))
+        skipped = search.look(self._arena)
+        if skipped:
+            self.jumps += 1
+            self.skipped += skipped
+        self._turn += 1
+        following = self._searches[self._turn % len(self._searches)]
+        if following.gap:
+            header[Header.ANCHOR], self._away = 0, True
+            return following.gap
+        return self._wait_for(following.anchor_of(self._arena, anew=following.anchor is None))
+
+    def _wait_for(self, anchor: int) -> int:
+        self._arena.header[Header.ANCHOR] = self._arena.node_address(anchor)
+        self._away = False
+        return self._limit
 
 
-def find_loops(network: Network) -> Loops | None:
-    """The repetition of a network of table processes; None if it is not regular enough."""
-    if not network.groups or not all(isinstance(g, Processes) for g in network.groups):
-        return None
-    if network.node_count != network.task_count or not network.rows.size:
-        return None
-    rows = network.rows.reshape(-1, Op.SIZE)
-    tables = {first: _section(rows, first) for first in np.unique(network.first_row).tolist()}
-    if any(section is None for section in tables.values()):
-        return None
-    columns = np.array([tables[first] for first in network.first_row.tolist()], np.int64).T
-    row, count, before, inside, after = columns
-    base = int(count.min())
-    per_round = np.rint(count / base).astype(np.int64)
-    spare = count - base * per_round
-    if base < SMALLEST_GAIN * FIRST_ROUNDS or (np.abs(spare) > base // SMALLEST_GAIN).any():
-        return None
-    low = int(np.min(spare // per_round, initial=0))
-    return Loops(base + low, row, per_round, spare - low * per_round, before, inside, after, _lag(network))
-
-
-def _section(rows: IntArray, first: int) -> tuple[int, int, int, int, int] | None:
-    """Of a table: the end of its longest outermost repeat, the count, and operations before, inside and after it."""
-    last = first
-    while rows[last, Op.CODE] != Code.HALT:
-        last += 1
-    times = np.ones(last - first, np.int64)
-    outermost = []
-    for row in range(last - 1, first - 1, -1):
-        if rows[row, Op.CODE] == Code.REPEAT:
-            if times[row - first] == 1:
-                outermost.append(row)
-            times[row - int(rows[row, Op.MARK]) - first : row - first] *= rows[row, Op.VALUE]
-    if not outermost:
-        return None
-    times[rows[first:last, Op.CODE] == Code.REPEAT] = 0
-    row = max(outermost, key=lambda r: int(rows[r, Op.VALUE]))
-    begin, count = row - int(rows[row, Op.MARK]), int(rows[row, Op.VALUE])
-    inside = int(times[begin - first : row - first].sum()) // count
-    return row, count, int(times[: begin - first].sum()), inside, int(times[row - first :].sum())
-
-
-def _lag(network: Network) -> int:
-    """A stream of depth d that carries a token a round lets a round depend on the d before it."""
-    return int(max(network.depth.max(initial=1), network.initial.max(initial=0))) + 1
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run of the network with fewer rounds, and the clocks of all operations of all processes."""
-
-    result: RunResult
-    rounds: int
-    loops: Loops
-
-    @cached_property
-    def logs(self) -> list[IntArray]:
-        return [self.result.process_log(i) for i in range(len(self.loops.row))]
-
-    def rounds_of(self, process: int, first: int, last: int) -> IntArray:
-        """Clocks of a process in some rounds."""
-        loops = self.loops
-        size = int(loops.inside[process] * loops.per_round[process])
-        start = int(loops.before[process])
-        return self.logs[process][start + first * size : start + last * size]
-
-
-@dataclass(frozen=True)
 class _Search:
-    network: Network
-    engine: Engine
-    loops: Loops
+    """The search for periods in one part of a network."""
 
-    def run(self) -> Times | None:
-        rounds, all_rounds = FIRST_ROUNDS + 4 * self.loops.lag, self.loops.rounds
-        while SMALLEST_GAIN * rounds <= all_rounds:
-            run = self._run(rounds)
-            if not run.result.finished:
-                return None
-            found = self._period(run)
-            if found is not None:
-                times = self._extrapolated(*found, run)
-                if times is not None:
-                    return times
-            rounds *= 2
-        return None
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.anchor: int | None = None
+        self.gap = 0
+        self._known: dict[bytes, list[State]] = {}
+        self._kept = 0
+        self._failures = 0
+        self._before: IntArray | None = None
 
-    def _run(self, rounds: int) -> _Run:
-        """Run the network with fewer rounds, every operation marked."""
-        loops = self.loops
-        rows = self.network.rows.reshape(-1, Op.SIZE).copy()
-        rows[rows[:, Op.CODE] != Code.REPEAT, Op.MARK] = 1
-        count = rounds * loops.per_round + loops.spare
-        rows[loops.row, Op.VALUE] = count
-        size = loops.before + count * loops.inside + loops.after
-        groups, first = [], 0
-        for group in self.network.groups:
-            assert isinstance(group, Processes)
-            end = first + len(group.first_row)
-            groups.append(replace(group, log_limit=size[first:end]))
-            first = end
-        return _Run(self.engine.run(replace(self.network, rows=rows.ravel(), groups=tuple(groups))), rounds, loops)
+    def anchor_of(self, arena: Arena, *, anew: bool) -> int:
+        """The node whose turns the looks follow: of those that move, the one with most repetitions left."""
+        if anew or self.anchor is None or self.part.has_finished(arena, self.anchor):
+            position, left = self.part.progress(arena)
+            moved = np.ones(len(left), bool) if self._before is None else (position != self._before).any(axis=1)
+            self._before = position
+            self.anchor = int(self.part.nodes[np.argmax(np.where(moved, left, -1))])
+        return self.anchor
 
-    def _period(self, run: _Run) -> tuple[int, int] | None:
-        """Rounds after which the times repeat, and cycles by which they are later then."""
-        window = self._window(run)
-        end = run.rounds - window
-        for period in range(1, min(MAX_PERIOD, end - window) + 1):
-            shift = _shift(run, period, end - window, end)
-            if shift is not None:
-                return period, shift
-        return None
+    def look(self, arena: Arena) -> int:
+        """Compare the state with earlier ones; returns the operations skipped."""
+        state = snapshot(self.part, arena)
+        known = self._known.setdefault(state.key, [])
+        period = find_period(self.part, known, state)
+        skipped = 0
+        if period is not None:
+            skipped = self._move(arena, state, period)
+            state = snapshot(self.part, arena)
+        known = self._known.setdefault(state.key, [])
+        known.append(state)
+        self._forget(state)
+        self._failures = 0 if skipped else self._failures + 1
+        if self._failures >= PATIENCE:
+            self._failures, self.gap = 0, max(64, 2 * self.gap)
+        return skipped
 
-    def _window(self, run: _Run) -> int:
-        """Rounds that hold the state: those that streams remember and, with shared resources, that overlap in time."""
-        if not self.network.resources:
-            return self.loops.lag
-        middle = run.rounds // 2
-        clocks = [run.rounds_of(i, middle, middle + 1) for i in range(len(run.logs)) if self.loops.inside[i]]
-        low, high = min(int(c[0]) for c in clocks), max(int(c[-1]) for c in clocks)
-        spread = 0
-        for process in range(len(run.logs)):
-            size = int(self.loops.inside[process] * self.loops.per_round[process])
-            if size:
-                at = np.searchsorted(run.rounds_of(process, 0, run.rounds), [low, high])
-                spread = max(spread, int(np.abs(at // size - middle).max()) + 1)
-        return self.loops.lag + spread
+    def _move(self, arena: Arena, state: State, period: Period) -> int:
+        self.anchor = None
+        self.gap = 0
+        return jump(self.part, arena, state, period)
 
-    def _extrapolated(self, period: int, shift: int, run: _Run) -> Times | None:
-        rounds = run.rounds + (self.loops.rounds - run.rounds) % period
-        short = run if rounds == run.rounds else self._run(rounds)
-        long = self._run(rounds + period)
-        if not (short.result.finished and long.result.finished and self._agree(short, long, shift)):
-            return None
-        factor = (self.loops.rounds - rounds) // period
-        a, b = short.result, long.result
-        if (a.occupancy != b.occupancy).any():
-            return None
-        sums = {name: getattr(a, name) + factor * (getattr(b, name) - getattr(a, name)) for name in _SUMS}
-        cycles = int(sums["node_end"].max(initial=0))
-        return Times(
-            cycles,
-            True,
-            occupancy=a.occupancy,
-            rounds=self.loops.rounds,
-            simulated=long.rounds,
-            period=period,
-            **sums,
-        )
-
-    def _agree(self, short: _Run, long: _Run, shift: int) -> bool:
-        """Whether both begin alike, and the long one ends like the short one, only later."""
-        window = self._window(short)
-        common = short.rounds - window
-        loops = self.loops
-        for process, (a, b) in enumerate(zip(short.logs, long.logs, strict=True)):
-            size = int(loops.inside[process] * loops.per_round[process])
-            alike = int(loops.before[process]) + common * size
-            tail = len(a) - int(loops.before[process]) - (common - window) * size
-            if (a[:alike] != b[:alike]).any() or (a[len(a) - tail :] + shift != b[len(b) - tail :]).any():
-                return False
-        return True
-
-
-def _shift(run: _Run, period: int, first: int, last: int) -> int | None:
-    """By how much all operations of some rounds are later than those `period` rounds before, if by the same."""
-    shift = None
-    for process in range(len(run.logs)):
-        late = run.rounds_of(process, first, last) - run.rounds_of(process, first - period, last - period)
-        if not late.size:
-            continue
-        if shift is None:
-            shift = int(late[0])
-        if (late != shift).any():
-            return None
-    return shift
+    def _forget(self, newest: State) -> None:
+        """Keep the newest states only, as many as there is memory for."""
+        self._kept += newest.size
+        while self._kept > KEPT_BYTES and len(self._known) > 1:
+            oldest = next(iter(self._known))
+            self._kept -= sum(state.size for state in self._known.pop(oldest))

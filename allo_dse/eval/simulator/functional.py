@@ -75,6 +75,7 @@ def run_graph(
     progress: Callable[[int], None] | None = None,
     state: State | None = None,
     record: bool = False,
+    values: bool = True,
 ) -> RunResult:
     """Run a mapping graph on arrays, which are written in place.
 
@@ -86,6 +87,8 @@ def run_graph(
         progress: called now and then with the number of nodes that have finished.
         state: variables that live from call to call, from `initial_state`; updated. Without it they begin anew.
         record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto()`; some ten times slower.
+        values: compute them. Without, the result says the same about times, arrays hold nothing of use afterwards, and
+            programs that repeat themselves take no longer the more often they do.
 
     Raises:
         DeadlockError: naming the tasks that wait for each other, with their places in the source.
@@ -97,7 +100,9 @@ def run_graph(
     wiring = _wiring(vmg, depths or {})
     run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
     network, task_id = _network(vmg, run)
-    result = engine.run(network, seconds=seconds, progress=progress, record=record)
+    result = engine.run(
+        network, payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record
+    )
     externals.require_success()
     result.labels, result.name = _Labels(vmg.program, task_id, wiring), vmg.program.name
     result.require_finished()

@@ -37,12 +37,15 @@ class RunResult:
         signatures: Mapping[str, Signature],
         rerun: Rerun,
         events: Events | None = None,
+        skipped: int = 0,
     ) -> None:
         self.network = network
         self._arena = arena
         self._signatures = signatures
         self._rerun = rerun
         self._events = events
+        self.skipped = skipped
+        """Stream operations that were not executed one by one, because they repeat what was."""
         self.labels: Labels = Numbers()
         """Names for messages and drawings, where a call does not give others."""
         self.name = "run"

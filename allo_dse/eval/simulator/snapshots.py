@@ -1,0 +1,83 @@
+"""The state of a part of a running network, in a form in which states that lead to the same are equal.
+
+Times that cannot matter any more are replaced by the least that would be like them: a token that could be read long
+before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for somebody
+whose clock is later. Times are then taken relative to one clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...ir.layout import Node, Resource, Stream
+from ...ir.layout import State as Waiting
+from .arena import Arena
+from .network import IntArray
+from .periods import State
+from .regions import Part, token_entries
+
+ROUNDS = 64
+"""Steps for which waiting is followed back; stopping earlier would be right as well."""
+
+
+def snapshot(part: Part, arena: Arena) -> State:
+    """The state of a part between two turns."""
+    nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
+    finished = np.append(nodes[:, Node.WAITS_IN] == Waiting.FINISHED, True)
+    clock = _clocks(part, arena, nodes, streams, finished)
+    running = clock[:-1][~finished[:-1]]
+    reference = int(running.min(initial=np.iinfo(np.int64).max)) if len(running) else 0
+    clock[:-1][finished[:-1]] = reference
+    times = [clock[:-1], _token_times(part, arena, streams, clock, finished, reference)]
+    times.append(np.maximum(resources[:, Resource.FREE], reference))
+    shape = [
+        nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
+        finished.astype(np.int64),
+        streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
+        streams[:, Stream.OCCUPANCY],
+        resources[:, Resource.LAST],
+    ]
+    key = hashlib.blake2b(np.concatenate([*(t - reference for t in times), *shape]).tobytes(), digest_size=16).digest()
+    return State(
+        key=key,
+        reference=reference,
+        clock=nodes[:, Node.CLOCK],
+        stalls=nodes[:, [Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST]],
+        counters=part.counters(arena, nodes),
+        counts=part.counts(nodes),
+        puts=streams[:, Stream.TAIL],
+        served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
+    )
+
+
+def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finished: NDArray[np.bool_]) -> IntArray:
+    """Per node the earliest time of its next operation, and one entry more."""
+    clock = np.append(nodes[:, Node.CLOCK], 0)
+    blocked = np.flatnonzero(streams[:, Stream.WAITER])
+    waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
+    empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
+    other = np.where(empty, part.producer[blocked], part.consumer[blocked])
+    delay = np.where(empty, part.latency[blocked], 1)
+    waiting, other, delay = (a[~finished[other]] for a in (waiting, other, delay))
+    for _ in range(ROUNDS):
+        soonest = clock[other] + delay
+        later = soonest > clock[waiting]
+        if not later.any():
+            break
+        clock[waiting[later]] = soonest[later]
+    return clock
+
+
+def _token_times(
+    part: Part, arena: Arena, streams: IntArray, clock: IntArray, finished: NDArray[np.bool_], reference: int
+) -> IntArray:
+    """When tokens that lie in streams were put, and when slots that are free were freed, as far as it matters."""
+    entry, is_free = token_entries(part, arena, streams)
+    of = part.stream_of
+    times = arena.rings[entry + is_free]
+    user = np.where(is_free, part.producer[of], part.consumer[of])
+    least = clock[user] - np.where(is_free, 1, part.latency[of])
+    return np.where(finished[user], reference, np.maximum(times, least))
