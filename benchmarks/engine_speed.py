@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.eval.simulator.engine import Engine, compile_bodies, table_engine
-from allo_dse.eval.simulator.extrapolate import run_extrapolated
 from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
 from allo_dse.ir.signature import Body
 
@@ -123,14 +122,18 @@ def report_variants() -> None:
 
 
 def report_extrapolation() -> None:
-    for rounds in (1 << 10, 1 << 14, 1 << 20):
-        network = table_network(4, rounds)
-        times = run_extrapolated(network)
-        seconds = best(lambda n=network: run_extrapolated(n), 3)  # type: ignore[misc]
-        print(
-            f"tables, {SIZE}x{SIZE}, K={rounds}, extrapolated: {times.cycles} cycles in {seconds * 1e3:.1f} ms, "
-            f"{times.simulated} rounds simulated"
-        )
+    """Compiled bodies and tables of the same array, for long and very long sums."""
+    for rounds in (1 << 10, 1 << 20):
+        engine = compile_bodies(systolic_bodies(rounds))
+        a, b = np.zeros((SIZE, rounds), np.float32), np.zeros((rounds, SIZE), np.float32)
+        bodies = systolic_network(engine, a, b, np.zeros((SIZE, SIZE), np.float32), depth=4)
+        for kind, net, of in (("bodies", bodies, engine), ("tables", table_network(4, rounds), table_engine())):
+            times = of.run(net, payload=False, extrapolate=True)
+            seconds = best(lambda n=net, e=of: e.run(n, payload=False, extrapolate=True))  # type: ignore[misc]
+            print(
+                f"{kind}, {SIZE}x{SIZE}, K={rounds}, extrapolated: {times.cycles} cycles in {seconds * 1e3:.1f} ms, "
+                f"{times.operations - times.skipped:,} of {times.operations:,} operations executed"
+            )
 
 
 def chain(engine: Engine, nodes: int) -> Network:

@@ -7,7 +7,6 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..backends.device import NpuDevice
 from ..errors import SimulationError
@@ -20,9 +19,6 @@ from .simulator.engine import table_engine
 from .simulator.npu_links import Links, stream_links
 from .simulator.npu_network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
 from .simulator.npu_schedule import GroupSchedule, schedule
-from .simulator.result import RunResult
-
-FIRST_PERIODS = 8
 
 
 @dataclass(frozen=True)
@@ -80,21 +76,12 @@ class _Simulation:
     transport: Transport
 
     def run(self, periods: int) -> tuple[NpuNetwork, float]:
-        """Simulate as many periods as it takes to see that they repeat. Returns the ticks of all of them."""
-        simulated = min(periods, FIRST_PERIODS)
-        while True:
-            network = self._network(simulated)
-            result = table_engine().run(network.network)
-            if not result.finished:
-                raise SimulationError(
-                    "the design deadlocks", hint="its streams are too shallow for the order of its tasks"
-                )
-            if simulated == periods:
-                return network, float(result.cycles)
-            ticks = _extrapolate(*_marks(network, result), 1 + network.deepest, periods - simulated)
-            if ticks is not None:
-                return network, ticks
-            simulated = min(periods, 4 * simulated)
+        """The network of so many periods, and its ticks."""
+        network = self._network(periods)
+        result = table_engine().run(network.network, extrapolate=True)
+        if not result.finished:
+            raise SimulationError("the design deadlocks", hint="its streams are too shallow for the order of its tasks")
+        return network, float(result.cycles)
 
     def _network(self, periods: int) -> NpuNetwork:
         if periods < TEMPLATE_PERIODS:
@@ -108,41 +95,6 @@ class _Simulation:
         return build_npu_network(
             self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), TEMPLATE_PERIODS
         )
-
-
-def _marks(network: NpuNetwork, result: RunResult) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Clocks of the marked operations of all processes in every period but the first: (periods - 1, operations).
-
-    Also the positions of those that are a process's last in its period.
-    """
-    every = []
-    for number, cadence in enumerate(network.cadences):
-        if cadence.steady:
-            every.append(result.process_log(number)[cadence.first :].reshape(-1, cadence.steady))
-    last = np.cumsum([marks.shape[1] for marks in every]) - 1
-    return np.concatenate(every, axis=1), last
-
-
-def _extrapolate(marks: NDArray[np.int64], last: NDArray[np.int64], reach: int, missing: int) -> float | None:
-    """Time after `missing` more periods, if the simulated ones have become periodic; None if they have not.
-
-    All events of a period depend on events of at most `reach` periods before it (no FIFO holds tiles for longer), by
-    maxima and sums only, and requests for DRAM are served in order of time. So if a window of that many periods repeats
-    the one before it, later by the same amount for every event, then so does everything after it. The repetition may
-    take more than one period.
-    """
-    steady = len(marks)
-    for length in range(1, steady // 2 + 1):
-        window = max(reach, length)
-        if steady < length + window:
-            return None
-        shifts = marks[steady - window :] - marks[steady - window - length : steady - length]
-        shift = int(shifts[0, 0])
-        if (shifts == shift).all():
-            repeats = -(-missing // length)
-            like = marks[steady - 1 - (repeats * length - missing), last]
-            return float(like.max() + repeats * shift)
-    return None
 
 
 def _metrics(

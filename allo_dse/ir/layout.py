@@ -27,7 +27,7 @@ class Header(IntEnum):
     BUDGET = 6
     """Turns, and repetitions of table sections, left until `run` returns to Python."""
     STATUS = 7
-    """1 when turns are left to do, 2 the same after a turn of the anchor, 0 when nothing can run any more."""
+    """1 when turns are left to do, 0 when nothing can run any more."""
     STREAMS = 8
     COSTS = 9
     FINISHED = 10
@@ -38,7 +38,9 @@ class Header(IntEnum):
     EVENT_STEP = 13
     """Bytes per event; 0 to let each overwrite the one before, when no more are kept."""
     ANCHOR = 14
-    """A node after whose turns `run` returns to Python, or 0."""
+    """Sum of the addresses of a node and of a `REPEAT` row. When the node has begun `ROUNDS` more rounds there, this
+    becomes 0, and `run` returns to Python after the node's turn."""
+    ROUNDS = 15
     SIZE = 16
 
 

@@ -61,8 +61,8 @@ def _define_run(module: Any, variant: Variant) -> None:
         node = e.load(e.load_ptr(header, Header.READY), position, ptr)
         e.store(e.add(head, 1), header, Header.READY_HEAD)
         e.call(TURN, [header, node])
-        with e.when(e.same_ptr(node, e.load_ptr(header, Header.ANCHOR)), rare=True):
-            e.store(2, header, Header.STATUS)
+        with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
+            e.store(1, header, Header.STATUS)
             e.branch(stop)
     e.return_()
 

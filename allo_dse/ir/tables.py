@@ -166,6 +166,12 @@ def _repeat(frame: _Frame, row: Any) -> None:
     e.store(done, counter)
     back = e.mul(e.load(row, Op.MARK), -int(Op.SIZE))
     e.set(frame.pc, e.field(row, back))
+    here = e.add(e.address(row), e.address(frame.node))
+    with e.when(e.is_(here, "==", e.load(frame.header, Header.ANCHOR)), rare=True):
+        skip = e.load(frame.header, Header.ROUNDS)
+        e.store(e.sub(skip, 1), frame.header, Header.ROUNDS)
+        with e.when(e.is_(skip, "<=", 1)):
+            e.store(0, frame.header, Header.ANCHOR)
     left = e.sub(e.load(frame.header, Header.BUDGET), 1)
     e.store(left, frame.header, Header.BUDGET)
     # A loop that never blocks must let compiled code return to Python all the same.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from allo_dse.eval.simulator import extrapolate
 from allo_dse.eval.simulator.engine import compile_bodies, table_engine
 from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
 from allo_dse.eval.simulator.result import RunResult
@@ -18,6 +19,13 @@ from .engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_
 
 FIELDS = ("node_end", "stall_get", "stall_put", "stall_request", "puts", "gets", "occupancy")
 RESOURCE_FIELDS = ("resource_busy", "resource_requests")
+
+
+@pytest.fixture(autouse=True)
+def _look_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short networks are looked at from the beginning."""
+    monkeypatch.setattr(extrapolate, "FIRST_TURNS", 0)
+    monkeypatch.setattr(extrapolate, "FIRST_GAP", 0)
 
 
 def extrapolated(net: Network) -> RunResult:
@@ -124,7 +132,7 @@ def systolic(size: int, rounds: int, depth: int) -> Network:
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 8])
 def test_a_systolic_array_is_extrapolated_exactly(depth: int) -> None:
-    net = systolic(4, 777, depth)
+    net = systolic(4, 7_777, depth)
     times = extrapolated(net)
     assert times.operations - times.skipped < times.operations / 5
     check(times, table_engine().run(net))
@@ -281,8 +289,8 @@ def test_nested_loops_in_sequence_and_folded_tasks(case: Phases) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_compiled_bodies_are_extrapolated(depth: int) -> None:
-    engine = systolic_engine(777)
-    a, b, c = matrices(4, 777)
+    engine = systolic_engine(7_777)
+    a, b, c = matrices(4, 7_777)
     net = systolic_network(engine, a, b, c, depth=depth)
     times = engine.run(net, payload=False, extrapolate=True)
     assert times.operations - times.skipped < times.operations / 5

@@ -13,6 +13,7 @@ from .registers import Registers
 ALIGNMENT = 64 // WORD
 LONG_AGO = -(2**40)
 """Time stamp of the tokens a stream starts with."""
+NO_ANCHOR = 1
 
 
 class Arena:
@@ -104,6 +105,7 @@ class Arena:
         header[Header.READY] = self._at["queue"]
         header[Header.PENDING] = self._at["heap"]
         header[Header.STREAMS] = self._at["streams"]
+        header[Header.ANCHOR] = NO_ANCHOR
         header[Header.COSTS] = network.costs.ctypes.data
 
     def _fill_slots(self, network: Network, bodies: IntArray) -> None:

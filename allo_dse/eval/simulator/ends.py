@@ -63,12 +63,19 @@ def _task_uses(group: Tasks, signature: Signature) -> Iterator[tuple[bool, IntAr
 
 
 def _process_uses(network: Network, group: Processes) -> Iterator[tuple[bool, IntArray, IntArray]]:
-    """Per table its stream operations, for all processes that run it."""
+    """The stream operations of table processes, each once per table and process."""
     rows = network.rows.reshape(-1, Op.SIZE)
-    halts = np.flatnonzero(rows[:, Op.CODE] == Code.HALT)
-    for start in np.unique(group.first_row):
-        tasks = np.flatnonzero(group.first_row == start)
-        end = halts[np.searchsorted(halts, start)]
-        for code, port in {(row[Op.CODE], row[Op.OPERAND]) for row in rows[start:end].tolist()}:
-            if code in (Code.GET, Code.PUT):
-                yield code == Code.PUT, tasks, network.stream_ports[group.first_stream[tasks] + port]
+    code, port = rows[:, Op.CODE], rows[:, Op.OPERAND]
+    table = np.cumsum(code == Code.HALT) - (code == Code.HALT)
+    for which in (Code.GET, Code.PUT):
+        found = np.flatnonzero(code == which)
+        if not len(found):
+            continue
+        ports = int(port[found].max()) + 1
+        used = np.unique(table[found] * ports + port[found])
+        first = np.searchsorted(used, np.arange(table[-1] + 2) * ports)
+        of_task = table[group.first_row]
+        begin, count = first[of_task], first[of_task + 1] - first[of_task]
+        tasks = np.repeat(np.arange(len(of_task)), count)
+        place = np.arange(len(tasks)) - np.repeat(np.cumsum(count) - count, count) + begin[tasks]
+        yield which == Code.PUT, tasks, network.stream_ports[group.first_stream[tasks] + used[place] % ports]

@@ -218,7 +218,7 @@ def _drive(
         if limits.progress is not None:
             limits.progress(int(header[Header.FINISHED]))
         if extrapolator is not None:
-            budget = extrapolator.look(int(header[Header.STATUS]))
+            budget = extrapolator.look()
         elif not log_was_full:
             budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
 

@@ -8,22 +8,23 @@ by that shift, until one of these repeats ends. The run is moved on by as many o
 have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
 an outer loop, whose rounds are compared in the same way.
 
-The execution order of the run loop does not matter: states are taken whenever a certain node, the anchor, has had a
-turn, and what follows from a state does not depend on who runs first. Networks that do not come to repeat themselves
-are executed in full, at little extra cost: the looks at their state become rare.
+The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
+of a certain repeat, and what follows from a state does not depend on who runs first. Networks that do not come to
+repeat themselves are executed in full, at little extra cost: the looks at their state become rare.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...ir.layout import Header
-from .arena import Arena
-from .network import IntArray, Network, Processes
-from .periods import Period, State, find_period, jump
+from .arena import NO_ANCHOR, Arena
+from .network import Network, Processes
+from .periods import State, find_period, jump
 from .regions import Part, parts_of
 from .snapshots import snapshot
 
@@ -34,6 +35,14 @@ KEPT_BYTES = 1 << 26
 """Memory for states that later ones are compared with."""
 PATIENCE = 32
 """Looks without success after which they become half as frequent."""
+FIRST_TURNS = 30_000
+"""Turns, and repetitions of table sections, before the first look."""
+FIRST_GAP = 6_000
+"""Turns and repetitions between looks that make the cost of a look small."""
+WORTHWHILE = 8
+"""Repeats of fewer rounds are executed."""
+WITHOUT_LOOKS = 1 << 20
+"""Turns between two returns to Python when there is nothing to look for."""
 
 
 def can_repeat(network: Network) -> bool:
@@ -55,89 +64,99 @@ class Extrapolator:
     """
 
     def __init__(self, network: Network, arena: Arena) -> None:
-        self._arena = arena
-        self._searches = [_Search(part) for part in parts_of(network, arena) if part.longest > 1]
+        self._network, self._arena = network, arena
         self._turn = 0
-        self._away = True
-        self._limit = 20_000 + 64 * network.node_count
+        self._waiting = False
         self.skipped = 0
         self.jumps = 0
 
+    @cached_property
+    def _searches(self) -> list[_Search]:
+        parts = parts_of(self._network, self._arena)
+        return [_Search(part) for part in parts if part.longest >= WORTHWHILE]
+
     def first_budget(self) -> int:
-        """Turns before the first look."""
-        return self._arena.nodes.shape[0]
+        """Turns before the first look: networks that need no more are not looked at at all."""
+        return FIRST_TURNS + 8 * self._network.node_count
 
-    def look(self, status: int) -> int:
-        """Called when compiled code has returned: 2 after a turn of the anchor, else 1. Returns the next budget."""
-        header = self._arena.header
-        self._searches = [s for s in self._searches if not s.part.is_over(self._arena)]
+    def look(self) -> int:
+        """Called when compiled code has returned; gives it the next anchor and returns the next budget."""
         if not self._searches:
-            header[Header.ANCHOR] = 0
-            return 1 << 30
+            return WITHOUT_LOOKS
         search = self._searches[self._turn % len(self._searches)]
-        if self._away:
-            return self._wait_for(search.anchor_of(self._arena, anew=search.anchor is None))
-        if status != 2:
-            return self._wait_for(search.anchor_of(self._arena, anew=True))
-        skipped = search.look(self._arena)
-        if skipped:
-            self.jumps += 1
+        if self._waiting:
+            skipped = search.look(self._arena)
+            self.jumps += skipped > 0
             self.skipped += skipped
-        self._turn += 1
-        following = self._searches[self._turn % len(self._searches)]
-        if following.gap:
-            header[Header.ANCHOR], self._away = 0, True
-            return following.gap
-        return self._wait_for(following.anchor_of(self._arena, anew=following.anchor is None))
-
-    def _wait_for(self, anchor: int) -> int:
-        self._arena.header[Header.ANCHOR] = self._arena.node_address(anchor)
-        self._away = False
-        return self._limit
+            if search.is_over:
+                self._searches.remove(search)
+            self._turn += 1
+        self._waiting = bool(self._searches)
+        if not self._searches:
+            self._arena.header[Header.ANCHOR] = NO_ANCHOR
+            return WITHOUT_LOOKS
+        return self._searches[self._turn % len(self._searches)].wait(self._arena)
 
 
 class _Search:
-    """The search for periods in one part of a network."""
+    """The search for periods in one part of a network.
+
+    Looks are taken when a certain node has begun another round of a certain repeat, the outermost that it comes to in
+    good time, or as many rounds as make the cost of a look small beside that of getting there.
+    """
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.anchor: int | None = None
-        self.gap = 0
+        size = len(part.nodes) + len(part.stream_of)
+        self._gap = FIRST_GAP + size // 2
+        self._limit = 20_000 + 64 * size
+        self.is_over = False
+        self._anchor: tuple[int, int] | None = None
+        self._rounds = 1
+        self._tried: set[tuple[int, int]] = set()
         self._known: dict[bytes, list[State]] = {}
         self._kept = 0
         self._failures = 0
-        self._before: IntArray | None = None
 
-    def anchor_of(self, arena: Arena, *, anew: bool) -> int:
-        """The node whose turns the looks follow: of those that move, the one with most repetitions left."""
-        if anew or self.anchor is None or self.part.has_finished(arena, self.anchor):
-            position, left = self.part.progress(arena)
-            moved = np.ones(len(left), bool) if self._before is None else (position != self._before).any(axis=1)
-            self._before = position
-            self.anchor = int(self.part.nodes[np.argmax(np.where(moved, left, -1))])
-        return self.anchor
+    def wait(self, arena: Arena) -> int:
+        """Set the anchor; returns the budget for getting there."""
+        if self._anchor is None:
+            self._anchor, self._rounds = self.part.anchor(arena, self._tried), 1
+            if self._anchor is None:
+                self._tried.clear()
+        arena.header[Header.ANCHOR] = NO_ANCHOR if self._anchor is None else sum(self._anchor)
+        arena.header[Header.ROUNDS] = self._rounds
+        return self._limit
 
     def look(self, arena: Arena) -> int:
         """Compare the state with earlier ones; returns the operations skipped."""
+        header = arena.header
+        if header[Header.ANCHOR]:
+            self._has_not_come(arena)
+            return 0
+        per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
+        self._rounds = max(self._rounds, min(self._gap, self._limit // 2) // per_round)
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
-        period = find_period(self.part, known, state)
-        skipped = 0
-        if period is not None:
-            skipped = self._move(arena, state, period)
-            state = snapshot(self.part, arena)
-        known = self._known.setdefault(state.key, [])
+        period = find_period(known, state)
         known.append(state)
         self._forget(state)
-        self._failures = 0 if skipped else self._failures + 1
+        self._failures += 1
+        if period is not None:
+            self._failures, self._anchor = 0, None
+            self._tried.clear()
+            return jump(self.part, arena, state, period)
         if self._failures >= PATIENCE:
-            self._failures, self.gap = 0, max(64, 2 * self.gap)
-        return skipped
+            self._failures = 0
+            self._gap, self._limit = 2 * self._gap, max(self._limit, 8 * self._gap)
+        return 0
 
-    def _move(self, arena: Arena, state: State, period: Period) -> int:
-        self.anchor = None
-        self.gap = 0
-        return jump(self.part, arena, state, period)
+    def _has_not_come(self, arena: Arena) -> None:
+        """The anchor's next round is far off: another node, or a repeat further inside, will do."""
+        if self._anchor is not None:
+            self._tried.add(self._anchor)
+        self._anchor = None
+        self.is_over = self.part.is_over(arena)
 
     def _forget(self, newest: State) -> None:
         """Keep the newest states only, as many as there is memory for."""

@@ -41,27 +41,23 @@ class Fifo:
 
 @dataclass(frozen=True)
 class NpuNetwork:
-    """The network for the first `periods` periods of a design, and how to read its log.
+    """The network for `periods` periods of a design.
 
     Attributes:
         counts: rows of the operation tables whose count grows with the number of periods, and by how much for each.
-        cadences: per process, in the order of their numbers.
         core_ticks: per node the ticks it computes in one period.
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
         dram_bytes: bytes moved from and to DRAM in the first and in a later period.
-        deepest: the most tiles that one FIFO holds.
     """
 
     network: Network
     periods: int
     counts: dict[int, int]
-    cadences: list[Cadence]
     core_ticks: list[float]
     dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
     dram_bytes: tuple[int, int]
-    deepest: int
 
     def with_periods(self, periods: int) -> NpuNetwork:
         """The same network for another number of periods; both numbers are at least `TEMPLATE_PERIODS`."""
@@ -70,11 +66,7 @@ class NpuNetwork:
         rows.reshape(-1, int(Op.SIZE))[list(self.counts), Op.VALUE] += more * np.array(
             list(self.counts.values()), np.int64
         )
-        (processes,) = self.network.groups
-        assert isinstance(processes, Processes)
-        longer = processes.log_limit + more * np.array([cadence.steady for cadence in self.cadences])
-        network = replace(self.network, rows=rows, groups=(replace(processes, log_limit=longer),))
-        return replace(self, network=network, periods=periods)
+        return replace(self, network=replace(self.network, rows=rows), periods=periods)
 
 
 TEMPLATE_PERIODS = 3
@@ -88,14 +80,11 @@ class _Parts:
     device: NpuDevice
     periods: int
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
-    cadences: list[Cadence] = field(default_factory=list)
     channel_ticks: dict[int, float] = field(default_factory=dict)
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    shim_channels: dict[tuple[tuple[int, str, int, int], ...], tuple[Table, Cadence, float]] = field(
-        default_factory=dict
-    )
+    shim_channels: dict[tuple[tuple[int, str, int, int], ...], tuple[Table, float]] = field(default_factory=dict)
 
     @contextmanager
     def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
@@ -124,10 +113,9 @@ class _Parts:
         firsts = zip(self.tables, processes.first_row.tolist(), strict=True)
         return {first + row: slope for table, first in firsts for row, slope in self.counts.get(id(table), ())}
 
-    def process(self, table: Table, streams: Sequence[int], resources: Sequence[int], cadence: Cadence) -> int:
-        self.cadences.append(cadence)
+    def process(self, table: Table, streams: Sequence[int], resources: Sequence[int] = ()) -> int:
         self.tables.append(table)
-        return self.builder.process(table, streams, resources, log=cadence.over(self.periods))
+        return self.builder.process(table, streams, resources)
 
     def ticks(self, cycles: float) -> int:
         return round(cycles * TICKS_PER_CYCLE)
@@ -168,12 +156,10 @@ def build_npu_network(
         network=network,
         periods=periods,
         counts=parts.counted_rows(network),
-        cadences=parts.cadences,
         core_ticks=core_ticks,
         dram_ticks=_per_period([(parts.dram_ticks(s.flow), s.schedule) for s in staged]),
         channel_ticks=parts.channel_ticks,
         dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
-        deepest=max(parts.depths, default=1),
     )
 
 
@@ -216,7 +202,7 @@ def _memory_tile_channel(
         sources, targets = ([0], list(cores)) if flow.direction == "in" else (list(cores), [0])
         tables[key] = _transfer_table(parts, schedule, ticks, sources, targets)
     streams = [staged.buffer.full, staged.buffer.free, *(stream for fifo in local for stream in (fifo.full, fifo.free))]
-    process = parts.process(tables[key], streams, [], schedule.cadence)
+    process = parts.process(tables[key], streams)
     parts.channel_ticks[process] = float(ticks * schedule.cadence.steady)
 
 
@@ -230,7 +216,7 @@ def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: 
             table.get(port + 1)
         table.wait(ticks)
         for port in targets:
-            table.put(port, mark=port == targets[-1])
+            table.put(port)
         for port in sources:
             table.put(port + 1)
     return table
@@ -242,14 +228,14 @@ def _shim_channel(parts: _Parts, flows: list[_Staged], dram: int) -> None:
     channel = parts.shim_channels.get(key)
     if channel is None:
         channel = parts.shim_channels[key] = _shim_table(parts, flows)
-    table, cadence, ticks = channel
+    table, ticks = channel
     streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
-    process = parts.process(table, streams, [dram], cadence)
+    process = parts.process(table, streams, [dram])
     parts.channel_ticks[process] = ticks
 
 
-def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, Cadence, float]:
-    """What a shim channel does, its moves per period, and the ticks they take in a steady period."""
+def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
+    """What a shim channel does, and the ticks its moves take in a steady period."""
     table = Table()
     first = _order_of_moves([staged.schedule.first for staged in flows])
     steady = _order_of_moves([staged.schedule.steady for staged in flows])
@@ -259,7 +245,7 @@ def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, Cadence, fl
         _shim_moves(parts, table, flows, first, 1, 0)
         _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
     times = [max(parts.dram_ticks(staged.flow), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
-    return table, Cadence(len(first), len(steady)), float(sum(times[f] for f in steady))
+    return table, float(sum(times[f] for f in steady))
 
 
 def _order_of_moves(flags: list[Flags]) -> IntArray:
@@ -281,7 +267,7 @@ def _shim_moves(
             table.get(2 * position + taken)
             table.request(0, dram)
             table.wait(max(0, channel - dram))
-            table.put(2 * position + given, mark=True)
+            table.put(2 * position + given)
 
 
 def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:
@@ -302,24 +288,14 @@ def _cores(
     for schedule, externals in zip(schedules, links.groups, strict=True):
         ticks = np.rint(schedule.cycles(lambda cls: class_cycles(cls, parts.device)) * TICKS_PER_CYCLE).astype(np.int64)
         table = _core_table(parts, schedule, ticks, externals)
-        marked = _marked(schedule, externals)
         for row in range(schedule.group.count):
             own = [ends[node, port.key] for port in schedule.ports]
             own += [fifos[channel] for channel in externals.channels[row]]
             streams = [stream for fifo in own for stream in (fifo.full, fifo.free)]
-            parts.process(table, streams, [], marked)
+            parts.process(table, streams)
             result.append(float(ticks.sum()))
             node += 1
     return result
-
-
-def _marked(schedule: GroupSchedule, external: NodeLinks) -> Cadence:
-    """Marked operations of a core: every tile or token it gives away, and the end of each period."""
-    stores = [port for port in schedule.ports if port.key[1] == "out"]
-    tokens = sum(is_put for uses in external.uses.values() for is_put, _ in uses) + 1
-    return Cadence(
-        tokens + sum(port.cadence.first for port in stores), tokens + sum(port.cadence.steady for port in stores)
-    )
 
 
 def _core_table(parts: _Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
@@ -330,5 +306,4 @@ def _core_table(parts: _Parts, schedule: GroupSchedule, ticks: IntArray, externa
     for is_steady, repeats, per_period in ((False, first, int(same)), (True, steady, int(not same))):
         with parts.repeat(table, repeats, per_period):
             core_period(table, schedule, ticks, external, is_steady)
-            table.wait(0, mark=True)
     return table

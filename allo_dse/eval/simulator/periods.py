@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ir.layout import Header, Node, Process, Resource, Slot, Stream
+from ...ir.layout import Header, Node, Process, Resource, Stream
 from .arena import Arena
 from .network import IntArray
 from .regions import Part, token_entries
@@ -22,7 +22,8 @@ class State:
 
     Attributes:
         key: equal for states that lead to the same, later by the difference of their references.
-        clock, stalls: per node. counters, counts: per node and nesting level. puts: per stream. served: per resource.
+        clock, stalls: per node. counters: per node and nesting level, with the counts of these repeats (`counts`).
+        puts: per stream. served: per resource.
     """
 
     key: bytes
@@ -48,7 +49,7 @@ class Period:
     times: int
 
 
-def find_period(part: Part, known: Sequence[State], now: State) -> Period | None:
+def find_period(known: Sequence[State], now: State) -> Period | None:
     """The earlier state of the same key from which on most is repeated."""
     best = None
     for since in known[: -COMPARED - 1 : -1]:
@@ -83,8 +84,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     arena.nodes[nodes[moved], Node.CLOCK] += late
     for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):
         arena.nodes[nodes, what] += times * (now.stalls - since.stalls)[:, column]
-    slot = np.minimum(arena.slot_number(arena.nodes[nodes, Node.SLOT]), len(arena.slots) - 1)
-    process = arena.process_number(arena.slots[slot, Slot.ARGUMENTS])[moved]
+    process = part.processes(arena)[moved]
     arena.processes[process, Process.COUNTERS : Process.COUNTERS + advance.shape[1]] += times * advance[moved]
     tokens = times * (now.puts - since.puts)
     _move_tokens(part, arena, tokens, late)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir.layout import MAX_NESTING, WORD, Code, Node, Op, Process, Slot, State, Stream
+from ...ir.layout import WORD, Code, Node, Op, Process, Slot, State, Stream
 from .arena import Arena
 from .ends import stream_ends
 from .network import IntArray, Network, Processes
@@ -25,8 +26,10 @@ class Part:
         local: per node of the network its position in `nodes`.
         producer, consumer: per stream of the part the position of the node at each end, past the last for none.
         stream_of, place: per entry of the streams' memory of tokens, position of its stream, and which it is.
-        rows: address of the operation tables. repeats: per row and nesting level the count of the repeat it stands in.
+        rows: address of the operation tables. counts: per row its count, if it is a repeat.
+        repeats: per row (and past the last) and nesting level the repeat that it stands in, or -1.
         longest: the largest count of a repeat.
+        only_process: per node its process, if no node has several.
     """
 
     nodes: IntArray
@@ -40,34 +43,56 @@ class Part:
     stream_of: IntArray
     place: IntArray
     rows: int
+    counts: IntArray
     repeats: IntArray
     longest: int
-
-    def has_finished(self, arena: Arena, node: int) -> bool:
-        return bool(arena.nodes[node, Node.WAITS_IN] == State.FINISHED)
+    only_process: IntArray | None
 
     def is_over(self, arena: Arena) -> bool:
         """Whether all nodes have finished."""
         return bool((arena.nodes[self.nodes, Node.WAITS_IN] == State.FINISHED).all())
 
-    def counters(self, arena: Arena, nodes: IntArray) -> IntArray:
-        """Per node the counters of the repeats that its process stands in."""
-        slot = np.minimum(arena.slot_number(nodes[:, Node.SLOT]), len(arena.slots) - 1)
-        process = arena.process_number(arena.slots[slot, Slot.ARGUMENTS])
-        return arena.processes[process, Process.COUNTERS : Process.COUNTERS + MAX_NESTING]
+    def processes(self, arena: Arena) -> IntArray:
+        """Per node the position of its process in `arena.processes`."""
+        if self.only_process is not None:
+            return self.only_process
+        slot = np.minimum(arena.slot_number(arena.nodes[self.nodes, Node.SLOT]), len(arena.slots) - 1)
+        return arena.process_number(arena.slots[slot, Slot.ARGUMENTS])
 
-    def counts(self, nodes: IntArray) -> IntArray:
-        """Per node the counts of these repeats, 0 where there is none."""
+    def counters(self, arena: Arena) -> IntArray:
+        """Per node and nesting level, how often the repeats that its process stands in have been gone through."""
+        return arena.processes[self.processes(arena), Process.COUNTERS : Process.COUNTERS + self.repeats.shape[1]]
+
+    def places(self, nodes: IntArray) -> IntArray:
+        """Per node the row at which it stands, -1 if it does not run."""
         row = (nodes[:, Node.HANDLE] - self.rows) // (WORD * Op.SIZE)
-        running = (nodes[:, Node.ACTIVE] == 1) & (row >= 0) & (row < len(self.repeats))
-        return np.where(running[:, None], self.repeats[np.where(running, row, 0)], 0)
+        return np.where(nodes[:, Node.ACTIVE] == 1, row, -1)
 
-    def progress(self, arena: Arena) -> tuple[IntArray, IntArray]:
-        """Where each node stands, and how many repetitions it has left of the repeat with most."""
+    def anchor(self, arena: Arena, tried: AbstractSet[tuple[int, int]]) -> tuple[int, int] | None:
+        """Addresses of the node and the repeat that has most rounds left, outermost repeats first.
+
+        Args:
+            tried: those not to take.
+        """
         nodes = arena.nodes[self.nodes]
-        counters = self.counters(arena, nodes)
-        left = np.where(nodes[:, Node.WAITS_IN] == State.FINISHED, -1, (self.counts(nodes) - counters).max(axis=1))
-        return np.concatenate([nodes[:, [Node.SLOT, Node.HANDLE]], counters], axis=1), left
+        row = self.places(nodes)
+        inside = self.repeats[row]
+        left = np.where(inside >= 0, self.counts[inside] - self.counters(arena), 0)
+        for level in range(left.shape[1]):
+            for node in np.argsort(-left[:, level], kind="stable")[:TRIED].tolist():
+                if left[node, level] < 2:
+                    break
+                found = (
+                    arena.node_address(int(self.nodes[node])),
+                    self.rows + WORD * Op.SIZE * int(inside[node, level]),
+                )
+                if found not in tried:
+                    return found
+        return None
+
+
+TRIED = 4
+"""Nodes that are tried as anchors at each nesting level."""
 
 
 def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
@@ -81,6 +106,7 @@ def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
     repeats = _repeats(rows)
     longest = np.zeros(network.node_count, np.int64)
     np.maximum.at(longest, network.task_node, _longest(rows)[network.first_row])
+    single = network.node_count == network.task_count
     either = np.where(producer == NOBODY, consumer, producer)
     for which in np.unique(label).tolist():
         nodes = np.flatnonzero(label == which)
@@ -100,8 +126,10 @@ def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
             stream_of=np.repeat(np.arange(len(streams)), depth),
             place=np.arange(depth.sum()) - np.repeat(np.cumsum(depth), depth),
             rows=network.rows.ctypes.data,
+            counts=rows[:, Op.VALUE],
             repeats=repeats,
             longest=int(longest[nodes].max(initial=0)),
+            only_process=arena.process_number(arena.slots[nodes, Slot.ARGUMENTS]) if single else None,
         )
 
 
@@ -150,11 +178,13 @@ def _components(
 
 
 def _repeats(rows: IntArray) -> IntArray:
-    """Per row and nesting level the count of the repeat that the row stands in, or 0."""
-    result = np.zeros((len(rows), MAX_NESTING), np.int64)
-    for row in np.flatnonzero(rows[:, Op.CODE] == Code.REPEAT).tolist():
-        _, level, count, length = rows[row].tolist()
-        result[row - length : row + 1, level] = count
+    """Per row (and past the last) and nesting level the repeat that the row stands in, or -1."""
+    found = np.flatnonzero(rows[:, Op.CODE] == Code.REPEAT)
+    levels = int(rows[found, Op.OPERAND].max(initial=0)) + 1
+    result = np.full((len(rows) + 1, levels), -1)
+    for row in found.tolist():
+        _, level, _, length = rows[row].tolist()
+        result[row - length : row + 1, level] = row
     return result
 
 

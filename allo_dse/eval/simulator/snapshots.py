@@ -19,6 +19,7 @@ from .network import IntArray
 from .periods import State
 from .regions import Part, token_entries
 
+NEVER = 1 << 60
 ROUNDS = 64
 """Steps for which waiting is followed back; stopping earlier would be right as well."""
 
@@ -26,28 +27,29 @@ ROUNDS = 64
 def snapshot(part: Part, arena: Arena) -> State:
     """The state of a part between two turns."""
     nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
-    finished = np.append(nodes[:, Node.WAITS_IN] == Waiting.FINISHED, True)
+    finished = np.ones(len(nodes) + 1, bool)
+    np.equal(nodes[:, Node.WAITS_IN], Waiting.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
-    running = clock[:-1][~finished[:-1]]
-    reference = int(running.min(initial=np.iinfo(np.int64).max)) if len(running) else 0
-    clock[:-1][finished[:-1]] = reference
-    times = [clock[:-1], _token_times(part, arena, streams, clock, finished, reference)]
+    reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
+    clock[finished] = reference
+    times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
     times.append(np.maximum(resources[:, Resource.FREE], reference))
     shape = [
         nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
-        finished.astype(np.int64),
         streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
         streams[:, Stream.OCCUPANCY],
         resources[:, Resource.LAST],
     ]
-    key = hashlib.blake2b(np.concatenate([*(t - reference for t in times), *shape]).tobytes(), digest_size=16).digest()
+    image = np.concatenate([*times, *shape, finished])
+    image[: sum(map(len, times))] -= reference
+    repeats = part.repeats[part.places(nodes)]
     return State(
-        key=key,
+        key=hashlib.blake2b(image.data, digest_size=16).digest(),
         reference=reference,
         clock=nodes[:, Node.CLOCK],
         stalls=nodes[:, [Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST]],
-        counters=part.counters(arena, nodes),
-        counts=part.counts(nodes),
+        counters=part.counters(arena),
+        counts=np.where(repeats >= 0, part.counts[repeats], 0),
         puts=streams[:, Stream.TAIL],
         served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
     )
@@ -55,19 +57,19 @@ def snapshot(part: Part, arena: Arena) -> State:
 
 def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finished: NDArray[np.bool_]) -> IntArray:
     """Per node the earliest time of its next operation, and one entry more."""
-    clock = np.append(nodes[:, Node.CLOCK], 0)
+    clock = np.zeros(len(nodes) + 1, np.int64)
+    clock[:-1] = nodes[:, Node.CLOCK]
     blocked = np.flatnonzero(streams[:, Stream.WAITER])
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
     delay = np.where(empty, part.latency[blocked], 1)
-    waiting, other, delay = (a[~finished[other]] for a in (waiting, other, delay))
+    delay[finished[other]] = -NEVER
     for _ in range(ROUNDS):
         soonest = clock[other] + delay
-        later = soonest > clock[waiting]
-        if not later.any():
+        if not (soonest > clock[waiting]).any():
             break
-        clock[waiting[later]] = soonest[later]
+        clock[waiting] = np.maximum(soonest, clock[waiting])
     return clock
 
 
