@@ -49,7 +49,7 @@ def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external
                 if port.key[1] == "in" and port.last_use[leaf]:
                     table.put(2 * p + 1)
                 if port.key[1] == "out" and moves[p][leaf]:
-                    table.put(2 * p, mark=True)
+                    table.put(2 * p)
 
 
 def _work(table: Table, first: int, ticks: int, uses: Sequence[Use]) -> None:
@@ -64,7 +64,7 @@ def _work(table: Table, first: int, ticks: int, uses: Sequence[Use]) -> None:
             for link in step.gets:
                 table.put(2 * (first + link) + 1)
             for link in step.puts:
-                table.put(2 * (first + link), mark=True)
+                table.put(2 * (first + link))
 
 
 def _steps(ticks: int, uses: Sequence[Use]) -> list[_Step]:
