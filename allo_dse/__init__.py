@@ -64,6 +64,12 @@ if TYPE_CHECKING:
     from .space.params import choices as choices
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
+    from .space.schedules import memory as memory
+    from .space.schedules import pack as pack
+    from .space.schedules import partition as partition
+    from .space.schedules import pipeline as pipeline
+    from .space.schedules import stream_depth as stream_depth
+    from .space.schedules import unroll as unroll
     from .tune.objectives import maximize as maximize
     from .tune.objectives import minimize as minimize
     from .tune.objectives import require as require
@@ -93,6 +99,7 @@ _HOME = {
     "mapper.vmg": ["VMG"],
     "space.design": ["Design"],
     "space.params": ["choices", "divisors", "powers_of_two"],
+    "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
     "tune.objectives": ["maximize", "minimize", "require"],
     "tune.result": ["Result"],
     "tune.study": ["Study"],

@@ -19,9 +19,11 @@ from ..space.design import Design
 from .evaluator import Metrics
 from .simulator.engine import table_engine
 from .simulator.fpga_network import FpgaNetwork, fpga_network
+from .simulator.network import SHIFT_REGISTER_DEPTH
 from .simulator.result import RunResult
 
-_DEEP = 1 << 20  # as good as no limit
+_DEEP = 1 << 16  # room where the number of tokens is not known
+_LEAST = 2  # a depth of 1 saves nothing: registers hold two
 
 
 class FpgaSimulator:
@@ -48,8 +50,9 @@ class FpgaSimulator:
         mapping = FpgaMapping(design.vmg, device, design.schedule, dict(design.depths))
         depths = dict(design.depths)
         if self.depths == "solve" and not depths:
-            depths = solve_depths(mapping)
-        network, result = run(mapping, depths)
+            depths, network, result = solve_depths(mapping)
+        else:
+            network, result = run(mapping, depths)
         return _metrics(mapping, depths, network, result)
 
 
@@ -68,20 +71,32 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     return network, result
 
 
-def solve_depths(mapping: FpgaMapping) -> dict[str, int]:
-    """Per stream array the smallest depth at which no token ever waits for room.
+def solve_depths(mapping: FpgaMapping) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
+    """Per stream array the smallest depth at which no token ever waits for room, and the run at these depths.
 
-    Streams with unlimited room show how many tokens they come to hold; no put waits at that depth.
+    Streams with room for everything show how many tokens they come to hold; no put waits at that depth.
 
     Raises:
         SimulationError: for a program that deadlocks at any depth.
     """
     program = mapping.vmg.program
-    network, result = run(mapping, {stream.name: _DEEP for stream in program.streams})
+    network, result = run(mapping, _room_for_everything(mapping))
     held = np.zeros(len(program.streams), np.int64)
     np.maximum.at(held, network.wiring.array, result.occupancy[: network.fifos])
-    depths = {stream.name: max(1, int(n)) for stream, n in zip(program.streams, held, strict=True)}
-    return {name: max(depth, 2) for name, depth in depths.items()}
+    depths = {stream.name: max(_LEAST, int(n)) for stream, n in zip(program.streams, held, strict=True)}
+    if all(depth > SHIFT_REGISTER_DEPTH for depth in depths.values()):
+        return depths, network, result  # the same read latencies: nothing changes
+    return depths, *run(mapping, depths)
+
+
+def _room_for_everything(mapping: FpgaMapping) -> dict[str, int]:
+    tokens: dict[str, int] = {}
+    for kernel in mapping.vmg.program.kernels:
+        for task_class in kernel.classes:
+            for port in task_class.stream_ports:
+                tokens[port.stream.name] = max(tokens.get(port.stream.name, 0), port.tokens or _DEEP)
+    merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
+    return {s.name: max(SHIFT_REGISTER_DEPTH + 1, merged * tokens.get(s.name, 0)) for s in mapping.vmg.program.streams}
 
 
 def _metrics(mapping: FpgaMapping, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:

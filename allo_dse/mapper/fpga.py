@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from .vmg import VMG
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
+_COSTS: WeakKeyDictionary[VMG, dict[tuple[str, ...], dict[tuple[str, str, Pid], TaskCost]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class FpgaMapping:
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
-        return {}
+        """Shared by all mappings of one graph with one schedule: depths change none of it."""
+        known = _COSTS.setdefault(self.vmg, {})
+        return known.setdefault((self.device.key, *map(str, self.schedule)), {})
 
     def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
         """Times and operators of a class; `pid` of the task, where tasks of the class differ.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from ..errors import AlloDseError
 from .encoding import Gene, KernelOptions, KernelPlan, Suggest, decode_folds, encode_folds, suggest_from
 from .params import Assignment, Parameter, ParameterSpace
+from .schedules import Decided, Question, Schedules, every
+from .schedules import count as count_schedules
 
 
 class Structures(Protocol):
@@ -80,14 +82,21 @@ class Space:
         parameters: the program's parameters.
         structures: compiles programs and folds them.
         output_depths: object FIFO depths of output ports to choose from (1: single buffer, 2: double buffer).
+        schedules: decides the schedules of FPGA designs.
     """
 
     def __init__(
-        self, parameters: ParameterSpace, structures: Structures, *, output_depths: Sequence[int] = (1, 2)
+        self,
+        parameters: ParameterSpace,
+        structures: Structures,
+        *,
+        output_depths: Sequence[int] = (1, 2),
+        schedules: Schedules | None = None,
     ) -> None:
         self.parameters = parameters
         self.structures = structures
         self.output_depths = tuple(output_depths)
+        self.schedules = schedules
         self.genes: dict[str, Gene] = {}  # the range of every gene met so far
 
     def decode(self, suggest: Suggest) -> Candidate | None:
@@ -111,8 +120,24 @@ class Space:
         depth = self.output_depths[0]
         if len(self.output_depths) > 1:
             depth = self.output_depths[ask("output_depth", Gene(0, len(self.output_depths) - 1, "categorical"))]
+        decided = self._schedule(program, ask)
         fold = self.structures.fold(program, plans)
-        return None if fold is None else Candidate(genes, params, self.structures.design(program, fold, depth))
+        if fold is None:
+            return None
+        return Candidate(genes, params, _scheduled(self.structures.design(program, fold, depth), decided))
+
+    def _schedule(self, program: Any, ask: Suggest) -> Decided:
+        if self.schedules is None:
+            return (), ()
+
+        def answer(question: Question) -> int | str:
+            return question.nearest(ask(question.name, question.gene))
+
+        return self.schedules.decide(program, answer)
+
+    def _schedules(self, program: Any) -> Iterator[tuple[Decided, dict[str, int]]]:
+        """All schedules of a program, with their genes."""
+        return iter([(((), ()), {})]) if self.schedules is None else every(self.schedules, program)
 
     def decode_genes(self, genes: dict[str, int]) -> Candidate | None:
         """The design of stored genes."""
@@ -135,7 +160,8 @@ class Space:
                 return None
             program = self._compiled(params)
             if program is not None:
-                total += self.structures.fold_count(program) * len(self.output_depths)
+                schedules = 1 if self.schedules is None else count_schedules(self.schedules, program, limit)
+                total += self.structures.fold_count(program) * len(self.output_depths) * schedules
             if total > limit:
                 return None
         return total
@@ -146,9 +172,9 @@ class Space:
             program = self._compiled(params)
             for fold in self.structures.folds(program) if program is not None else ():
                 for depth in self.output_depths:
-                    yield Candidate(
-                        self.encode(params, fold, depth), params, self.structures.design(program, fold, depth)
-                    )
+                    design, genes = self.structures.design(program, fold, depth), self.encode(params, fold, depth)
+                    for decided, more in self._schedules(program):
+                        yield Candidate({**genes, **more}, params, _scheduled(design, decided))
 
     def _compiled(self, params: Assignment) -> Any | None:
         try:
@@ -163,12 +189,21 @@ class Space:
 
     def describe(self) -> dict[str, Any]:
         """What decides the meaning of genes, as plain data: runs can only be resumed when it is the same."""
-        return {
+        described: dict[str, Any] = {
             "params": {name: p.describe() for name, p in self.parameters.parameters.items()},
             "output_depths": list(self.output_depths),
             "max_nodes": self.structures.max_nodes,
         }
+        if self.schedules is not None:
+            described["schedules"] = self.schedules.describe()
+        return described
 
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _scheduled(design: Any, decided: Decided) -> Any:
+    """The design with a schedule and stream depths; as it is when nothing was decided."""
+    schedule, depths = decided
+    return replace(design, schedule=schedule, depths=depths) if schedule or depths else design

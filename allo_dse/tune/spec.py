@@ -72,6 +72,7 @@ class StudySpec:
         reference: Callable[..., Any] | None = None,
         verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
         output_depths: Sequence[int] = (1, 2),
+        schedules: str | Sequence[Any] = (),
         evaluator: Evaluator | Callable[[], Evaluator] | None = None,
         check: Callable[[Any], Sequence[Any]] | None = None,
         verifier: Callable[[Any], Verification] | None = None,
@@ -86,6 +87,7 @@ class StudySpec:
         self.reference = reference
         self.verify_with = verify_with
         self.output_depths = tuple(output_depths)
+        self.schedules = schedules
         self.trials = trials
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
@@ -127,12 +129,19 @@ class StudySpec:
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        structures = self._structures
-        if structures is None:
-            from ..space.structures import MapperStructures
+        if self._structures is not None:
+            return Space(self.parameters, self._structures, output_depths=self.output_depths)
+        from ..space.auto_schedules import schedules_of
+        from ..space.structures import MapperStructures
 
-            structures = MapperStructures(self.program, self.device)
-        return Space(self.parameters, structures, output_depths=self.output_depths)
+        # Output ports of an FPGA design have no object FIFOs.
+        depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
+        return Space(
+            self.parameters,
+            MapperStructures(self.program, self.device),
+            output_depths=depths,
+            schedules=schedules_of(self.schedules, self.device),
+        )
 
     def make_evaluator(self) -> Evaluator:
         """The evaluator, made anew where the study was given a way to make it."""

@@ -29,7 +29,8 @@ class Study(StudySpec):
         reference: computes the expected results from the inputs with NumPy, to verify the final front; the unfolded
             program serves where there is none.
         verify_with: maps a design's parameters to those of a reduced instance to verify with.
-        output_depths: object FIFO depths of output ports to choose from.
+        output_depths: object FIFO depths of output ports to choose from (NPU).
+        schedules: what may vary about loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
         evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
         check: device limits, as a function of a design; `mapper.check.check_mapping` by default.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..device import FpgaDevice
 from ..fpga_model import Resources
 from .linear import Linear
 from .nest import Access, Array
+
+IntArray = NDArray[np.int64]
 
 _MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
@@ -25,11 +27,6 @@ class Split:
 
     kind: str
     factor: int
-
-    def bank(self, index: int, extent: int) -> int:
-        if self.kind == "block":
-            return index // math.ceil(extent / self.factor)
-        return index % self.factor
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int,
     """
     if storage.in_registers:
         return 0
-    groups: dict[object, set[tuple[int, ...]]] = defaultdict(set)
+    groups: dict[object, list[IntArray]] = defaultdict(list)
     alone = 0
     for number, (access, unrolled) in enumerate(accesses):
         if any(form is None for form in access.index):
@@ -92,30 +89,35 @@ def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int,
             continue
         forms = [form for form in access.index if form is not None]
         rest = tuple(tuple((v, f) for v, f in form.terms if v not in unrolled) for form in forms)
-        key = (rest, number if access.write else -1)
-        groups[key] |= _addresses(forms, unrolled)
-    return alone + sum(_most_in_one_bank(storage, addresses) for addresses in groups.values())
+        groups[rest, number if access.write else -1].append(_addresses(forms, unrolled))
+    return alone + sum(_most_in_one_bank(storage, np.concatenate(tables)) for tables in groups.values())
 
 
-def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> set[tuple[int, ...]]:
+def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> IntArray:
+    """Per copy of an access its index along each dimension: (copies, dimensions)."""
     used = [v for v in unrolled if any(form.factor(v) for form in forms)]
     if math.prod(unrolled[v] for v in used) > _MOST_COPIES:
         used = used[:1]
-    found = set()
-    for values in itertools.product(*(range(unrolled[v]) for v in used)):
-        at = dict(zip(used, values, strict=True))
-        found.add(tuple(f.constant + sum(c * at[v] for v, c in f.terms if v in at) for f in forms))
-    return found
+    if not used:
+        return np.array([[form.constant for form in forms]], np.int64)
+    shape = tuple(unrolled[v] for v in used)
+    table = np.empty((math.prod(shape), len(forms)), np.int64)
+    grid = np.indices(shape).reshape(len(shape), -1)
+    for column, form in enumerate(forms):
+        factors = np.array([form.factor(v) for v in used], np.int64)
+        table[:, column] = form.constant + factors @ grid
+    return table
 
 
-def _most_in_one_bank(storage: Storage, addresses: set[tuple[int, ...]]) -> int:
-    if storage.banks == 1:
-        return len(addresses)
-    table = np.array(sorted(addresses), np.int64)
-    bank = np.zeros(len(table), np.int64)
-    for column, (extent, split) in enumerate(zip(storage.array.shape, storage.splits, strict=True)):
+def _most_in_one_bank(storage: Storage, addresses: IntArray) -> int:
+    pairs = list(zip(storage.array.shape, storage.splits, strict=True))
+    flat = np.zeros(len(addresses), np.int64)
+    bank = np.zeros(len(addresses), np.int64)
+    for column, (extent, split) in enumerate(pairs):
+        index = addresses[:, column] - min(0, int(addresses[:, column].min()))
+        flat = flat * (int(index.max()) + 1) + index
         if split:
-            index = table[:, column] - min(0, int(table[:, column].min()))
             width = math.ceil(extent / split.factor)
             bank = bank * split.factor + (index // width if split.kind == "block" else index) % split.factor
-    return int(np.unique(bank, return_counts=True)[1].max())
+    _, first = np.unique(flat, return_index=True)
+    return int(np.unique(bank[first], return_counts=True)[1].max())

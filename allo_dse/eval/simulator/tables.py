@@ -104,31 +104,43 @@ def _write_pipeline(table: Table, ops: Sequence[tuple[int, str, int]], count: in
     Interval w, the `ii` cycles from w * ii on, holds stage s of round w - s // ii.
     """
     overlap = max((stage // ii for stage, *_ in ops), default=0)
+    by_interval: list[list[tuple[int, int]]] = [[] for _ in range(overlap + 1)]  # (phase, number) by stage
+    for number, (stage, *_) in enumerate(ops):
+        by_interval[stage // ii].append((stage % ii, number))
     clock = 0
     for w in range(min(overlap, count)):
-        clock = _write_interval(table, ops, w, count, ii, clock)
+        clock = _write_interval(table, ops, by_interval, w, count, ii, clock)
     if count > overlap + 1:
         table.advance(overlap * ii - clock)
         with table.repeat(count - overlap - 1):
-            clock = _write_interval(table, ops, overlap, count, ii, overlap * ii)
+            clock = _write_interval(table, ops, by_interval, overlap, count, ii, overlap * ii)
             table.advance((overlap + 1) * ii - clock)
         clock = (count - 1) * ii
     for w in range(max(count - 1, min(overlap, count)), count + overlap):
-        clock = _write_interval(table, ops, w, count, ii, clock)
+        clock = _write_interval(table, ops, by_interval, w, count, ii, clock)
     if count:
         table.advance((count - 1) * ii + depth - clock)
 
 
 def _write_interval(
-    table: Table, ops: Sequence[tuple[int, str, int]], interval: int, count: int, ii: int, clock: int
+    table: Table,
+    ops: Sequence[tuple[int, str, int]],
+    by_interval: Sequence[Sequence[tuple[int, int]]],
+    interval: int,
+    count: int,
+    ii: int,
+    clock: int,
 ) -> int:
     """The operations of one interval by due time, older rounds first; returns the clock after them, without stalls."""
-    rounds = [(stage % ii, interval - stage // ii, number) for number, (stage, *_) in enumerate(ops)]
-    for phase, round_, number in sorted(rounds):
-        if 0 <= round_ < count:
-            table.advance(interval * ii + phase - clock)
-            clock = interval * ii + phase
-            getattr(table, ops[number][1])(ops[number][2])
+    due = [
+        (phase, round_, number)
+        for round_ in range(max(0, interval - len(by_interval) + 1), min(count, interval + 1))
+        for phase, number in by_interval[interval - round_]
+    ]
+    for phase, _, number in sorted(due):
+        table.advance(interval * ii + phase - clock)
+        clock = interval * ii + phase
+        getattr(table, ops[number][1])(ops[number][2])
     return clock
 
 

@@ -1,0 +1,311 @@
+"""The schedules an FPGA study may choose from: declared one by one, or derived from the program.
+
+    schedules=[dse.pipeline("gemm:k", [1, 2]), dse.unroll("gemm:j", dse.divisors(64)), dse.partition("A", 2, [1, 2, 4])]
+    schedules="auto"
+
+A schedule is decided by a sequence of questions, each with its legal answers; later questions may depend on earlier
+answers. The same procedure decodes genes, enumerates all schedules and counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..backends.device import FpgaDevice
+from ..backends.fpga.nest import Loop, read_nest
+from ..errors import StudyError
+from ..frontend.program import CompiledProgram, Directive
+from .encoding import Gene
+from .params import Parameter
+
+Answer = int | str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A choice among legal values.
+
+    Attributes:
+        name: of its gene, the same for all programs of a study.
+        values: numbers in ascending order, or words.
+        gene: its range. Numbers are wanted as such; of words the position in `words`.
+    """
+
+    name: str
+    values: tuple[Answer, ...]
+    gene: Gene
+    words: tuple[str, ...] = ()
+
+    def nearest(self, wanted: int) -> Answer:
+        """The legal value that comes closest to what a gene wants."""
+        if self.words:
+            word = self.words[min(max(wanted, 0), len(self.words) - 1)]
+            return word if word in self.values else self.values[0]
+        numbers = [int(v) for v in self.values]
+        return min(numbers, key=lambda n: (max(n + 1, wanted + 1) / min(n + 1, wanted + 1), n))
+
+    def wanted(self, value: Answer) -> int:
+        """The inverse of `nearest`."""
+        return self.words.index(str(value)) if self.words else int(value)
+
+
+def number(name: str, values: Sequence[int], limit: int, least: int = 1) -> Question:
+    """A question for a number from `least` to `limit`, where ratios count unless `least` is 0."""
+    return Question(name, tuple(sorted(values)), Gene(least, max(least + 1, limit), "log" if least else "ordinal"))
+
+
+def word(name: str, values: Sequence[str], words: Sequence[str]) -> Question:
+    """A question for one of some words."""
+    return Question(name, tuple(values), Gene(0, max(1, len(words) - 1), "categorical"), tuple(words))
+
+
+Ask = Callable[[Question], Answer]
+Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
+"""Directives, and stream depths by array name."""
+
+
+class Schedules(Protocol):
+    """Decides schedules by asking."""
+
+    def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
+        """The schedule that the answers make."""
+        ...
+
+    def describe(self) -> Any:
+        """What decides the meaning of genes, as plain data."""
+        ...
+
+
+def every(schedules: Schedules, program: CompiledProgram) -> Iterator[tuple[Decided, dict[str, int]]]:
+    """All schedules of a program, with the genes that decode to them."""
+    path: list[int] = []
+    while True:
+        asked: list[Question] = []
+
+        def ask(question: Question, asked: list[Question] = asked) -> Answer:
+            asked.append(question)
+            if len(path) < len(asked):
+                path.append(0)
+            return question.values[path[len(asked) - 1]]
+
+        decided = schedules.decide(program, ask)
+        genes = {q.name: q.wanted(q.values[p]) for q, p in zip(asked, path, strict=True) if len(q.values) > 1}
+        yield decided, genes
+        while path and path[-1] + 1 == len(asked[len(path) - 1].values):
+            path.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
+def count(schedules: Schedules, program: CompiledProgram, limit: int) -> int:
+    """How many schedules there are, at most `limit` + 1."""
+    total = 0
+    for total, _ in enumerate(every(schedules, program), 1):
+        if total > limit:
+            break
+    return total
+
+
+@dataclass(frozen=True)
+class ScheduleParameter:
+    """What may vary about one loop, array or stream.
+
+    Attributes:
+        target: "kernel:loop", "kernel:array", or the name of a tensor or stream of the region.
+        options: what is fixed about the directive.
+        values: of the option `varies`; ascending numbers, or words.
+    """
+
+    kind: str
+    target: str
+    varies: str
+    values: tuple[Answer, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of its gene."""
+        dim = dict(self.options).get("dim")
+        return f"schedule.{self.kind}.{self.target}" + ("" if dim is None else f".{dim}")
+
+    def directive(self, program: CompiledProgram, value: Answer) -> Directive:
+        """The directive with this value."""
+        scope, _, name = self.target.rpartition(":")
+        return Directive(self.kind, scope or program.name, name, {**dict(self.options), self.varies: value})
+
+
+def _numbers(values: Parameter | Sequence[int], least: int, what: str) -> tuple[int, ...]:
+    given = values.values if isinstance(values, Parameter) else tuple(values)
+    if not given or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in given):
+        raise StudyError(f"{what}: needs integers of at least {least}, not {list(given)!r}")
+    return tuple(sorted(set(given)))
+
+
+def pipeline(loop: str, intervals: Parameter | Sequence[int] = (1,)) -> ScheduleParameter:
+    """Pipeline a loop ("kernel:loop") with one of these intervals; 0 leaves it to the tool."""
+    return ScheduleParameter("pipeline", loop, "initiation_interval", _numbers(intervals, 0, f"pipeline({loop})"))
+
+
+def unroll(loop: str, factors: Parameter | Sequence[int]) -> ScheduleParameter:
+    """Unroll a loop by one of these factors, of which those count that divide its trips; 1 leaves it as it is."""
+    return ScheduleParameter("unroll", loop, "factor", _numbers(factors, 1, f"unroll({loop})"))
+
+
+def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind: str = "cyclic") -> ScheduleParameter:
+    """Split dimension `dim` (1-based) of an array into one of these numbers of banks, "cyclic" or "block".
+
+    1 keeps it whole. Only factors that divide the dimension count.
+    """
+    if kind not in ("cyclic", "block"):
+        raise StudyError(
+            f"partition({array}): kind must be 'cyclic' or 'block', not {kind!r}", hint="complete: all banks"
+        )
+    options = (("dim", dim), ("partition_type", kind))
+    return ScheduleParameter("partition", array, "factor", _numbers(factors, 1, f"partition({array})"), options)
+
+
+_MEMORIES = ("auto", "onchip", "bram", "uram", "lutram", "register")
+
+
+def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
+    """Where an array is: "auto", "bram", "uram", "lutram", "register", or "onchip" for a tensor that is not copied."""
+    if not places or any(place not in _MEMORIES for place in places):
+        raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")
+    return ScheduleParameter("place", array, "memory", tuple(places))
+
+
+def pack(tensor: str, bits: Parameter | Sequence[int]) -> ScheduleParameter:
+    """Copy a tensor in words of one of these widths; multiples of its elements that the AXI port has count."""
+    return ScheduleParameter("pack", tensor, "bits", _numbers(bits, 1, f"pack({tensor})"))
+
+
+def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> ScheduleParameter:
+    """Give a stream one of these depths; without it the evaluator finds the smallest that cost no time."""
+    return ScheduleParameter("depth", stream, "depth", _numbers(depths, 1, f"stream_depth({stream})"))
+
+
+class DeclaredSchedules:
+    """The product of declared parameters, restricted to what is legal for the program."""
+
+    def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
+        self._parameters = tuple(parameters)
+        self._device = device
+        names = [p.name for p in parameters]
+        for name in names:
+            if names.count(name) > 1:
+                raise StudyError(f"schedules: {name.removeprefix('schedule.')} is declared twice")
+
+    def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
+        directives, depths = [], []
+        for parameter in self._parameters:
+            value = self._ask(parameter, program, ask)
+            if parameter.kind == "depth":
+                depths.append((parameter.target, int(value)))
+            elif not _is_neutral(parameter.kind, value):
+                directives.append(parameter.directive(program, value))
+        return tuple(directives), tuple(sorted(depths))
+
+    def _ask(self, parameter: ScheduleParameter, program: CompiledProgram, ask: Ask) -> Answer:
+        legal = [v for v in parameter.values if self._is_legal(parameter, program, v)]
+        if not legal:
+            raise StudyError(
+                f"schedules: no value of {parameter.name.removeprefix('schedule.')} is legal for {program.name}",
+                hint="factors must divide the trip count or the extent",
+            )
+        if len(legal) == 1:
+            return legal[0]
+        if isinstance(parameter.values[0], str):
+            words = [str(v) for v in parameter.values]
+            return ask(word(parameter.name, [str(v) for v in legal], words))
+        numbers = [int(v) for v in legal]
+        return ask(number(parameter.name, numbers, int(parameter.values[-1]), min(1, int(parameter.values[0]))))
+
+    def _is_legal(self, parameter: ScheduleParameter, program: CompiledProgram, value: Answer) -> bool:
+        if parameter.kind == "unroll":
+            return all(t % int(value) == 0 for t in _trips(program, parameter.target))
+        if parameter.kind == "partition":
+            dim = int(dict(parameter.options)["dim"])
+            return all(
+                not shape[dim - 1 : dim] or shape[dim - 1] % int(value) == 0
+                for shape in _shapes(program, parameter.target)
+            )
+        if parameter.kind == "pack":
+            bits = [t.dtype.bits for t in program.tensors if t.name == parameter.target]
+            return int(value) <= self._device.external.port_bits and all(int(value) % b == 0 for b in bits)
+        if parameter.kind == "place" and value == "uram":
+            return self._device.limit("uram") > 0
+        return True
+
+    def describe(self) -> Any:
+        return [[p.name, list(p.values)] for p in self._parameters]
+
+
+def _is_neutral(kind: str, value: Answer) -> bool:
+    """Whether a value means that there is no directive."""
+    return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto"}.get(kind)
+
+
+def _trips(program: CompiledProgram, target: str) -> list[int]:
+    """Trip counts of the loops that a target names.
+
+    Raises:
+        StudyError: when there is none.
+    """
+    scope, _, name = target.rpartition(":")
+    found, known = [], []
+    for kernel in program.kernels:
+        for task_class in kernel.classes:
+            for loop in loops_of(read_nest(task_class.body.mlir).body):
+                source = task_class.loops[loop.source] if loop.source is not None else None
+                if source is None or scope not in ("", kernel.name, program.name):
+                    continue
+                known.append(f"{kernel.name}:{source.name}")
+                if name in (source.name, source.grid) and loop.trips is not None and loop.trips.is_constant:
+                    found.append(loop.trips.constant)
+    if not found:
+        raise StudyError(f"schedules: there is no loop {target!r}", hint=f"known: {', '.join(dict.fromkeys(known))}")
+    return found
+
+
+def _shapes(program: CompiledProgram, target: str) -> list[tuple[int, ...]]:
+    scope, _, name = target.rpartition(":")
+    if not scope or scope == program.name:
+        found = [tensor.shape for tensor in program.tensors if tensor.name == name]
+        if found:
+            return found
+    nests = [read_nest(c.body.mlir) for k in program.kernels if scope in ("", k.name) for c in k.classes]
+    found = [nest.arrays[name].shape for nest in nests if name in nest.arrays]
+    if not found:
+        known = [t.name for t in program.tensors]
+        raise StudyError(f"schedules: there is no array {target!r}", hint=f"tensors: {', '.join(known)}")
+    return found
+
+
+def loops_of(nodes: Any) -> Iterator[Loop]:
+    """All loops of a tree, outermost first."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops_of(node.body)
+        elif hasattr(node, "sides"):
+            for side in node.sides:
+                yield from loops_of(side)
+
+
+__all__ = [
+    "DeclaredSchedules",
+    "Question",
+    "ScheduleParameter",
+    "Schedules",
+    "count",
+    "every",
+    "memory",
+    "pack",
+    "partition",
+    "pipeline",
+    "stream_depth",
+    "unroll",
+]

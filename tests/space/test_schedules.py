@@ -1,0 +1,139 @@
+"""Schedule spaces: what is generated is legal, enumeration and genes agree, and ports bound intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.device import FpgaDevice
+from allo_dse.errors import StudyError
+from allo_dse.eval.fpga import FpgaSimulator
+from allo_dse.space.auto_schedules import AutoSchedules, needed_banks, schedules_of
+from allo_dse.space.samplers import random_suggest
+from allo_dse.space.schedules import DeclaredSchedules, count, every
+from benchmarks import fpga_programs
+from tests.backends.fpga import programs
+
+U280 = FpgaDevice.load("u280")
+
+
+def study(program: Any, schedules: Any, device: str = "u280") -> dse.Study:
+    return dse.Study(
+        "s", program=program, device=device, objectives=[dse.minimize("latency_cycles")], schedules=schedules
+    )
+
+
+def test_declared_values_that_are_not_legal_are_not_generated() -> None:
+    program = dse.load_program(programs.scale())
+    declared = DeclaredSchedules(
+        [
+            dse.pipeline("k:i", [1, 2]),
+            dse.unroll("k:i", [1, 2, 3, 4]),
+            dse.partition("X", 1, [1, 3, 4]),
+            dse.pack("X", [32, 48, 64, 1024]),
+            dse.memory("k:y", ["auto", "uram"]),
+            dse.stream_depth("nothing", [2]),
+        ],
+        U280,
+    )
+    found = [schedule for (schedule, _), _ in every(declared, program)]
+    assert len(found) == count(declared, program, 10**6) == 2 * 3 * 2 * 2 * 2
+    assert len({tuple(map(str, schedule)) for schedule in found}) == len(found)
+    factors = {d.options["factor"] for schedule in found for d in schedule if d.kind == "unroll"}
+    assert factors == {2, 4}
+    assert {d.options["bits"] for s in found for d in s if d.kind == "pack"} == {32, 64}
+    assert count(declared, program, 10) == 11
+
+
+def test_a_device_without_ultra_ram_offers_none() -> None:
+    program = dse.load_program(programs.scale())
+    declared = DeclaredSchedules([dse.memory("k:y", ["auto", "uram"])], FpgaDevice.load("z7020"))
+    assert count(declared, program, 10) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dse.pipeline("k:i", [-1]), "pipeline"),
+        (lambda: dse.unroll("k:i", []), "unroll"),
+        (lambda: dse.partition("X", 1, [2], kind="diagonal"), "'cyclic' or 'block'"),
+        (lambda: dse.memory("X", ["dram"]), "known places"),
+        (lambda: schedules_of(["every"], U280), "not a schedule parameter"),
+        (lambda: schedules_of("auto", dse.Device.load("npu1_1col")), "is no FPGA"),
+        (lambda: DeclaredSchedules([dse.pack("X", [32]), dse.pack("X", [64])], U280), "declared twice"),
+    ],
+)
+def test_wrong_declarations(make: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=f"(?s){message}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        (dse.unroll("k:z", [2]), r"no loop 'k:z'.*known: k:i"),
+        (dse.partition("Z", 1, [2]), r"no array 'Z'.*tensors: X, Y"),
+        (dse.unroll("k:i", [3, 5]), "no value of unroll.k:i is legal"),
+    ],
+)
+def test_targets_must_exist(parameter: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=f"(?s){message}"):
+        list(every(DeclaredSchedules([parameter], U280), dse.load_program(programs.scale())))
+
+
+def test_genes_of_enumerated_designs_decode_to_them() -> None:
+    space = study(programs.scale(), ["auto", *(dse.memory(name, ["onchip"]) for name in "XY")]).space
+    designs = list(space.designs())
+    assert len(designs) == space.count(10**6)
+    assert len({candidate.key for candidate in designs}) == len(designs) > 20
+    for candidate in designs[:: max(1, len(designs) // 50)]:
+        again = space.decode_genes(candidate.genes)
+        assert again is not None
+        assert again.key == candidate.key
+
+
+def test_random_genes_always_give_a_legal_schedule() -> None:
+    space = study(fpga_programs.products, "auto").space
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        candidate = space.decode(random_suggest(rng))
+        assert candidate is not None
+        for directive in candidate.design.schedule:
+            if directive.kind == "unroll":
+                assert 64 % directive.options["factor"] == 0
+        assert space.decode_genes(candidate.genes).key == candidate.key  # type: ignore[union-attr]
+
+
+def test_derived_banks_are_what_the_copies_need() -> None:
+    program = dse.load_program(fpga_programs.elements())
+    needed = needed_banks(program, {("gemm", "k"): 64, ("gemm", "j"): 4})
+    assert {array: dims for (_, array), dims in needed.items()} == {"A": {2: 64}, "B": {1: 64, 2: 4}}
+
+
+def test_derived_banks_let_every_copy_run_each_cycle() -> None:
+    """With all the banks that copies need, only recurrences and targets set the interval."""
+    space = study(programs.scale(), ["auto", *(dse.memory(name, ["onchip"]) for name in "XY")]).space
+    best = min(space.designs(), key=lambda c: FpgaSimulator().evaluate(c.design).latency_cycles)
+    unrolled = {d.options["factor"] for d in best.design.schedule if d.kind == "unroll"}
+    assert unrolled == {256}
+    assert {d.options["factor"] for d in best.design.schedule if d.kind == "partition"} <= {128, 256}
+
+
+def test_schedules_are_described_and_change_the_fingerprint() -> None:
+    plain, auto = (study(programs.scale(), s).space for s in ((), "auto"))
+    assert "schedules" not in plain.describe()
+    assert plain.fingerprint != auto.fingerprint
+    assert plain.count(10) == 1
+
+
+def test_a_study_finds_a_fast_schedule(tmp_path: Any) -> None:
+    found = study(programs.scale(), ["auto", *(dse.memory(name, ["onchip"]) for name in "XY")]).run(
+        trials=60, seed=1, run_dir=tmp_path / "run", progress="quiet", verify=True
+    )
+    best = found.best("latency_cycles")
+    plain = FpgaSimulator().evaluate(next(study(programs.scale(), ()).space.designs()).design)
+    assert best.record.metrics["latency_cycles"] * 10 < plain.latency_cycles
+    assert AutoSchedules(U280).describe()[0] == "auto"
