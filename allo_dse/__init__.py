@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .space.schedules import pipeline as pipeline
     from .space.schedules import stream_depth as stream_depth
     from .space.schedules import unroll as unroll
+    from .tune.ladder import Rung as Rung
     from .tune.objectives import maximize as maximize
     from .tune.objectives import minimize as minimize
     from .tune.objectives import require as require
@@ -100,6 +101,7 @@ _HOME = {
     "space.design": ["Design"],
     "space.params": ["choices", "divisors", "powers_of_two"],
     "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
+    "tune.ladder": ["Rung"],
     "tune.objectives": ["maximize", "minimize", "require"],
     "tune.result": ["Result"],
     "tune.study": ["Study"],

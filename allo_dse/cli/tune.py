@@ -85,6 +85,13 @@ def tune(
     run_dir: Annotated[
         Path | None, typer.Option(help="Where log and results go. \\[default: runs/<study>]", show_default=False)
     ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results shared with other runs. \\[default: runs/.results, none with --run-dir]", show_default=False
+        ),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate everything again.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
@@ -106,6 +113,7 @@ def tune(
         "verify": not no_verify,
         "progress": "json" if as_json else "quiet" if quiet else "auto",
         "command": command,
+        "cache": False if no_cache else cache,
     }
     try:
         code = _run(study, settings or [], options)
@@ -118,7 +126,8 @@ def tune(
 def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
     """Run every study of a file and print what came out; returns the exit code."""
     from ..tune.loader import load_studies, parse_settings
-    from ..tune.output import file_name, print_result
+    from ..tune.names import file_name
+    from ..tune.output import print_result
 
     studies = load_studies(file, parse_settings(settings))
     run_dir, code = options["run_dir"], 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ..space.design import Design
@@ -62,6 +63,14 @@ class Evaluator(Protocol):
 
     A study's own evaluator needs no base class: any object with these members will do. `evaluate` is called only with
     designs that passed the device checks; whatever it raises costs that one trial.
+
+    Optional members, each with a default for evaluators that lack it (see `needs` and `why_unavailable`):
+
+    * `resource: str | None`: the Ray custom resource a worker must have, such as "npu", "vitis" or "rtl";
+    * `deadline_s: float | None`: how long one design may take; implies `isolate`;
+    * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
+    * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
+    * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.
     """
 
     name: str
@@ -70,3 +79,32 @@ class Evaluator(Protocol):
     def evaluate(self, design: Design) -> Metrics:
         """Measure one design."""
         ...
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The optional members of an evaluator, with defaults for those that it lacks."""
+
+    resource: str | None = None
+    deadline_s: float | None = None
+    memory_bytes: int | None = None
+    isolate: bool = False
+
+
+def needs(evaluator: Evaluator) -> Needs:
+    """What an evaluator asks of the place it runs in."""
+    deadline = getattr(evaluator, "deadline_s", None)
+    memory = getattr(evaluator, "memory_bytes", None)
+    isolate = bool(getattr(evaluator, "isolate", False)) or deadline is not None or memory is not None
+    return Needs(getattr(evaluator, "resource", None), deadline, memory, isolate)
+
+
+def why_unavailable(evaluator: Evaluator) -> str | None:
+    """Why an evaluator cannot run on this machine, with what to install; None when it can."""
+    ask = getattr(evaluator, "unavailable", None)
+    return ask() if callable(ask) else None
+
+
+def full_name(evaluator: Evaluator) -> str:
+    """Name and version: what a result is known by."""
+    return f"{evaluator.name} {evaluator.version}"

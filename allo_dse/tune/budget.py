@@ -48,10 +48,12 @@ class Budget:
     Attributes:
         trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
         seconds: of this run; None for no limit.
+        search_share: share of the time for evaluating every design; the rest is for the rungs above.
     """
 
     trials: int | None
     seconds: float | None
+    search_share: float = 1.0
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -62,9 +64,13 @@ class Budget:
     def time_is_up(self) -> bool:
         return self.seconds is not None and self.elapsed >= self.seconds
 
+    @property
+    def search_time_is_up(self) -> bool:
+        return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
+
     def trials_left(self, done: int) -> int:
         """How many more designs may be started."""
-        if self.time_is_up:
+        if self.search_time_is_up:
             return 0
         return 1 << 30 if self.trials is None else max(0, self.trials - done)
 

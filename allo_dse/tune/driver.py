@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..eval.evaluator import Metrics
 from ..space.space import Candidate
 from .budget import Budget
-from .executor import Executor, Outcome
+from .executor import Executor, Job, Outcome
+from .ladder import Ladder, Rung
 from .log import RunLog
 from .objectives import Constraint, MetricError, Objective
-from .proposals import Proposal, Proposer, Told
+from .proposals import Proposer, Told
 from .record import Record
 from .tally import Tally
 
@@ -58,8 +59,14 @@ class Judge:
         """A stored record under today's objectives and constraints, which may differ from those it was made with."""
         if not record.evaluated or record.metrics is None:
             return record
-        fields = self.rule(Outcome(record.number, record.metrics, None, record.seconds))
+        fields = self.rule(Outcome(record.number, record.rung, record.metrics, None, record.seconds))
         return Record(**{**record.__dict__, "error": None, "constraints": None, "values": None, **fields})
+
+    def merged(self, below: Record, record: Record) -> Record:
+        """A design after a higher rung: the metrics of both, those of the higher one where both have them."""
+        metrics = {**(below.metrics or {}), **(record.metrics or {})}
+        together = Record(**{**record.__dict__, "metrics": metrics})
+        return together if record.metrics is None else self.again(together)
 
 
 def describe(candidate: Candidate) -> dict[str, Any]:
@@ -82,10 +89,15 @@ def plain(value: Any) -> Any:
 
 
 class Driver:
-    """Runs a study until its budget is spent, its space exhausted or a stop requested.
+    """Runs a study until its budget is spent, its space exhausted or a stop requested, then finishes the ladder.
 
     Args:
+        rungs: above the first; None for one that cannot be used in this run.
+        names: of the evaluators of all rungs.
         started_at: seconds the study had run for before.
+        known: metrics of a candidate at a rung that an earlier run found, or None.
+        rebuild: the candidate of a stored design.
+        keep: told about each outcome before it is recorded; returns fields of the record.
         stop_requested: asked between batches; a text ("Ctrl-C") to stop, empty to go on.
         watch: told after every batch, for progress.
     """
@@ -99,8 +111,12 @@ class Driver:
         log: RunLog,
         tally: Tally,
         budget: Budget,
-        evaluator: str,
+        rungs: Sequence[Rung | None],
+        names: Sequence[str],
         started_at: float,
+        known: Callable[[Candidate, int], dict[str, Any] | None],
+        rebuild: Callable[[Record], Candidate],
+        keep: Callable[[Candidate, Outcome], dict[str, Any]],
         stop_requested: Callable[[], str],
         watch: Callable[[], None],
     ) -> None:
@@ -110,12 +126,15 @@ class Driver:
         self._log = log
         self._tally = tally
         self._budget = budget
-        self._evaluator = evaluator
+        self._names = names
         self._started_at = started_at
+        self._known = known
+        self._keep = keep
         self._stop_requested = stop_requested
         self._watch = watch
-        self._pending: dict[int, Proposal] = {}
+        self._pending: dict[tuple[int, int], Candidate] = {}
         self._violations: list[Record] = []
+        self._ladder = Ladder(rungs, tally, [o.sign for o in judge.objectives], rebuild)
 
     def note_violation(self, candidate: Candidate, violations: list[dict[str, str]]) -> None:
         """Keep a design that breaks a device limit for the next write to the log."""
@@ -132,7 +151,8 @@ class Driver:
                 self._executor.stop()
             else:
                 self._propose()
-            if self._executor.outstanding == 0:
+                self._promote()
+            if self._executor.outstanding() == 0:
                 self._record([])
                 return reason or self._why()
             self._record(self._executor.collect())
@@ -141,16 +161,27 @@ class Driver:
     def _why(self) -> str:
         if self._proposer.exhausted:
             return "exhausted"
-        return "time" if self._budget.time_is_up else "trials"
+        return "time" if self._budget.search_time_is_up else "trials"
 
     def _propose(self) -> None:
-        outstanding = self._executor.outstanding
-        count = min(self._executor.room(), self._budget.trials_left(self._tally.done + outstanding))
+        outstanding = self._executor.outstanding(0)
+        count = min(self._executor.room(0), self._budget.trials_left(self._tally.done + outstanding))
         if count <= 0 or self._proposer.exhausted:
             return
-        proposals = self._proposer.ask(count, outstanding)
-        self._pending.update((p.number, p) for p in proposals)
-        self._executor.submit(proposals)
+        self._submit(0, [(p.number, p.candidate) for p in self._proposer.ask(count, outstanding)])
+
+    def _promote(self) -> None:
+        """Give dear evaluators designs: those with workers of their own while the search goes on, the rest after it."""
+        over = self._executor.outstanding(0) == 0
+        for rung in self._ladder.usable:
+            if over or self._executor.separate(rung):
+                self._submit(rung, self._ladder.next(rung, self._executor.room(rung), over=over))
+            over = over and self._executor.outstanding(rung) == 0
+
+    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate]]) -> None:
+        if designs:
+            self._pending.update(((number, rung), candidate) for number, candidate in designs)
+            self._executor.submit([Job(number, rung, c, self._known(c, rung)) for number, c in designs])
 
     def _record(self, outcomes: list[Outcome]) -> None:
         violations, self._violations = self._violations, []
@@ -158,18 +189,35 @@ class Driver:
         # On disk before counted: a record that cannot be written is not a result.
         self._log.append(record.to_dict() for record in (*violations, *finished))
         for record in finished:
+            self._count(record)
+
+    def _count(self, record: Record) -> None:
+        if record.rung:
+            together = self._judge.merged(self._tally.record(record.key), record)
+            self._tally.add_higher(together, self._judge.values(together))
+        else:
             self._tally.add(record, self._judge.values(record))
             self._proposer.tell(record.number, self._judge.told(record))
 
     def _finish(self, outcome: Outcome) -> Record:
-        proposal = self._pending.pop(outcome.number)
+        candidate = self._pending.pop((outcome.number, outcome.rung))
+        ruling = self._judge.rule(outcome)
+        if outcome.rung and outcome.metrics is not None:
+            # Objectives may need metrics of the rungs below.
+            below = self._tally.record(candidate.key).metrics or {}
+            together = {**below, **outcome.metrics}
+            ruling = {**self._judge.rule(replace(outcome, metrics=together)), "metrics": outcome.metrics}
         return Record(
             number=outcome.number,
+            rung=outcome.rung,
             seconds=round(outcome.seconds, 6),
             at=self._at(),
-            evaluator=self._evaluator,
-            **describe(proposal.candidate),
-            **self._judge.rule(outcome),
+            evaluator=self._names[outcome.rung],
+            worker=outcome.worker,
+            cached=outcome.cached,
+            **describe(candidate),
+            **ruling,
+            **self._keep(candidate, outcome),
         )
 
     def _at(self) -> float:

@@ -40,10 +40,20 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
     return dict(values)
 
 
+def stored(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as they come back from the log.
+
+    Raises:
+        TypeError, ValueError: when they cannot be written to it.
+    """
+    copy: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
+    return copy
+
+
 def _plain(value: Any) -> Any:
-    """NumPy scalars as Python numbers."""
-    if hasattr(value, "item"):
-        return value.item()
+    """NumPy scalars and arrays as Python numbers and lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be written to the log")
 
 

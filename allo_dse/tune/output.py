@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .names import file_name
 from .result import BestDesign, Result
 from .rundir import RunDirectory
 from .view import format_value
@@ -25,11 +25,6 @@ def write_results(result: Result, directory: RunDirectory) -> None:
     if result.front:
         for objective in result.study.objectives:
             result.best(objective.name).export(directory.path / "best" / file_name(objective.name))
-
-
-def file_name(name: str) -> str:
-    """A name as a file name."""
-    return re.sub(r"[^\w.+-]+", "_", name).strip("._") or "objective"
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -1,84 +1,98 @@
 """Evaluation in worker processes, on this machine or on a cluster, through Ray.
 
-Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation. A
-worker that dies takes its batch with it; those designs are evaluated once more, one by one, so that only the one that
-kills a worker again is recorded as failed.
+Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
+Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batch with
+it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as failed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+import os
+import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from ..errors import StudyError
-from .executor import Outcome, evaluate
-from .proposals import Proposal
+from ..eval.evaluator import Needs, why_unavailable
+from .bench import Bench, make_bench
+from .executor import Job, Outcome, known_outcome, outcome
+from .pool import Batch, Pool, Task
 from .spec import StudySpec
 
-BATCH_SECONDS = 0.1  # work that a batch should hold
-MAX_BATCH = 64
-AHEAD = 2  # batches per worker, so that none waits for the driver
 WAIT_SECONDS = 0.1
-
-Job = tuple[int, dict[str, int]]
+START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
+CLOSE_SECONDS = 2.0
 
 
 class Workbench:
-    """What a worker process has: the study, its space and an evaluator."""
+    """What a worker process has: the study, its space and its evaluators."""
 
     def __init__(self, source: StudySpec | Callable[[], StudySpec]) -> None:
         self._study = source if isinstance(source, StudySpec) else source()
-        self._evaluator = self._study.make_evaluator()
+        self._evaluators = self._study.make_evaluators()
+        self._benches: dict[int, Bench] = {}
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def problems(self) -> list[str | None]:
+        """Per rung why its evaluator cannot run here."""
+        return [why_unavailable(evaluator) for evaluator in self._evaluators]
+
+    def run(self, tasks: Sequence[Task]) -> list[Outcome]:
         """Evaluate designs given as genes."""
-        outcomes = []
-        for number, genes in jobs:
-            candidate = self._study.space.decode_genes(genes)
-            if candidate is None:
-                outcomes.append(Outcome(number, None, "the worker's space does not contain this design", 0.0))
-            else:
-                outcomes.append(evaluate(self._evaluator, number, candidate.design))
-        return outcomes
+        return [self._run(task) for task in tasks]
 
+    def _run(self, task: Task) -> Outcome:
+        candidate = self._study.space.decode_genes(task.genes)
+        if candidate is None:
+            text = "the worker's space does not contain this design"
+            return Outcome(task.number, task.rung, None, text, 0.0, worker=self._name)
+        if task.rung not in self._benches:
+            self._benches[task.rung] = make_bench(self._study, task.rung, self._evaluators[task.rung])
+        return outcome(task.number, task.rung, self._benches[task.rung].run(candidate), self._name)
 
-@dataclass(frozen=True)
-class _Batch:
-    """Designs a worker has been given; one that is `alone` has killed a worker before, perhaps."""
-
-    worker: int
-    jobs: tuple[Job, ...]
-    alone: bool
+    def close(self) -> None:
+        """End child processes."""
+        for bench in self._benches.values():
+            bench.close()
 
 
 class RayExecutor:
-    """Evaluates proposals in `workers` Ray actors.
+    """Evaluates jobs in Ray actors: `workers` of them for rungs that need nothing special, more for those that do.
 
     Args:
+        needs: of each rung's evaluator.
         address: of a running cluster; None starts Ray on this machine.
 
+    Attributes:
+        problems: per rung why nobody can serve it; None where somebody can.
+
     Raises:
-        StudyError: when the cluster cannot be reached.
+        StudyError: when the cluster cannot be reached, or its workers cannot load the study.
     """
 
-    def __init__(self, study: StudySpec, workers: int, address: str | None) -> None:
+    def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int, address: str | None) -> None:
         self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
+        self._needs = list(needs)
         self._own = not ray.is_initialized()
-        self._connect(workers, address)
-        self._actor_class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Workbench)
-        self._actors: list[Any] = [self._start() for _ in range(workers)]
-        self._waiting: deque[Job] = deque()
-        self._suspects: deque[Job] = deque()  # were in the batch of a worker that died
-        self._running: dict[Any, _Batch] = {}
-        self._seconds = 0.0  # measured cost of one evaluation, a moving average
+        self._known: list[Outcome] = []
+        self._pools: dict[str | None, Pool] = {}
+        self._running: dict[Any, tuple[str | None, Batch]] = {}
+        self._connect(study, workers, address)
+        try:
+            self._hire(workers)
+            self.problems = self._ask_around()
+        except BaseException:
+            self.close()
+            raise
 
-    def _connect(self, workers: int, address: str | None) -> None:
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _connect(self, study: StudySpec, workers: int, address: str | None) -> None:
         if not self._own:
             return
         try:
@@ -86,8 +100,8 @@ class RayExecutor:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             else:
                 ray.init(
-                    address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False,
-                    logging_level=logging.ERROR,
+                    address="local", num_cpus=workers, resources=self._local_resources(study),
+                    include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                 )  # fmt: skip
         except (ConnectionError, RuntimeError, ValueError, RayError) as error:
             raise StudyError(
@@ -95,43 +109,81 @@ class RayExecutor:
                 hint="start a cluster with `ray start --head`, or leave --ray out to use this machine",
             ) from error
 
-    def _start(self) -> Any:
-        return self._actor_class.remote(self._source)
+    def _local_resources(self, study: StudySpec) -> dict[str, float]:
+        """What this machine has: one of each resource whose evaluator can run here."""
+        evaluators = zip(study.make_evaluators(), self._needs, strict=True)
+        return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
-    @property
-    def outstanding(self) -> int:
-        return len(self._waiting) + len(self._suspects) + sum(len(batch.jobs) for batch in self._running.values())
+    def _hire(self, workers: int) -> None:
+        """Start the workers: as many as asked for, and one for each unit of a resource that the cluster has."""
+        has = ray.cluster_resources()
+        for resource in {need.resource: None for need in self._needs}:
+            count = workers if resource is None else int(has.get(resource, 0))
+            if count:
+                self._pools[resource] = Pool([self._start(resource) for _ in range(count)])
 
-    def room(self) -> int:
-        return max(0, AHEAD * len(self._actors) * self._batch_size() - self.outstanding)
+    def _start(self, resource: str | None) -> Any:
+        # No CPU for workers with a resource: the resource says where they may be and how many.
+        options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
+        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench)
+        return actor.remote(self._source)
 
-    def _batch_size(self) -> int:
-        if self._seconds <= 0:
-            return 1
-        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / self._seconds)))
+    def _ask_around(self) -> list[str | None]:
+        """Per rung, why nobody can serve it."""
+        said = {resource: self._said(pool) for resource, pool in self._pools.items()}
+        return [
+            said[need.resource][rung] if need.resource in said else _missing(need.resource)
+            for rung, need in enumerate(self._needs)
+        ]
 
-    def submit(self, proposals: Sequence[Proposal]) -> None:
-        self._waiting.extend((p.number, p.candidate.genes) for p in proposals)
+    def _said(self, pool: Pool) -> list[str | None]:
+        try:
+            problems: list[str | None] = ray.get(pool.actors[0].problems.remote(), timeout=START_SECONDS)
+            return problems
+        except GetTimeoutError:
+            return ["its workers do not start: are there free CPUs in the cluster?"] * len(self._needs)
+        except RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, StudyError):
+                raise cause from error
+            raise StudyError(
+                f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
+                hint="each node needs the study file at the same path, and the same packages",
+            ) from error
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def outstanding(self, rung: int | None = None) -> int:
+        known = sum(1 for o in self._known if rung in (None, o.rung))
+        return known + sum(pool.outstanding(rung) for pool in self._pools.values())
+
+    def room(self, rung: int) -> int:
+        pool = self._pools.get(self._needs[rung].resource)
+        return 0 if pool is None else pool.room(rung)
+
+    def separate(self, rung: int) -> bool:
+        return self._needs[rung].resource != self._needs[0].resource
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.known is not None:
+                self._known.append(known_outcome(job))
+            else:
+                task = Task(job.number, job.rung, job.candidate.genes)
+                self._pools[self._needs[job.rung].resource].waiting.append(task)
         self._dispatch()
 
     def _dispatch(self) -> None:
-        while self._suspects or self._waiting:
-            load = [0] * len(self._actors)
-            for batch in self._running.values():
-                load[batch.worker] += AHEAD if batch.alone else 1
-            worker = min(range(len(load)), key=load.__getitem__)
-            # A suspect has its worker for itself, so that if that worker dies it is known why.
-            if load[worker] >= (1 if self._suspects else AHEAD):
-                return
-            alone = bool(self._suspects)
-            count = 1 if alone else min(len(self._waiting), self._batch_size())
-            queue = self._suspects if alone else self._waiting
-            jobs = tuple(queue.popleft() for _ in range(count))
-            self._running[self._actors[worker].run.remote(jobs)] = _Batch(worker, jobs, alone)
+        for resource, pool in self._pools.items():
+            while (batch := pool.next_batch()) is not None:
+                reference = pool.actors[batch.worker].run.remote(batch.tasks)
+                pool.running[reference] = batch
+                self._running[reference] = (resource, batch)
 
     def collect(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=WAIT_SECONDS) if self._running else ([], [])
+        outcomes, self._known = self._known, []
+        timeout = 0.0 if outcomes else WAIT_SECONDS
+        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout) if self._running else ([], [])
         if ready:  # and whatever else is finished by now
             ready, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         for reference in ready:
@@ -141,33 +193,55 @@ class RayExecutor:
         return outcomes
 
     def _finish(self, reference: Any) -> list[Outcome]:
-        batch = self._running.pop(reference)
+        resource, batch = self._running.pop(reference)
+        pool = self._pools[resource]
+        pool.running.pop(reference)
         try:
             outcomes: list[Outcome] = ray.get(reference)
         except RayActorError as error:
-            return self._bury(batch, error)
+            return self._bury(resource, batch, error)
         except RayError as error:
-            return [Outcome(number, None, f"worker: {error}", 0.0) for number, _ in batch.jobs]
-        for outcome in outcomes:
-            self._seconds = outcome.seconds if not self._seconds else 0.9 * self._seconds + 0.1 * outcome.seconds
+            return [Outcome(t.number, t.rung, None, f"worker: {error}", 0.0) for t in batch.tasks]
+        for found in outcomes:
+            pool.learn(found.rung, found.seconds)
         return outcomes
 
-    def _bury(self, batch: _Batch, error: RayActorError) -> list[Outcome]:
-        """Replace a dead worker. Its designs are tried again one by one; one that was alone then is the cause."""
-        lost = [batch, *(b for b in self._running.values() if b.worker == batch.worker)]
-        self._running = {r: b for r, b in self._running.items() if b.worker != batch.worker}
-        self._actors[batch.worker] = self._start()
-        if batch.alone:
-            reason = str(error).strip().splitlines()[0]
-            return [Outcome(batch.jobs[0][0], None, f"the worker process died: {reason}", 0.0)]
-        self._suspects.extend(job for b in lost for job in b.jobs)
-        return []
+    def _bury(self, resource: str | None, batch: Batch, error: RayActorError) -> list[Outcome]:
+        """Replace a dead worker. Its designs are tried again one by one; one that is lost again is the cause."""
+        pool = self._pools[resource]
+        lost = [batch]
+        for reference in [r for r, b in pool.running.items() if b.worker == batch.worker]:
+            lost.append(pool.running.pop(reference))
+            self._running.pop(reference)
+        pool.actors[batch.worker] = self._start(resource)
+        outcomes = []
+        for task in (task for b in lost for task in b.tasks):
+            if task.deaths == 0:
+                pool.suspects.append(replace(task, deaths=1))
+            else:
+                reason = str(error).strip().splitlines()[0]
+                text = f"poisonous: the worker process died twice with this design: {reason}"
+                outcomes.append(Outcome(task.number, task.rung, None, text, 0.0))
+        return outcomes
 
     def stop(self) -> None:
-        self._waiting.clear()
+        for pool in self._pools.values():
+            pool.waiting.clear()
 
     def close(self) -> None:
-        for actor in self._actors:
+        actors = [actor for pool in self._pools.values() for actor in pool.actors]
+        if any(need.isolate for need in self._needs):
+            # A killed worker's child process ends by itself, but not before it notices.
+            idle = [a for pool in self._pools.values() for n, a in enumerate(pool.actors) if not pool.busy(n)]
+            ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
+        for actor in actors:
             ray.kill(actor)
         if self._own:
             ray.shutdown()
+
+
+def _missing(resource: str | None) -> str:
+    return (
+        f"no node has the resource {resource!r}: start one that has the tool with "
+        f"`ray start --address=HEAD:PORT --resources='{{\"{resource}\": 1}}'`"
+    )

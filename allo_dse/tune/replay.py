@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StudyError
-from .log import encode_line, read_log
+from .bench import measure
+from .log import read_log
 from .record import Record
 from .rundir import MARKER, RunInfo
 from .spec import StudySource, StudySpec, Verification
@@ -63,10 +64,8 @@ def replay_design(path: Path, key: str, *, study_file: Path | None = None, verif
         )
     evaluator = study.make_evaluator()
     recorded = record.metrics or {}
-    try:
-        now, error = _as_stored(dict(evaluator.evaluate(candidate.design))), None
-    except Exception as problem:  # what an evaluator raises is what it says about the design
-        now, error = {}, f"{type(problem).__name__}: {problem}"
+    finding = measure(evaluator, candidate)
+    now, error = finding.metrics or {}, finding.error
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
     different = [name for name, a, b in rows if not _equal(a, b)]
     text = ", ".join(different)
@@ -93,13 +92,6 @@ def _record(path: Path, key: str) -> Record:
     if found is None:
         raise StudyError(f"{path} has no evaluated design {key}")
     return found
-
-
-def _as_stored(metrics: dict[str, Any]) -> dict[str, Any]:
-    """As they come back from a log."""
-    stored: dict[str, Any] = json.loads(encode_line(metrics))
-    stored.pop("crc")
-    return stored
 
 
 def _equal(a: Any, b: Any) -> bool:

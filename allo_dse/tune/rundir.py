@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StudyError
+from .names import file_name
 
 MARKER = "run.json"
 LOCK = ".lock"
@@ -22,8 +22,7 @@ LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a mo
 
 def default_run_dir(name: str) -> Path:
     """`runs/<study>`, with what a file name cannot hold replaced."""
-    safe = re.sub(r"[^\w.+-]+", "_", name).strip("._") or "study"
-    return Path("runs") / safe
+    return Path("runs") / file_name(name, "study")
 
 
 @dataclass(frozen=True)

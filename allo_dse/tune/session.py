@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import StudyError
-from ..eval.evaluator import Evaluator
+from ..eval.evaluator import full_name, needs
 from ..space.encoding import suggest_from
 from ..space.space import Candidate
 from .budget import Budget, StopSignals, parse_duration
+from .cache import ResultCache
 from .collection import rare_collections
 from .driver import Driver, Judge
-from .executor import Executor, InlineExecutor
+from .keeping import Keeper
 from .log import RunLog
 from .output import write_results
 from .progress import make_reporter
-from .proposals import make_proposer
+from .proposals import Proposer, make_proposer
 from .record import Record
 from .reporters import Reporter
 from .result import Result
@@ -27,6 +28,10 @@ from .screen import Screen
 from .spec import PlacementNote, StudySpec, Verification
 from .tally import Tally
 from .view import View
+from .workforce import Workforce, recruit
+
+RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
+SEARCH_SHARE = 0.6  # of a time budget, where there are dear evaluators to go on to
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class RunOptions:
     ray_address: str | None = None
     progress: Any = "auto"
     command: tuple[str, ...] = ()
+    cache: Path | Literal[False] | None = None
 
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
@@ -52,7 +58,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         raise StudyError(f"{options.workers} workers cannot work", hint="--workers 1 evaluates in this process")
     if options.trials is not None and options.trials < 1:
         raise StudyError(f"a budget of {options.trials} trials leaves nothing to do")
-    budget = Budget(options.trials, None if options.time is None else parse_duration(options.time))
+    share = SEARCH_SHARE if study.rungs else 1.0
+    budget = Budget(options.trials, None if options.time is None else parse_duration(options.time), share)
     reporter = make_reporter(options.progress)
     directory = RunDirectory(options.run_dir or default_run_dir(study.name), fresh=options.fresh)
     try:
@@ -84,7 +91,8 @@ class _Session:
         self.tally = Tally(study.objectives)
         self.verified: dict[str, Verification] = {}
         self.placed: dict[str, PlacementNote] = {}
-        self.evaluator: Evaluator = study.make_evaluator()
+        self.evaluators = study.make_evaluators()
+        self.names = [full_name(evaluator) for evaluator in self.evaluators]
         self.seed = self._begin()
         self.log = RunLog(directory.log)
         self.screen = Screen(study.space, study.check, self._on_violation)
@@ -104,7 +112,7 @@ class _Session:
                 seed=seed,
                 program=program,
                 device=device,
-                evaluator=f"{self.evaluator.name} {self.evaluator.version}",
+                evaluator=self.names[0],
                 space=self.study.space.describe(),
                 versions=versions(),
                 command=list(self.options.command),
@@ -124,7 +132,9 @@ class _Session:
                 "function": source.function,
                 "settings": dict(source.settings),
             },
-            "evaluators": [{"name": self.evaluator.name, "version": self.evaluator.version}],
+            "evaluators": [
+                {"name": e.name, "version": e.version, "resource": needs(e).resource} for e in self.evaluators
+            ],
             "sampler": sampler if isinstance(sampler, str) else type(sampler).__name__,
             "workers": self.options.workers,
         }  # fmt: skip
@@ -157,8 +167,12 @@ class _Session:
                 self.placed[entry["key"]] = PlacementNote(entry["ok"], entry["reason"], entry["seconds"])
             if entry["type"] != "design":
                 continue
-            record = self.judge.again(Record.from_dict(entry))
+            record = Record.from_dict(entry)
             self.started_at = max(self.started_at, record.at)
+            if record.rung:
+                self._restore_higher(record)
+                continue
+            record = self.judge.again(record)
             self.screen.remember(record.key, record.violations)
             if record.evaluated:
                 self.next_number = max(self.next_number, record.number + 1)
@@ -167,10 +181,16 @@ class _Session:
         if self.history:
             self.reporter.note(f"resuming {self.directory.path}: {len(self.history)} designs are evaluated already")
 
+    def _restore_higher(self, record: Record) -> None:
+        """Take over what a rung above the first found out; of an evaluator that the study no longer has, nothing."""
+        if record.rung < len(self.names) and record.evaluator == self.names[record.rung] and record.key in self.tally:
+            together = self.judge.merged(self.tally.record(record.key), record)
+            self.tally.add_higher(together, self.judge.values(together))
+
     # -- search -------------------------------------------------------------------------------------------------------
 
     def _search(self) -> str:
-        if self.options.trials is not None and self.tally.done >= self.options.trials:
+        if self._nothing_left():
             self.reporter.note(f"all {self.options.trials} trials are done: ask for more to go on")
             return "trials"
         proposer = make_proposer(
@@ -184,29 +204,63 @@ class _Session:
             strict=self.options.workers == 1,
         )
         proposer.restore([(r, self.judge.told(r)) for r in self.history], self.next_number)
-        executor = self._executor()
+        workforce = recruit(self.study, self.evaluators, self.options.workers, self.options.ray_address)
         view = View(
             self.study, self.tally, self.screen, self.budget, self.directory.path, proposer.name, self.tally.done
         )
+        try:
+            return self._drive(proposer, workforce, view)
+        finally:
+            self.reporter.update(view, last=True)
+            workforce.executor.close()
+
+    def _nothing_left(self) -> bool:
+        return (
+            not self.study.rungs and self.options.trials is not None and self.tally.done >= self.options.trials
+        )  # with rungs, designs may be waiting for their promotion
+
+    def _drive(self, proposer: Proposer, workforce: Workforce, view: View) -> str:
+        for note in workforce.notes:
+            self.reporter.note(note)
+        keeper = Keeper(self.directory, self.log, self.screen, self._caches())
         self.driver = Driver(
             proposer=proposer,
-            executor=executor,
+            executor=workforce.executor,
             judge=self.judge,
             log=self.log,
             tally=self.tally,
             budget=self.budget,
-            evaluator=f"{self.evaluator.name} {self.evaluator.version}",
+            rungs=[r if usable else None for r, usable in zip(self.study.rungs, workforce.usable[1:], strict=True)],
+            names=self.names,
             started_at=self.started_at,
+            known=keeper.known,
+            rebuild=self._rebuild,
+            keep=keeper.keep,
             stop_requested=lambda: self.stop.requested,
-            watch=lambda: self.reporter.update(view),
+            watch=lambda: self._watch(view, keeper),
         )
         self.reporter.start(view)
         try:
             with rare_collections():
                 return self.driver.run()
         finally:
-            self.reporter.update(view, last=True)
-            executor.close()
+            keeper.close()
+
+    def _watch(self, view: View, keeper: Keeper) -> None:
+        keeper.tick(self.started_at + self.budget.elapsed)
+        self.reporter.update(view)
+
+    def _caches(self) -> list[ResultCache]:
+        where = self.options.cache
+        if where is None and self.options.run_dir is None:
+            where = self.directory.path.parent / RESULTS
+        return [ResultCache(where, evaluator, self.study.space) for evaluator in self.evaluators] if where else []
+
+    def _rebuild(self, record: Record) -> Candidate:
+        candidate = self.study.space.decode_genes(record.genes)
+        if candidate is None or candidate.key != record.key:
+            raise StudyError(f"design {record.key} is not in the study's space any more")
+        return candidate
 
     def _refuse_nothing(self, reason: str) -> None:
         """Say why there is nothing to show, when every proposal was ruled out before it could be evaluated."""
@@ -222,13 +276,6 @@ class _Session:
         self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 
-    def _executor(self) -> Executor:
-        if self.options.workers == 1 and self.options.ray_address is None:
-            return InlineExecutor(self.evaluator)
-        from .ray_executor import RayExecutor
-
-        return RayExecutor(self.study, self.options.workers, self.options.ray_address)
-
     def _on_violation(self, candidate: Candidate, violations: list[dict[str, str]]) -> None:
         assert self.driver is not None
         self.driver.note_violation(candidate, violations)
@@ -237,7 +284,7 @@ class _Session:
         return Result(
             self.study,
             self.tally.records,
-            self.tally.values,
+            self.tally.final_values,
             dict(self.verified),
             reason,
             self.directory.path,

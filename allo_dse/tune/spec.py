@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StudyError
 from ..space.params import Condition, ParameterSpace
 from ..space.space import Space, Structures
+from .ladder import Rung
 from .objectives import Constraint, Objective
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class StudySpec:
         verifier: Callable[[Any], Verification] | None = None,
         structures: Structures | None = None,
         trials: int = 500,
+        rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
     ) -> None:
         self.name = name
         self.program = program
@@ -89,6 +91,7 @@ class StudySpec:
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
         self.trials = trials
+        self.rungs = [rung if isinstance(rung, Rung) else Rung(rung) for rung in rungs]
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
         self._device = device
@@ -144,14 +147,14 @@ class StudySpec:
         )
 
     def make_evaluator(self) -> Evaluator:
-        """The evaluator, made anew where the study was given a way to make it."""
+        """The evaluator of every design, made anew where the study was given a way to make it."""
         if self._evaluator is None:
             return _default_evaluator(self.device)
-        ready = hasattr(self._evaluator, "evaluate") and not isinstance(self._evaluator, type)
-        made: Any = self._evaluator if ready else self._evaluator()  # type: ignore[operator]
-        if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
-            raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
-        return made
+        return _made(self._evaluator)
+
+    def make_evaluators(self) -> list[Evaluator]:
+        """The evaluators of the ladder, the cheapest first."""
+        return [self.make_evaluator(), *(_made(rung.evaluator) for rung in self.rungs)]
 
     def check(self, design: Any) -> Sequence[Any]:
         """What limits of the device a design breaks."""
@@ -205,3 +208,11 @@ def _default_evaluator(device: Device) -> Evaluator:
     from ..eval.npu import NpuSimulator
 
     return NpuSimulator()
+
+
+def _made(given: Evaluator | Callable[[], Evaluator]) -> Evaluator:
+    ready = hasattr(given, "evaluate") and not isinstance(given, type)
+    made: Any = given if ready else given()  # type: ignore[operator]
+    if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
+        raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .result import Result
 from .session import RunOptions, run_study
@@ -37,6 +37,7 @@ class Study(StudySpec):
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
         structures: compiles and folds programs; for tests and other front ends.
         trials: how many designs `run` evaluates when it is not told.
+        rungs: dearer evaluators that the best designs are promoted to, as `Rung`s.
 
     Raises:
         StudyError: when the declaration cannot work.
@@ -56,6 +57,7 @@ class Study(StudySpec):
         ray_address: str | None = None,
         progress: Any = "auto",
         command: Sequence[str] = (),
+        cache: str | Path | Literal[False] | None = None,
     ) -> Result:
         """Search. Running again with the same run directory goes on where the last run stopped.
 
@@ -71,6 +73,8 @@ class Study(StudySpec):
             ray_address: of a running Ray cluster.
             progress: "auto", "live", "plain", "json", "quiet" or a `Reporter`.
             command: the command line, to be shown where a run can be resumed.
+            cache: directory of results to share with other runs; False for none. By default `runs/.results` for a run
+                in its default directory, and none for others.
 
         Raises:
             StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
@@ -89,5 +93,6 @@ class Study(StudySpec):
                 ray_address=ray_address,
                 progress=progress,
                 command=tuple(command),
+                cache=Path(cache) if isinstance(cache, str) else cache,
             ),
         )

@@ -16,8 +16,10 @@ class Tally:
     """Counts and champions of the records so far.
 
     Attributes:
-        records: every evaluated design, in the order in which results came in.
-        values: objective values by design key, for designs that satisfy everything.
+        records: every evaluated design, in the order in which results came in; of those that were promoted, all metrics
+            together.
+        values: objective values by design key, for designs that satisfy everything, by the evaluator of every design.
+        rungs: the same for each rung above the first; None for designs that failed there or violate a constraint.
         best: per objective the key of its best design.
         infeasible: how many evaluated designs each constraint of the study ruled out.
         evaluator_seconds: spent in evaluators in all.
@@ -26,18 +28,21 @@ class Tally:
     objectives: Sequence[Objective]
     records: list[Record] = field(default_factory=list)
     values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
     best: dict[str, str] = field(default_factory=dict)
     front: Front = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
     infeasible: Counter[str] = field(default_factory=Counter)
     evaluator_seconds: float = 0.0
     last_error: str = ""
+    _row: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.front = Front(len(self.objectives))
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
+        self._row[record.key] = len(self.records)
         self.records.append(record)
         self.statuses[record.status] += 1
         self.evaluator_seconds += record.seconds
@@ -53,6 +58,32 @@ class Tally:
             champion = self.best.get(objective.name)
             if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:
                 self.best[objective.name] = record.key
+
+    def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
+        """Count what a higher rung found out about a design; `record` has the metrics of all rungs."""
+        self.records[self._row[record.key]] = record
+        self.rungs.setdefault(record.rung, {})[record.key] = values
+        self.evaluator_seconds += record.seconds
+        if record.status == "failed":
+            self.last_error = record.error or ""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._row
+
+    def record(self, key: str) -> Record:
+        """What is known of a design."""
+        return self.records[self._row[key]]
+
+    def feasible(self, rung: int) -> dict[str, tuple[float, ...]]:
+        """Objective values of the designs that satisfy everything, as a rung measured them."""
+        if rung == 0:
+            return self.values
+        return {key: values for key, values in self.rungs.get(rung, {}).items() if values is not None}
+
+    @property
+    def final_values(self) -> dict[str, tuple[float, ...]]:
+        """Objective values by the highest rung that found a feasible design: only those are comparable."""
+        return next((found for rung in sorted(self.rungs, reverse=True) if (found := self.feasible(rung))), self.values)
 
     @property
     def done(self) -> int:

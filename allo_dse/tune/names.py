@@ -1,0 +1,16 @@
+"""Names that people gave, as names of files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LONGEST = 80
+
+
+def file_name(name: str, otherwise: str = "objective") -> str:
+    """A name with whatever a file name should not hold replaced; never empty, hidden, or a path."""
+    safe = re.sub(r"[^\w.+-]+", "_", name).strip("._") or otherwise
+    if len(safe) <= LONGEST:
+        return safe
+    return f"{safe[:LONGEST]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

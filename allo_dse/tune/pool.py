@@ -1,0 +1,95 @@
+"""Workers of one kind, what they are doing, and what waits for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+BATCH_SECONDS = 0.1  # work that a batch should hold
+MAX_BATCH = 64
+AHEAD = 2  # batches per worker, so that none waits for the driver
+
+
+@dataclass(frozen=True)
+class Task:
+    """A design to evaluate, as it goes to a worker.
+
+    Attributes:
+        deaths: workers that died while they had it.
+    """
+
+    number: int
+    rung: int
+    genes: dict[str, int]
+    deaths: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Designs a worker has been given; one that is `alone` has killed a worker before, perhaps."""
+
+    worker: int
+    tasks: tuple[Task, ...]
+    alone: bool
+
+
+@dataclass
+class Pool:
+    """Workers that can serve the same rungs.
+
+    Attributes:
+        actors: the workers.
+        waiting: tasks nobody has been given; those of a higher rung come after those of a lower one.
+        suspects: tasks that were with a worker that died.
+        running: batches by the reference of their result.
+        seconds: measured cost of one evaluation by rung, a moving average.
+    """
+
+    actors: list[Any]
+    waiting: deque[Task] = field(default_factory=deque)
+    suspects: deque[Task] = field(default_factory=deque)
+    running: dict[Any, Batch] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def outstanding(self, rung: int | None = None) -> int:
+        """Tasks not yet finished, of a rung or of all."""
+        tasks = [*self.waiting, *self.suspects, *(t for batch in self.running.values() for t in batch.tasks)]
+        return len(tasks) if rung is None else sum(task.rung == rung for task in tasks)
+
+    def room(self, rung: int) -> int:
+        """How many more tasks keep every worker busy until the driver looks again."""
+        return max(0, AHEAD * len(self.actors) * self.batch_size(rung) - self.outstanding())
+
+    def batch_size(self, rung: int) -> int:
+        """How many designs to send at once, so that sending costs little beside evaluating."""
+        seconds = self.seconds.get(rung, 0.0)
+        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / seconds))) if seconds > 0 else 1
+
+    def learn(self, rung: int, seconds: float) -> None:
+        """Take a measured cost into the average."""
+        before = self.seconds.get(rung)
+        self.seconds[rung] = seconds if before is None else 0.9 * before + 0.1 * seconds
+
+    def busy(self, worker: int) -> bool:
+        """Whether a worker has something to do."""
+        return any(batch.worker == worker for batch in self.running.values())
+
+    def next_batch(self) -> Batch | None:
+        """The next tasks and who shall have them, taken from what waits; None when all workers have enough."""
+        if not self.suspects and not self.waiting:
+            return None
+        load = [0] * len(self.actors)
+        for batch in self.running.values():
+            load[batch.worker] += AHEAD if batch.alone else 1
+        worker = min(range(len(load)), key=load.__getitem__)
+        # A suspect has its worker for itself, so that if that worker dies it is known why.
+        alone = bool(self.suspects)
+        if load[worker] >= (1 if alone else AHEAD):
+            return None
+        if alone:
+            return Batch(worker, (self.suspects.popleft(),), alone=True)
+        tasks = [self.waiting.popleft()]
+        while self.waiting and self.waiting[0].rung == tasks[0].rung and len(tasks) < self.batch_size(tasks[0].rung):
+            tasks.append(self.waiting.popleft())
+        return Batch(worker, tuple(tasks), alone=False)

@@ -1,0 +1,138 @@
+"""Evaluators that do what evaluators do on a bad day. Each misbehaves for about one design in `one_in`."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.tune.fakes import FakeEvaluator
+
+
+class Hazard(FakeEvaluator):
+    """Isolated; `trip` is called for some designs before they are evaluated."""
+
+    isolate = True
+    one_in = 5
+
+    def evaluate(self, design):
+        if int(design.key, 16) % self.one_in == 0:
+            print(f"tripping over {design.key}", flush=True)
+            self.trip(design)
+        return super().evaluate(design)
+
+    def trip(self, design):
+        raise NotImplementedError
+
+
+class Segfaults(Hazard):
+    def trip(self, design):
+        ctypes.string_at(0)
+
+
+class Killed(Hazard):
+    def trip(self, design):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Exits(Hazard):
+    def trip(self, design):
+        os._exit(3)
+
+
+class LeavesPolitely(Hazard):
+    def trip(self, design):
+        sys.exit("no licence")
+
+
+class Hangs(Hazard):
+    """Hangs with children of its own, one of which has left the process group and lost its parent."""
+
+    deadline_s = 0.5
+
+    def trip(self, design):
+        subprocess.Popen(["sleep", "300"])
+        subprocess.Popen(["setsid", "sh", "-c", "sleep 300 & exit"])
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(300)
+
+
+class Hoards(Hazard):
+    """Takes memory itself."""
+
+    memory_bytes = 200 << 20
+
+    def trip(self, design):
+        hoard = []
+        while True:
+            hoard.append(bytearray(os.urandom(1 << 20) * 16))
+
+
+class HoardsInAChild(Hazard):
+    """Takes memory in processes it starts, none of which is over the limit alone."""
+
+    memory_bytes = 400 << 20
+    code = "x = bytearray(b'x' * (150 << 20)); import time; time.sleep(60)"
+
+    def trip(self, design):
+        for _ in range(4):
+            subprocess.Popen([sys.executable, "-S", "-c", self.code])
+        time.sleep(60)
+
+
+class Babbles(Hazard):
+    """Prints garbage wherever it can, and goes on to give an answer."""
+
+    def trip(self, design):
+        for descriptor in (1, 2):
+            os.write(descriptor, os.urandom(1 << 16))
+
+
+class AnswersNonsense(Hazard):
+    def evaluate(self, design):
+        number = int(design.key, 16) % 4
+        if number == 0:
+            return None
+        if number == 1:
+            return {"latency_us": object()}
+        if number == 2:
+            return {"latency_us": "fast", "pe_count": 1, "local_memory_bytes": 1}
+        return super().evaluate(design)
+
+
+class AnswersNonsenseAtHome(AnswersNonsense):
+    isolate = False
+
+
+class StartsOnlyAtHome(Hazard):
+    def __init__(self):
+        if os.environ.get("ALLO_DSE_CELL"):
+            raise RuntimeError("tool not found")
+
+
+class WritesToTheReplyPipe(Hazard):
+    def trip(self, design):
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2:
+                with contextlib.suppress(OSError):
+                    os.write(int(name), b"garbage\n")
+
+
+def sleepers() -> list[int]:
+    """Processes that a hanging evaluator has started and that are still there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if (entry / "cmdline").read_bytes() == b"sleep\x00300\x00" and b"ALLO_DSE_CELL=" in (
+                    entry / "environ"
+                ).read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
