@@ -8,6 +8,7 @@ descriptor holds a few loops and a repeat count; the host rewrites it for each i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -80,6 +81,13 @@ def _pattern(
         if moving and count > 1:
             loops.append(_Loop(count, step, level))
     return _fit(_merged(loops), descriptor)
+
+
+def fit_loops(loops: Sequence[tuple[int, int]], descriptor: Descriptor) -> AccessPattern:
+    """The walk of a nest of (count, step in bytes), innermost first, as far as one descriptor expresses it."""
+    return _fit(
+        _merged([_Loop(count, step, -1) for count, step in loops if count > 1 or step == WORD_BYTES]), descriptor
+    )
 
 
 def _merged(loops: list[_Loop]) -> list[_Loop]:
