@@ -85,9 +85,7 @@ def _pattern(
 
 def fit_loops(loops: Sequence[tuple[int, int]], descriptor: Descriptor) -> AccessPattern:
     """The walk of a nest of (count, step in bytes), innermost first, as far as one descriptor expresses it."""
-    return _fit(
-        _merged([_Loop(count, step, -1) for count, step in loops if count > 1 or step == WORD_BYTES]), descriptor
-    )
+    return _fit(_merged([_Loop(count, step, -1) for count, step in loops if count > 1]), descriptor)
 
 
 def _merged(loops: list[_Loop]) -> list[_Loop]:

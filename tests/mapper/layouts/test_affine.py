@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -133,9 +134,7 @@ def test_equal_arrangements_are_equal_values(case, data) -> None:
         return
     (walk,) = found.walks
     addresses = walk.addresses()
-    assert not any(
-        outer.step == inner.step * inner.count for outer, inner in zip(walk.loops, walk.loops[1:], strict=False)
-    )
+    assert not any(outer.step == inner.step * inner.extent for outer, inner in pairwise(walk.loops))
     again = found.reshape((math.prod(found.shape),))
     detour = data.draw(shapes(math.prod(found.shape)))
     assert again.reshape(detour).reshape((math.prod(found.shape),)).walks == found.walks
