@@ -206,7 +206,8 @@ def test_a_descriptor_moves_exactly_the_right_elements(case, dtype) -> None:
         words = np.arange(math.prod(shape) * array.itemsize).reshape(*shape, array.itemsize)
         moved = found.apply(words.reshape(-1, array.itemsize)[:, 0].reshape(shape)).ravel()
         whole = _words_stay_whole(moved, array.itemsize)
-        assert not whole or len(found.walks[0].loops) > NPU.memory_tile.descriptor.dims
+        loops = len(found.walks[0].loops) + (array.itemsize > 4 and found.walks[0].loops[-1].step > 1)
+        assert not whole or loops > NPU.memory_tile.descriptor.dims
         return
     assert len(plan.dims) <= NPU.memory_tile.descriptor.dims
     memory = array.tobytes() + bytes(-array.nbytes % 4)
