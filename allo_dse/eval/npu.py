@@ -39,7 +39,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "1"
+    version = "2"
 
     def evaluate(self, design: Design) -> Metrics:
         """Metrics of one design that has passed the device checks.

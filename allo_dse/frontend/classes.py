@@ -148,6 +148,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
         state=tuple(task.state),
         externals=tuple(task.externals),
         loops=tuple(task.source_loops),
+        layouts=task.layouts.uses(),
     )
 
 

@@ -258,6 +258,29 @@ class ExternalCall:
 
 
 @dataclass(frozen=True)
+class LayoutStep:
+    """Elements in another order: "transpose" with the permutation of the dimensions, or "view" with the new shape."""
+
+    kind: Literal["transpose", "view"]
+    argument: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayoutUse:
+    """A tensor argument that a body reads in another layout only.
+
+    Attributes:
+        arg: position among the kernel's arguments.
+        steps: what the body does with it, in order, before it uses it.
+        sites: positions in `TaskClass.work` of the operations that do so.
+    """
+
+    arg: int
+    steps: tuple[LayoutStep, ...]
+    sites: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TaskBody:
     """The MLIR function of a task class (see `allo_dse/ir/dialect.py` for the operations it uses).
 
@@ -286,6 +309,7 @@ class TaskClass:
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
+        layouts: tensor arguments that are read in another layout only.
     """
 
     name: str
@@ -299,6 +323,7 @@ class TaskClass:
     state: tuple[StateVariable, ...] = ()
     externals: tuple[ExternalCall, ...] = ()
     loops: tuple[SourceLoop, ...] = ()
+    layouts: tuple[LayoutUse, ...] = ()
 
     @property
     def polls(self) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..lang.types import DType, Float, Int, UInt, index
 from ..lang.types import bool as bool_
+from .layout_notes import LayoutNotes
 from .meta import Meta, selected
 from .program import ExternalCall, IntArray, SourceLocation, SourceLoop, StateVariable, StreamArray, StreamOp, TileOp
 from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
@@ -189,6 +190,7 @@ class Task:
     state: list[StateVariable] = field(default_factory=list)
     externals: list[ExternalCall] = field(default_factory=list)
     reads: set[int] = field(default_factory=set)
+    layouts: LayoutNotes = field(default_factory=LayoutNotes)
     writes: set[int] = field(default_factory=set)
     path: list[str] = field(default_factory=list)
     mutable: list[frozenset[str]] = field(default_factory=list)
@@ -406,6 +408,7 @@ class Task:
         """Note that the body reads or writes a buffer."""
         if buffer.arg is not None:
             (self.writes if write else self.reads).add(buffer.arg)
+        self.layouts.touch(buffer, write=write)
 
     def price(
         self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count, name: str = ""

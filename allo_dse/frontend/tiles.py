@@ -217,6 +217,8 @@ def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
     if expr.op == "matmul":
         shape = (expr.shape[0], shape_of(expr.operands[0])[1], expr.shape[1])
     task.price(expr.op, shape, (*dtypes, target.dtype), expr.node, task.count)
+    if destination is target:
+        task.layouts.rearranged(expr, operands[0], target, len(task.work) - 1)
 
 
 def _work_type(expr: TileExpr, target: DType) -> DType:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
+from ..frontend.program import TaskClass
 from .violation import Violation
 
 Direction = Literal["in", "out"]
@@ -141,6 +142,70 @@ class StreamFlow:
     token_bytes: int
 
 
+LayoutPlace = Literal["memory tile", "core", "nowhere"]
+_PLACES: dict[LayoutPlace, str] = {
+    "memory tile": "by the memory tile's DMA",
+    "core": "on the cores",
+    "nowhere": "without moving anything",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChoice:
+    """A change of layout that tasks need of the tiles of a tensor, and where it happens.
+
+    Attributes:
+        tile_shape: of the tiles as they lie.
+        steps: in words.
+        place: "memory tile": its DMA channel reads tiles in the new order; "core": the tasks do it; "nowhere": the
+            elements stay where they are.
+        reason: why it is left to the cores.
+        dims: the descriptor's (extent, step) loops in 32-bit words, innermost first.
+        sites: per task class (kernel, class) the positions in its `work` of the operations that it consists of.
+    """
+
+    tensor: str
+    tile_shape: tuple[int, ...]
+    steps: str
+    place: LayoutPlace
+    reason: str
+    dims: tuple[tuple[int, int], ...]
+    sites: tuple[tuple[tuple[str, str], tuple[int, ...]], ...]
+
+    def __str__(self) -> str:
+        return f"{self.tensor} {self.steps} {_PLACES[self.place]}" + (f" ({self.reason})" if self.reason else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        return {
+            "tensor": self.tensor,
+            "tile": list(self.tile_shape),
+            "layout": self.steps,
+            "where": self.place,
+            "reason": self.reason,
+            "descriptor": [list(dim) for dim in self.dims],
+        }
+
+
+@dataclass(frozen=True)
+class LayoutPlan:
+    """Where all changes of layout of a program happen."""
+
+    choices: tuple[LayoutChoice, ...] = ()
+
+    @cached_property
+    def _free(self) -> dict[tuple[str, str], frozenset[int]]:
+        found: dict[tuple[str, str], set[int]] = {}
+        for choice in self.choices:
+            for cls, sites in choice.sites if choice.place != "core" else ():
+                found.setdefault(cls, set()).update(sites)
+        return {cls: frozenset(sites) for cls, sites in found.items()}
+
+    def free_sites(self, cls: TaskClass) -> frozenset[int]:
+        """Positions in a task class's `work` of what the cores need not do."""
+        return self._free.get((cls.kernel, cls.name), frozenset())
+
+
 @dataclass(frozen=True)
 class Transport:
     """All data movement of a mapping on a device.
@@ -148,12 +213,14 @@ class Transport:
     Attributes:
         flows, transfers, streams: see their types.
         violations: limits of memory and shim tiles that no assignment keeps.
+        layouts: which changes of layout happen on the way.
     """
 
     flows: tuple[Flow, ...]
     transfers: tuple[Transfer, ...]
     streams: tuple[StreamFlow, ...]
     violations: tuple[Violation, ...] = ()
+    layouts: LayoutPlan = LayoutPlan()
 
     @cached_property
     def host_rewrites(self) -> int:

@@ -12,6 +12,7 @@ from .access import access_pattern
 from .assign import ColumnLimits, Share, assign_columns
 from .buffering import Buffering
 from .flows import FlowFamily, plan_flows
+from .layouts import layout_plan
 from .movement import Flow, StreamFlow, TileLoop, Transfer, Transport
 from .tile_limits import channel_shortages
 from .view import MappingView, mapping_view
@@ -61,7 +62,7 @@ def _plan(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transpo
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
     flows = tuple(flow for family in families for flow in family.flows)
-    return Transport(flows, transfers, view.links.between, violations)
+    return Transport(flows, transfers, view.links.between, violations, layout_plan(view.program, device))
 
 
 Part = tuple[FlowFamily, tuple[Flow, ...], int, int]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..mapper.movement import LayoutChoice
 
 _RESOURCES = {
     "dram": "DRAM",
@@ -32,6 +35,7 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
     nodes = design.fold.node_count
     parts.append(f"{nodes} core{'s' if nodes != 1 else ''}")
     parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
+    parts += _layout_words(design)
     bound = _bound_words(metrics)
     return "; ".join([*parts, bound] if bound else parts)
 
@@ -84,6 +88,20 @@ def _writes_along(kernel: Any, axes: list[int]) -> bool:
 def _written_axes(kernel: Any) -> set[int]:
     ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
     return {axis for port in ports for axis in port.layout if axis is not None}
+
+
+def _layout_words(design: Any) -> list[str]:
+    """Where layouts change, e.g. "B transposed by the memory tile's DMA"."""
+    return [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
+
+
+def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
+    """The changes of layout of a design's tensors; none on devices without an array."""
+    if getattr(getattr(design, "device", None), "family", None) != "npu":
+        return ()
+    from ..mapper.layouts import layout_plan
+
+    return layout_plan(design.program, design.device).choices
 
 
 def _bound_words(metrics: Mapping[str, Any]) -> str:

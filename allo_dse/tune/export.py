@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..space.space import Candidate
+from .explain import design_layouts
 from .spec import StudySpec
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def export_design(
         "mapping.py": study.space.structures.mapping_source(design),
         "parameters.json": _json(params),
         "metrics.json": _json(dict(metrics)),
-        "design.json": _json({"key": candidate.key, "genes": candidate.genes, **design.to_dict()}),
+        "design.json": _json({"key": candidate.key, "genes": candidate.genes, **design.to_dict(), **_layouts(design)}),
         "explanation.txt": explanation + "\n",
         "build.py": _build_script(study, candidate, values),
     }
@@ -87,6 +88,12 @@ def export_design(
         path.write_text(text)
         written.append(path)
     return written
+
+
+def _layouts(design: Any) -> dict[str, Any]:
+    """Where the layouts of tensors change, for designs in which they do."""
+    choices = [choice.to_dict() for choice in design_layouts(design)]
+    return {"layouts": choices} if choices else {}
 
 
 def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:

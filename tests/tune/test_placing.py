@@ -17,6 +17,7 @@ from tests.tune.fakes import fake_study
 install()
 
 from studies.gemm_npu import study
+from tests.mapper.layouts.programs import a_bt
 
 
 def tuned(directory, trials=12):
@@ -70,3 +71,11 @@ def test_the_placement_of_a_result_can_be_drawn(result, tmp_path):
     assert "nodes on npu1_2col" in dse.draw(best.placement, tmp_path / "array.svg")
     assert (tmp_path / "array.svg").read_text() == dse.draw(best.placement)
     assert dse.draw(best.design) == dse.draw(best.design.vmg) != dse.draw(best.design.program)
+
+
+def test_the_design_says_where_layouts_change(tmp_path):
+    searched = dse.Study("abt", program=a_bt, device="npu1_1col", objectives=[dse.minimize("latency_us")])
+    best = searched.run(trials=4, run_dir=tmp_path, progress=QuietReporter()).best()
+    assert "; B transposed by the memory tile's DMA; " in best.explain()
+    (layout,) = json.loads((tmp_path / "best" / "latency_us" / "design.json").read_text())["layouts"]
+    assert (layout["tensor"], layout["where"], len(layout["descriptor"])) == ("B", "memory tile", 2)

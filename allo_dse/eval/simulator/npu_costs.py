@@ -6,6 +6,7 @@ and moving the sum on to the next task of a chain or into the output slot, are p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from ...backends.device import NpuDevice
@@ -17,15 +18,20 @@ _MOVES = ("copy", "get", "put")
 _ACCUMULATING = ("add", *_MOVES)
 
 
-def class_cycles(task_class: TaskClass, device: NpuDevice) -> float:
+def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int] = ()) -> float:
     """Cycles one task of the class computes, data movement not included.
+
+    Args:
+        free: positions in its `work` of operations that cost nothing: changes of layout that DMA channels carry out.
 
     Raises:
         SimulationError: if it calls a vendor kernel whose cycles nobody has said.
     """
     total, accumulator = 0.0, None
     calls = iter(task_class.externals)
-    for op in task_class.work:
+    for site, op in enumerate(task_class.work):
+        if site in free:
+            continue
         if op.kind == "external":
             total += _count(op) * _external_cycles(next(calls))
             continue

@@ -21,7 +21,7 @@ import numpy as np
 from ...backends.device import NpuDevice
 from ...frontend.program import IntArray
 from ...ir.layout import Op
-from ...mapper.movement import Flow, Transport
+from ...mapper.movement import Flow, LayoutPlan, Transport
 from .network import Network, NetworkBuilder, Processes, Table
 from .npu_cores import core_period
 from .npu_costs import class_cycles
@@ -150,7 +150,7 @@ def build_npu_network(
     dram = parts.builder.resource()
     for transfer in transport.transfers:
         _shim_channel(parts, [staged[f] for f in transfer.flows], dram)
-    core_ticks = _cores(parts, schedules, links, ends)
+    core_ticks = _cores(parts, schedules, links, ends, transport.layouts)
     network = parts.build()
     return NpuNetwork(
         network=network,
@@ -280,13 +280,18 @@ def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:
 
 
 def _cores(
-    parts: _Parts, schedules: Sequence[GroupSchedule], links: Links, ends: dict[tuple[int, PortKey], Fifo]
+    parts: _Parts,
+    schedules: Sequence[GroupSchedule],
+    links: Links,
+    ends: dict[tuple[int, PortKey], Fifo],
+    layouts: LayoutPlan,
 ) -> list[float]:
     """One process per node. Returns the ticks each computes in one period."""
     fifos = {channel: parts.fifo(depth) for channel, depth in sorted(links.depth.items())}
     result, node = [], 0
     for schedule, externals in zip(schedules, links.groups, strict=True):
-        ticks = np.rint(schedule.cycles(lambda cls: class_cycles(cls, parts.device)) * TICKS_PER_CYCLE).astype(np.int64)
+        cycles = schedule.cycles(lambda cls: class_cycles(cls, parts.device, layouts.free_sites(cls)))
+        ticks = np.rint(cycles * TICKS_PER_CYCLE).astype(np.int64)
         table = _core_table(parts, schedule, ticks, externals)
         for row in range(schedule.group.count):
             own = [ends[node, port.key] for port in schedule.ports]

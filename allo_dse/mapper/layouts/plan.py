@@ -1,0 +1,102 @@
+"""Where each change of layout happens: on the way, in the descriptors of DMA channels, or on the cores.
+
+A tensor that tasks only ever read in another layout (`TaskClass.layouts`) can arrive in it: the memory tile's channel
+reads the staged tile in the order of the result, if one descriptor expresses that. A view that moves nothing costs
+nothing. What is left stays with the cores, as the program has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from ...backends.device import NpuDevice
+from ...frontend.program import CompiledProgram, LayoutStep, LayoutUse, TaskClass, TensorPort
+from ..movement import LayoutChoice, LayoutPlace, LayoutPlan
+from .affine import Arrangement
+from .descriptor import descriptor_walk
+
+_plans: WeakKeyDictionary[CompiledProgram, dict[str, LayoutPlan]] = WeakKeyDictionary()
+
+# Tasks that share tiles: tensor, layout, and tile shape.
+_Key = tuple[str, tuple[int | None, ...], tuple[int, ...]]
+
+
+def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
+    """The layouts of a program's tensors on a device; the same for all of its folds.
+
+    Cores that share a flow receive the same words, so a tensor's tile is arranged on the way only if all task classes
+    that read such tiles of it want them in the same layout.
+    """
+    plans = _plans.setdefault(program, {})
+    if device.key not in plans:
+        readers: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
+        for kernel in program.kernels:
+            for cls in kernel.classes:
+                for port in cls.tensor_ports:
+                    if port.reads:
+                        key = (port.tensor.name, port.layout, port.tile_shape)
+                        readers.setdefault(key, []).append((cls, port))
+        choices = [choice for users in readers.values() for choice in _choices(users, device)]
+        plans[device.key] = LayoutPlan(tuple(choices))
+    return plans[device.key]
+
+
+def _choices(readers: Sequence[tuple[TaskClass, TensorPort]], device: NpuDevice) -> list[LayoutChoice]:
+    """What becomes of the layouts that the readers of one kind of tile want: one choice for each different wish."""
+    wishes: dict[tuple[LayoutStep, ...], list[tuple[TaskClass, LayoutUse]]] = {}
+    for cls, port in readers:
+        use = next((use for use in cls.layouts if use.arg == port.arg), None)
+        if use is not None:
+            wishes.setdefault(use.steps, []).append((cls, use))
+    users = sum(len(found) for found in wishes.values())
+    unanimous = len(wishes) == 1 and users == len(readers)
+    _, port = readers[0]
+    return [_choice(port, steps, found, device, unanimous=unanimous) for steps, found in wishes.items()]
+
+
+def _choice(
+    port: TensorPort,
+    steps: tuple[LayoutStep, ...],
+    users: Sequence[tuple[TaskClass, LayoutUse]],
+    device: NpuDevice,
+    *,
+    unanimous: bool,
+) -> LayoutChoice:
+    arrangement = arrange(port.tile_shape, steps)
+    place: LayoutPlace = "core"
+    reason = ""
+    dims: tuple[tuple[int, int], ...] = ()
+    if not arrangement.walks:
+        place = "nowhere"
+    elif not unanimous:
+        reason = "other tasks use the tiles as they lie"
+    elif len(arrangement.walks) > 1:
+        reason = "it takes two passes"
+    else:
+        found = descriptor_walk(arrangement.walks[0], port.tensor.dtype.bits, device.memory_tile.descriptor)
+        if isinstance(found, str):
+            reason = found
+        else:
+            place, dims = "memory tile", found.dims
+    sites = tuple(((cls.kernel, cls.name), use.sites) for cls, use in users)
+    return LayoutChoice(port.tensor.name, port.tile_shape, describe(steps), place, reason, dims, sites)
+
+
+def arrange(shape: tuple[int, ...], steps: Sequence[LayoutStep]) -> Arrangement:
+    """A tile after some steps."""
+    result = Arrangement.of(shape)
+    for step in steps:
+        result = result.transpose(step.argument) if step.kind == "transpose" else result.reshape(step.argument)
+    return result
+
+
+def describe(steps: Sequence[LayoutStep]) -> str:
+    """Steps in words: "transposed", "transposed (0, 2, 1), viewed as 64x32"."""
+    words = []
+    for step in steps:
+        if step.kind == "view":
+            words.append(f"viewed as {'x'.join(map(str, step.argument))}")
+        else:
+            words.append("transposed" if step.argument == (1, 0) else f"transposed {step.argument}")
+    return ", ".join(words)
