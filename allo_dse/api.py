@@ -12,8 +12,9 @@ import numpy as np
 
 from .backends.device import Device
 from .errors import AlloDseError
+from .frontend.program import CompiledProgram
 from .frontend.schedules import checked_schedule
-from .lang.diagnostics import ProgramError, ProgramWarning
+from .lang.diagnostics import ProgramWarning
 from .mapper.buffering import Buffering
 from .mapper.check import Violation, check_mapping
 from .mapper.program import Program, load_program
@@ -148,7 +149,7 @@ def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -
 
 def _zeros(vmg: VMG) -> tuple[Any, ...]:
     """Arguments for a program whose values do not matter."""
-    from .eval.simulator.arguments import numpy_dtype
+    from .frontend.arguments import numpy_dtype
 
     return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
 
@@ -183,18 +184,29 @@ class SimulatorModule:
         Returns:
             What a plain function returns, when the arrays for its results are not given; else None.
         """
-        from .eval.simulator.arguments import numpy_dtype
         from .eval.simulator.functional import run_graph
         from .eval.simulator.state import initial_state
 
         if self._state is None:
             self._state = initial_state(self.program)
-        tensors, results = self.program.tensors, self.program.results
-        own = results if len(arrays) == len(tensors) - results else 0
-        returned = [np.zeros(t.shape, numpy_dtype(t.dtype)) for t in tensors[len(tensors) - own :]]
+        returned = missing_results(self.program, arrays)
         self.result = run_graph(self.vmg, *arrays, *returned, state=self._state)
-        values = [array if array.ndim else array.item() for array in returned]
-        return None if not values else values[0] if len(values) == 1 else tuple(values)
+        return returned_values(returned)
+
+
+def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[np.ndarray[Any, Any]]:
+    """Arrays for what a plain function returns, when the caller gives none."""
+    from .frontend.arguments import numpy_dtype
+
+    tensors, results = program.tensors, program.results
+    own = results if len(arrays) == len(tensors) - results else 0
+    return [np.zeros(t.shape, numpy_dtype(t.dtype)) for t in tensors[len(tensors) - own :]]
+
+
+def returned_values(returned: list[np.ndarray[Any, Any]]) -> Any:
+    """What the caller gets for them: nothing, one value, or a tuple."""
+    values = [array if array.ndim else array.item() for array in returned]
+    return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
 def build_simulator(region: Any, **options: Any) -> SimulatorModule:
@@ -208,14 +220,74 @@ def build_aie(region: Any, **options: Any) -> SimulatorModule:
     return SimulatorModule(region, **options)
 
 
-def build_hls(region: Any, **_options: Any) -> Any:
-    """The targets "vhls" and "vitis_hls".
+class HlsModule:
+    """What the targets "vhls" and "vitis_hls" of `df.build` return: generated C++, which can be run.
 
-    Raises:
-        ProgramError: always, after the program has been compiled: code generation for HLS does not exist yet.
+    Attributes:
+        hls_project: all files; `hls_code` is the kernel.
     """
-    program = load_program(region)
-    raise ProgramError(
-        f"HLS code generation does not exist yet; program `{program.name}` itself is right",
-        hint='run it with target="simulator"',
-    )
+
+    def __init__(
+        self,
+        region: Any,
+        *,
+        mode: str | None = None,
+        project: str | None = None,
+        schedule: Any = None,
+        depths: Mapping[str, int] | None = None,
+        device: Device | str | None = None,
+        **_options: Any,
+    ) -> None:
+        from .backends.hls import CSimulation, emit_project
+        from .backends.hls.tool import check_mode
+
+        check_mode(mode)
+        self.program = load_program(region)
+        _show_warnings(self.program)
+        if schedule is not None:
+            self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
+        target = Device.load(device) if isinstance(device, str) else device
+        self.hls_project = emit_project(self.program, depths=depths, device=target)
+        self.mode, self.directory = mode, project
+        self._simulation: CSimulation | None = None
+        if project is not None:
+            self.hls_project.write(project)
+
+    @property
+    def hls_code(self) -> str:
+        """The kernel's C++."""
+        return self.hls_project.hls_code
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run on arrays, which are written in place: C simulation through g++ or clang++, without the vendor's tool.
+
+        Other modes than "csim" run the tool in the project directory.
+
+        Returns:
+            What a plain function returns, when the arrays for its results are not given; else None.
+
+        Raises:
+            AlloDseError: when the mode needs the tool and it is absent, or a run fails.
+        """
+        from .backends.hls import CSimulation
+        from .backends.hls.tool import run_tool
+
+        returned = missing_results(self.program, arrays)
+        if self.mode not in (None, "csim"):
+            run_tool(self.hls_project, self.mode, self.directory, (*arrays, *returned))
+            return returned_values(returned)
+        if self._simulation is None:
+            print("allo-dse: C simulation with the headers of allo-dse, without the vendor's tool")
+            self._simulation = CSimulation(self.hls_project)
+        self._simulation(*arrays, *returned)
+        return returned_values(returned)
+
+
+def build_hls(region: Any, **options: Any) -> HlsModule:
+    """The targets "vhls" and "vitis_hls" of `df.build`: C++ for Vitis HLS.
+
+    Args:
+        options: `mode` ("csim", "csynth", "cosim", "hw_emu", "hw"), `project` (a directory, written at once),
+            `schedule`, `depths`, `device`.
+    """
+    return HlsModule(region, **options)

@@ -18,6 +18,7 @@ from ..backends.rtl.errors import RtlError
 from ..backends.rtl.resources import CircuitResources, circuit_resources
 from ..backends.rtl.simulate import CircuitRun, Waiting, run_circuit
 from ..backends.rtl.tools import unavailable
+from ..frontend.arguments import Arguments, numpy_dtype
 from ..frontend.program import CompiledProgram
 from ..lang.storage import is_wide
 from ..lang.types import DType
@@ -25,7 +26,6 @@ from ..mapper.program import Program
 from ..mapper.vmg import VMG
 from ..space.design import Design
 from .evaluator import Metrics
-from .simulator.arguments import Arguments, numpy_dtype
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AlloDseError, SimulationError
+from ..frontend.arguments import numpy_dtype
 from ..frontend.program import CompiledProgram, Tensor
 from ..lang.types import DType
 from ..mapper.vmg import VMG
 from ..space.design import Design
-from .simulator.arguments import numpy_dtype
 from .simulator.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import SimulationError
+from ...frontend.arguments import Arguments
 from ...frontend.program import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
 from ...ir.signature import Body, Signature, Tiles
 from ...mapper.vmg import VMG
-from .arguments import Arguments
 from .engine import Engine, compile_bodies
 from .externals import Externals, cycles_of
 from .network import Network, NetworkBuilder

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import SimulationError
-from ...frontend.program import CompiledProgram, Tensor
-from ...lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
-from ...lang.types import DType
+from ..errors import SimulationError
+from ..lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
+from ..lang.types import DType
+from .program import CompiledProgram, Tensor
 
 __all__ = ["Arguments", "numpy_dtype"]
 

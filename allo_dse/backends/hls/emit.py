@@ -1,0 +1,158 @@
+"""HLS C++ of a program: `emit_kernel`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import AlloDseError
+from ...frontend.program import CompiledProgram, Directive
+from ...ir.bindings import ir
+from ...ir.dialect import new_context
+from .elements import Element
+from .functions import TaskFunction, task_function
+from .names import Names, identifier
+from .plan import ClassPlan, class_plans
+from .pragmas import LoopSource, directives_of
+from .tables import elements_of, initialiser, tables_of
+from .top import (
+    Argument,
+    Top,
+    call_group,
+    call_movers,
+    declare_streams,
+    declare_tiles,
+    interface_pragmas,
+    ordered_groups,
+    used_streams,
+)
+
+
+@dataclass(frozen=True)
+class Folding:
+    """Which tasks share a process, and which FIFO carries each stream.
+
+    Attributes:
+        nodes: per process the tasks it executes, one after the other, as task ids.
+        fifo: per stream of the program, the number of its FIFO.
+        depth: per FIFO, the tokens it holds.
+    """
+
+    nodes: tuple[tuple[int, ...], ...]
+    fifo: tuple[int, ...]
+    depth: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The parts of a kernel file.
+
+    Attributes:
+        tables: definitions of constant arrays.
+        functions: of task classes, and of processes that move tensors.
+        externals: declarations of vendor kernels.
+        body: the statements of the top function.
+        symbols: the C++ name of each task body, by its symbol.
+        loops: per function and label of a loop, what it is in the source.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    tables: tuple[str, ...]
+    externals: tuple[str, ...]
+    functions: tuple[str, ...]
+    pragmas: tuple[str, ...]
+    body: tuple[str, ...]
+    loops: Mapping[str, Mapping[str, LoopSource]]
+    symbols: Mapping[str, str]
+
+
+def emit_kernel(
+    program: CompiledProgram,
+    *,
+    schedule: Sequence[Directive] = (),
+    depths: Mapping[str, int] | None = None,
+    folding: Folding | None = None,
+) -> Kernel:
+    """Translate a program to HLS C++.
+
+    Args:
+        schedule: directives beside those of the program.
+        depths: of streams by name, where they differ from the declared ones.
+
+    Raises:
+        AlloDseError: for a stream that the program does not have, or an operation without translation.
+    """
+    known = {array.name: array.depth for array in program.streams}
+    for name in depths or {}:
+        if name not in known:
+            raise AlloDseError(
+                f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {', '.join(known)}"
+            )
+    known |= depths or {}
+    with new_context(), ir.Location.unknown():
+        return _emit(program, directives_of(program, schedule), known)
+
+
+def _emit(program: CompiledProgram, directives: tuple[Directive, ...], depths: dict[str, int]) -> Kernel:
+    name = identifier(program.name)
+    names = Names({name})
+    symbols = {
+        task_class.body.symbol: names.new(task_class.body.symbol)
+        for kernel in program.kernels
+        for task_class in kernel.classes
+    }
+    plans = class_plans(program, symbols, folded=False)
+    tables = _Tables(names)
+    positions = {tensor.name: position for position, tensor in enumerate(program.tensors)}
+    regions = frozenset((program.name, "top"))
+    functions: dict[str, TaskFunction] = {}
+    for plan in plans:
+        if not plan.is_empty and len(plan.members):
+            own = tables.of(plan)
+            functions[plan.symbol] = task_function(plan, directives, regions, depths, own, positions)
+    top = Top(program, functions, depths, names)
+    groups = ordered_groups([plan for plan in plans if plan.symbol in functions])
+    declare_streams(top, used_streams(program, [plan for plan in plans if plan.symbol in functions]))
+    declare_tiles(top, groups)
+    call_movers(top, "in")
+    for number, group in enumerate(groups):
+        call_group(top, number, group)
+    call_movers(top, "out")
+    arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
+    return Kernel(
+        name,
+        arguments,
+        tuple(tables.definitions.values()),
+        tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
+        (*(f.text for f in functions.values()), *top.movers),
+        tuple(interface_pragmas(arguments)),
+        (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
+        {f.symbol: f.loops for f in functions.values()},
+        {body: symbol for body, symbol in symbols.items() if symbol in functions},
+    )
+
+
+class _Tables:
+    """Constant arrays of all bodies; equal ones are defined once."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known: dict[tuple[str, str], str] = {}
+        self.definitions: dict[str, str] = {}
+
+    def of(self, plan: ClassPlan) -> dict[str, str]:
+        """C++ names of a body's constant arrays."""
+        found = {}
+        for symbol, (type_, elements) in tables_of(plan.task_class.body.mlir).items():
+            key = (type_, elements)
+            if key not in self._known:
+                self._known[key] = self._names.new(symbol)
+                self.definitions[self._known[key]] = _definition(self._known[key], *elements_of(type_), elements)
+            found[symbol] = self._known[key]
+        return found
+
+
+def _definition(name: str, shape: tuple[int, ...], element: Element, elements: str) -> str:
+    dims = "".join(f"[{n}]" for n in shape)
+    return f"static const {element} {name}{dims} = {initialiser(elements, element)};"

@@ -1,0 +1,203 @@
+"""C++ expressions as trees, so that conversions are written only where they change something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .elements import BOOL, Element
+
+PRIMARY, UNARY = 16, 15
+_PRECEDENCE = {"*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 9, "<=": 9, ">": 9, ">=": 9}
+_PRECEDENCE |= {"==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3, "?": 2}
+RING = frozenset({"+", "-", "*", "&", "|", "^"})
+"""Operators whose low bits depend on the low bits of their operands only."""
+_LONGEST = 90
+_INT32 = range(-(1 << 31) + 1, 1 << 31)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An expression.
+
+    Attributes:
+        op: "leaf", "const", "call", "cast", "extend", a unary "!" or "neg", "?", or a binary operator.
+        type: what the value is.
+        exact: whether C++ gives the expression that value; otherwise it must be converted to `type` first (sums of
+            arbitrary-width integers have more bits, those of short ones are `int`).
+        reads: the variables and arrays that it reads.
+        value: of a constant.
+    """
+
+    op: str
+    type: Element
+    args: tuple[Node, ...] = ()
+    text: str = ""
+    exact: bool = True
+    reads: frozenset[Any] = frozenset()
+    value: Any = None
+
+    @property
+    def is_simple(self) -> bool:
+        return self.op in ("leaf", "const")
+
+
+def leaf(text: str, type_: Element, reads: frozenset[Any] = frozenset()) -> Node:
+    return Node("leaf", type_, (), text, reads=reads)
+
+
+def const(value: Any, type_: Element) -> Node:
+    return Node("const", type_, value=value)
+
+
+def tree(op: str, type_: Element, *args: Node, text: str = "", exact: bool = True) -> Node:
+    reads = frozenset().union(*(a.reads for a in args)) if args else frozenset()
+    return Node(op, type_, args, text, exact, reads)
+
+
+def call(function: str, type_: Element, *args: Node) -> Node:
+    return tree("call", type_, *args, text=function)
+
+
+def cast(node: Node, type_: Element) -> Node:
+    """The value converted as C++ converts it."""
+    if node.type == type_ and node.exact:
+        return node
+    if node.op == "const" and type_.is_integer:
+        return const(wrapped(node.value, type_), type_)
+    return tree("cast", type_, node)
+
+
+def wrapped(value: int, type_: Element) -> int:
+    """An integer as a type of limited width holds it."""
+    value &= (1 << type_.bits) - 1
+    return value - (1 << type_.bits) if type_.kind == "int" and value >> (type_.bits - 1) else value
+
+
+def exact(node: Node) -> Node:
+    """The same value with C++ type `node.type`."""
+    return node if node.exact else tree("cast", node.type, node)
+
+
+def as_signed(node: Node) -> Node:
+    """An integer read as signed."""
+    return exact(node) if node.type.kind == "int" else cast(node, node.type.signed)
+
+
+def as_unsigned(node: Node) -> Node:
+    """An integer read as unsigned."""
+    return exact(node) if node.type.kind == "uint" else cast(node, node.type.unsigned)
+
+
+def extend(node: Node, type_: Element) -> Node:
+    """An integer as a wider one of the same value."""
+    if node.op == "const":
+        return const(node.value, type_)
+    return tree("extend", type_, exact(node))
+
+
+def ring(op: str, a: Node, b: Node, bits: int) -> Node:
+    """A sum, difference, product or bitwise combination modulo 2^bits."""
+    kind = "uint" if a.type.kind == b.type.kind == "uint" else "int"
+    type_ = Element(kind, bits)  # type: ignore[arg-type]
+    if not type_.is_native:
+        a, b = exact(a), exact(b)
+    kept = bits in (32, 64) or (op in "&|^" and a.type.kind == b.type.kind and a.exact and b.exact)
+    return tree(op, type_, a, b, exact=kept)
+
+
+def truncate(node: Node, bits: int) -> Node:
+    """The low bits of an integer; computed in that width from the start where that gives the same."""
+    type_ = Element("uint" if node.type.kind == "uint" else "int", bits)
+    if node.op == "const":
+        return const(wrapped(node.value, type_), type_)
+    if node.op == "extend":
+        (inner,) = node.args
+        if inner.type.kind == "bool":
+            return tree("extend", type_, inner)
+        if inner.type.bits == bits:
+            return inner
+        return truncate(inner, bits) if inner.type.bits > bits else extend(inner, replace(inner.type, bits=bits))
+    if node.op in RING and node.type.is_integer and node.type.bits > bits:
+        a, b = (truncate(arg, bits) for arg in node.args)
+        return ring(node.op, a, b, bits)
+    if node.op == "?":
+        condition, yes, no = node.args[0], truncate(node.args[1], bits), truncate(node.args[2], bits)
+        if yes.type == no.type and type_.is_native:
+            return tree("?", yes.type, condition, exact(yes), exact(no))
+    return tree("cast", type_, exact(node))
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+
+def render(node: Node, least: int = 0) -> str:
+    """C++ text, in parentheses if it binds weaker than `least`."""
+    text, precedence = _text(node)
+    return f"({text})" if precedence < least else text
+
+
+def _text(node: Node) -> tuple[str, int]:
+    args = node.args
+    if node.op == "leaf":
+        return node.text, PRIMARY
+    if node.op == "const":
+        return _const(node)
+    if node.op == "call":
+        return f"{node.text}({', '.join(render(a) for a in args)})", PRIMARY
+    if node.op == "member":
+        return f"{render(args[0], PRIMARY)}.{node.text}", PRIMARY
+    if node.op in ("cast", "extend"):
+        return f"({node.type}){render(args[0], UNARY)}", UNARY
+    if node.op in ("!", "neg"):
+        return f"{'!' if node.op == '!' else '-'}{render(args[0], PRIMARY)}", UNARY
+    if node.op == "?":
+        condition, yes, no = args
+        return f"{render(condition, 3)} ? {render(yes, 3)} : {render(no, 3)}", 2
+    precedence = _PRECEDENCE[node.op]
+    least = UNARY if node.op in ("&", "|", "^", "<<", ">>") else 5 if node.op in ("&&", "||") else precedence
+    right = least + (node.op in _PRECEDENCE and least == precedence)
+    return f"{render(args[0], least)} {node.op} {render(args[1], right)}", precedence
+
+
+def _const(node: Node) -> tuple[str, int]:
+    if node.type == BOOL:
+        return ("true" if node.value else "false"), PRIMARY
+    if node.type.is_float:
+        return _float(node)
+    value, precedence = node.value, UNARY if node.value < 0 else PRIMARY
+    if value in _INT32:
+        return f"{value}{'u' if node.type == Element('uint', 32) else ''}", precedence
+    if node.type == Element("uint", 32):
+        return f"{value}u", PRIMARY
+    if 0 <= value < 1 << 64:
+        return f"{value}{'ull' if value >> 63 or node.type.kind == 'uint' else 'll'}", PRIMARY
+    if -(1 << 63) < value < 0:
+        return f"{value}ll", UNARY
+    if value == -(1 << 63):
+        return "(-9223372036854775807ll - 1)", PRIMARY
+    return _wide(value, node.type), _PRECEDENCE["|"]
+
+
+def _wide(value: int, type_: Element) -> str:
+    """An integer of more than 64 bits, put together from words."""
+    words = [(value >> shift & (1 << 64) - 1, shift) for shift in range(0, type_.bits, 64)]
+    return " | ".join(f"(({type_}){word}ull << {shift})" for word, shift in words if word)
+
+
+def _float(node: Node) -> tuple[str, int]:
+    value = float(node.value)
+    if value != value or value in (float("inf"), float("-inf")):
+        text = "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
+        return f"({node.type}){text}", UNARY
+    text = repr(value)
+    if node.type == Element("float", 64):
+        return text, UNARY if value < 0 else PRIMARY
+    if node.type == Element("float", 32):
+        return f"{text}f", UNARY if value < 0 else PRIMARY
+    return f"({node.type}){text}f", UNARY
+
+
+def too_long(node: Node) -> bool:
+    """Whether an expression had better be given a name before more is added to it."""
+    return len(render(node)) > _LONGEST

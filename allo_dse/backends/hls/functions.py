@@ -1,0 +1,178 @@
+"""The C++ function of a task class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...frontend.program import Directive, StreamArray
+from ...ir.bindings import ir
+from .arrays import Array, whole
+from .body import Body
+from .copies import Frame, Parameter, bind_copy, copy_out, strides_of
+from .elements import element_of, element_of_dtype
+from .linear import Linear
+from .names import Names, identifier
+from .plan import ClassPlan
+from .pragmas import LoopPragmas, LoopSource, place
+from .statements import HANDLERS, translate
+from .streams import StreamArg
+from .tables import nested
+
+
+@dataclass(frozen=True)
+class TaskFunction:
+    """C++ of a task class.
+
+    Attributes:
+        parameters: in the order of the arguments.
+        has_state: whether it is a template over the number of the task, because it keeps variables between calls.
+        loops: per label of a loop, where it stands in the source.
+        externals: vendor kernels that it calls, with the types of their arguments.
+    """
+
+    symbol: str
+    text: str
+    parameters: tuple[Parameter, ...]
+    has_state: bool
+    loops: dict[str, LoopSource]
+    externals: tuple[str, ...] = ()
+
+
+def task_function(
+    plan: ClassPlan,
+    directives: tuple[Directive, ...],
+    regions: frozenset[str],
+    depths: dict[str, int],
+    tables: dict[str, str],
+    positions: dict[str, int],
+) -> TaskFunction:
+    """Translate a task class.
+
+    Args:
+        depths: of streams, by array.
+        tables: C++ names of the body's constant arrays.
+        positions: of tensors among the region's arguments.
+    """
+    task_class = plan.task_class
+    arguments = list(plan.function.regions[0].blocks[0].arguments)
+    names = Names({plan.symbol, *tables.values()})
+    body = Body(names, LoopPragmas(task_class, directives, regions), HANDLERS)
+    frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]))
+    parameters = _bind_pids(frame)
+    rest = arguments[len(frame.pids) :]
+    tensors, rest = rest[: len(plan.ports)], rest[len(plan.ports) :]
+    states, rest = rest[: len(task_class.state)], rest[len(task_class.state) :]
+    externals, streams = rest[: len(task_class.externals)], rest[len(task_class.externals) :]
+    for argument, call in zip(externals, task_class.externals, strict=True):
+        body.externals[argument] = identifier(call.top)
+        body.addresses.add(argument)
+    _bind_tables(frame, tables)
+    tensor_names = _tensor_names(task_class.body.mlir, len(frame.pids), len(plan.ports))
+    own_streams = _bind_streams(frame, streams, depths)
+    # All tasks fill their arrays in the order of the region's tensors, so that no two processes that load tensors can
+    # wait for each other.
+    order = sorted(range(len(tensors)), key=lambda p: positions[plan.ports[p].port.tensor.name])
+    for position in order:
+        parameters += _bind_tensor(frame, position, tensors[position], tensor_names[position])
+    _bind_state(frame, states)
+    translate(body, plan.function)
+    for position in order:
+        copy_out(frame, plan.ports[position], tensors[position])
+    parameters += own_streams
+    text = "\n".join(body.lines)
+    used = tuple(p for p in parameters if p.kind != "pid" or re.search(rf"\bp{p.number}\b", text))
+    head = f"void {plan.symbol}({', '.join(p.text for p in used)}) {{"
+    comment = f"// {place(task_class.location)}: tasks of kernel {task_class.kernel}, class {task_class.name}"
+    template = ["template <int TASK>"] if task_class.state else []
+    lines = [comment, *template, head, *body.lines, "}"]
+    declared = tuple(_external(call) for call in task_class.externals)
+    return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
+
+
+def _external(call: Any) -> str:
+    """The declaration of a vendor kernel."""
+    operands = ", ".join(
+        f"{element_of_dtype(dtype)} {''.join(f'[{n}]' for n in shape) or '*'}" for dtype, shape in call.operands
+    )
+    return f'extern "C" void {identifier(call.top)}({operands});'
+
+
+def _bind_pids(frame: Frame) -> list[Parameter]:
+    parameters = []
+    for axis, pid in enumerate(frame.pids):
+        name = frame.body.names.new(f"p{axis}")
+        frame.body.atoms[pid] = name
+        parameters.append(Parameter("pid", axis, f"int {name}"))
+    return parameters
+
+
+def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
+    """What `memref.get_global` gives."""
+
+    def visit(op: Any) -> Any:
+        if op.name == "memref.get_global":
+            type_ = ir.MemRefType(op.results[0].type)
+            name = tables[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
+            frame.body.views[op.results[0]] = whole(Array(name, element_of(type_.element_type), tuple(type_.shape)))
+        return ir.WalkResult.ADVANCE
+
+    frame.plan.function.operation.walk(visit)
+
+
+def _tensor_names(mlir: str, rank: int, count: int) -> list[str]:
+    """The names of the tensor arguments in the text of a body."""
+    (head,) = re.findall(r"^func\.func @\S*?\((.*)\) \{$", mlir, re.MULTILINE)
+    return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + count]
+
+
+def _bind_streams(frame: Frame, arguments: Sequence[Any], depths: dict[str, int]) -> list[Parameter]:
+    parameters = []
+    for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
+        array = binding if isinstance(binding, StreamArray) else binding.stream
+        is_array = isinstance(binding, StreamArray) and bool(array.shape)
+        ending = "s" if isinstance(binding, StreamArray) else {"get": "_in", "put": "_out"}[binding.direction]
+        name = frame.body.names.new(array.name + ending)
+        stream = StreamArg(name, element_of_dtype(array.dtype), array.block, array.shape if is_array else ())
+        frame.body.streams[argument] = stream
+        if is_array:
+            dims = "".join(f"[{n}]" for n in array.shape)
+            text = f"hls::stream<{stream.token}, {depths[array.name]}> (&{name}){dims}"
+        else:
+            text = f"hls::stream<{stream.token}> &{name}"
+        parameters.append(Parameter("stream", position, text))
+    return parameters
+
+
+def _bind_tensor(frame: Frame, position: int, argument: Any, wanted: str) -> list[Parameter]:
+    """A tensor argument: a value, memory behind a pointer, or an array of the task's own that is filled here."""
+    port, body = frame.plan.ports[position], frame.body
+    if port.access == "unused":
+        return []
+    tensor, name = port.port.tensor, body.names.new(wanted)
+    element = element_of_dtype(tensor.dtype)
+    if port.access == "value":
+        body.views[argument] = whole(Array(name, element, ()))
+        return [Parameter("value", position, f"{element} {name}")]
+    strides = strides_of(tensor.shape)
+    if port.access == "shared":
+        place_ = sum((frame.over_pids(o) * s for o, s in zip(port.origin, strides, strict=True)), Linear())
+        body.views[argument] = whole(Array(name, element, port.port.tile_shape, pointer=(place_, strides)))
+        const = "" if port.copies_out else "const "
+        return [Parameter("pointer", position, f"{const}{element} *{name}")]
+    return bind_copy(frame, position, argument, name)
+
+
+def _bind_state(frame: Frame, arguments: Sequence[Any]) -> None:
+    """Variables that live from call to call: static ones of the task's own instance of the function."""
+    body = frame.body
+    for variable, argument in zip(frame.plan.task_class.state, arguments, strict=True):
+        name, element = body.names.new(variable.name), element_of_dtype(variable.dtype)
+        dims = "".join(f"[{n}]" for n in variable.shape)
+        raw = variable.initial
+        if variable.dtype.is_fixed:
+            raw = (raw * 2.0**variable.dtype.fraction_bits).astype("int64")
+        body.line(f"static {element} {name}{dims} = {nested(raw, element)};")
+        body.views[argument] = whole(Array(name, element, variable.shape))

@@ -1,0 +1,264 @@
+"""Small programs for the tests of the code generator, one feature each."""
+
+# Programs are written as users write them:
+# ruff: noqa: B007
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import Fixed, Int, Stateful, Stream, UFixed, UInt, bfloat16, float16, float32, int8, int16, int32
+from allo.memory import Layout
+
+S = Layout.Shard
+R = Layout.Replicate
+TABLE = np.array([3, -1, 4, 1], dtype=np.int32)
+
+
+def scaled_rows(M=4, N=8, P=2):
+    """Rows of blocks through an array of streams, a scalar argument and a table."""
+
+    @df.region()
+    def scaled_rows(A: int16[M, N], B: int32[M, N], bias: int32):
+        pipe: Stream[int16[N], 3][P]
+
+        @df.kernel(mapping=[P], args=[A])
+        def send(a: int16[M, N] @ [S(0), R]):
+            p = df.get_pid()
+            for i in range(M // P):
+                pipe[p].put(a[i, :])
+
+        @df.kernel(mapping=[P], args=[B, bias])
+        def scale(b: int32[M, N] @ [S(0), R], n: int32):
+            p = df.get_pid()
+            row: int16[N]
+            for i in range(M // P):
+                row[:] = pipe[p].get()
+                for j in range(N):
+                    b[i, j] = row[j] * TABLE[j % 4] + n if row[j] > 0 else n
+
+    return scaled_rows
+
+
+def fir(N=32, T=4):
+    """A shift register in a loop: local arrays, pipelining, conditions on data."""
+
+    @df.region()
+    def fir(X: int8[N], Y: int32[N]):
+        samples: Stream[int8, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def source(x: int8[N]):
+            for i in range(N):
+                samples.put(x[i])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def taps(y: int32[N]):
+            window: int8[T] = 0
+            for i in range(N):
+                for t in range(T - 1):
+                    window[T - 1 - t] = window[T - 2 - t]
+                window[0] = samples.get()
+                total: int32 = 0
+                for t in range(T):
+                    total += window[t] * TABLE[t]
+                y[i] = total if total > 0 else 0
+
+    return fir
+
+
+def feedback(N=16):
+    """Two tasks that answer each other."""
+
+    @df.region()
+    def feedback(A: int32[N], B: int32[N]):
+        ask: Stream[int32, 1]
+        reply: Stream[int32, 1]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def client(a: int32[N], b: int32[N]):
+            for i in range(N):
+                ask.put(a[i])
+                b[i] = reply.get()
+
+        @df.kernel(mapping=[1])
+        def server():
+            total: int32 = 0
+            for i in range(N):
+                total += ask.get()
+                reply.put(total)
+
+    return feedback
+
+
+def starved(N=8):
+    """Takes from its second stream what is put behind what nobody takes: a deadlock at depth 2."""
+
+    @df.region()
+    def starved(A: int32[N], B: int32[N]):
+        first: Stream[int32, 2]
+        second: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def source(a: int32[N]):
+            for i in range(N):
+                first.put(a[i])
+            for i in range(N):
+                second.put(a[i])
+
+        @df.kernel(mapping=[1], args=[B])
+        def sink(b: int32[N]):
+            for i in range(N):
+                b[i] = second.get()
+            for i in range(N):
+                b[i] += first.get()
+
+    return starved
+
+
+def widths(N=8):
+    """Integers of odd and large widths, bits and ranges of them."""
+
+    @df.region()
+    def widths(A: Int(7)[N], B: UInt(33)[N], W: UInt(256)[N], V: Int(900)[N], C: Int(70)[N], D: UInt(256)[N]):
+        @df.kernel(mapping=[1], args=[A, B, W, V, C, D])
+        def core(a: Int(7)[N], b: UInt(33)[N], w: UInt(256)[N], v: Int(900)[N], c: Int(70)[N], d: UInt(256)[N]):
+            for i in range(N):
+                c[i] = a[i] * b[i] - (b[i] >> 3) + (v[i] >> 5)
+                x: UInt(256) = w[i]
+                x[8:24] = b[i] * 3
+                x[200] = a[i] < 0
+                d[i] = x ^ w[(i + 1) % N]
+                v[i] = v[i] * v[i] - a[i]
+
+    return widths
+
+
+def numbers(N=16):
+    """Fixed point, the three short floating-point types, functions and comparisons."""
+
+    @df.region()
+    def numbers(F: Fixed(16, 8)[N], U: UFixed(12, 4)[N], H: float16[N], X: bfloat16[N], Z: float32[N], Y: float32[N]):
+        @df.kernel(mapping=[1], args=[F, U, H, X, Z, Y])
+        def core(f: Fixed(16, 8)[N], u: UFixed(12, 4)[N], h: float16[N], x: bfloat16[N], z: float32[N], y: float32[N]):
+            for i in range(N):
+                y[i] = allo.exp(z[i]) + f[i] if h[i] > x[i] else max(z[i], x[i] * h[i])
+                f[i] = f[i] * u[i] + 1
+                h[i] = h[i] * h[i] + 2.5
+                x[i] = x[i] / 3 - h[i]
+
+    return numbers
+
+
+def counter(N=4, P=3):
+    """Every task counts how often it has been called."""
+
+    @df.region()
+    def counter(A: int32[P, N]):
+        @df.kernel(mapping=[P], args=[A])
+        def core(a: int32[P, N] @ [S(0), R]):
+            p = df.get_pid()
+            calls: int32 @ Stateful = 10
+            calls += p + 1
+            for i in range(N):
+                a[0, i] = calls
+
+    return counter
+
+
+def polling(N=12):
+    """Tasks that ask before they take and put."""
+
+    @df.region()
+    def polling(A: int32[N], B: int32[N]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def source(a: int32[N]):
+            sent: int32 = 0
+            while sent < N:
+                if not pipe.full():
+                    ok = pipe.try_put(a[sent])
+                    if ok:
+                        sent += 1
+
+        @df.kernel(mapping=[1], args=[B])
+        def sink(b: int32[N]):
+            taken: int32 = 0
+            while taken < N:
+                value, ok = pipe.try_get()
+                if ok:
+                    b[taken] = value
+                    taken += 1
+
+    return polling
+
+
+def histogram(N=32, P=2):
+    """Two tasks write anywhere in one tensor, one after the other."""
+
+    @df.region()
+    def histogram(A: UInt(3)[N], H: int32[8]):
+        turn: Stream[int32, 1]
+
+        @df.kernel(mapping=[P], args=[A, H])
+        def core(a: UInt(3)[N] @ [S(0)], h: int32[8]):
+            p = df.get_pid()
+            with allo.meta_if(p == 1):
+                turn.get()
+            for i in range(N // P):
+                h[a[i]] += 1
+            with allo.meta_if(p == 0):
+                turn.put(1)
+
+    return histogram
+
+
+def routed(N=12, P=3):
+    """Streams chosen by loop variables."""
+
+    @df.region()
+    def routed(A: int32[N], B: int32[N]):
+        lanes: Stream[int32, 2][2, P]
+
+        @df.kernel(mapping=[1], args=[A])
+        def split(a: int32[N]):
+            for i in range(N // P):
+                for p in range(P):
+                    lanes[i % 2, p].put(a[i * P + p])
+
+        @df.kernel(mapping=[1], args=[B])
+        def join(b: int32[N]):
+            for i in range(N // P):
+                for p in range(P):
+                    b[i * P + p] = lanes[i % 2, p].get() * 2
+
+    return routed
+
+
+def while_(int=5, N=4):
+    """Names that mean something else in C++."""
+
+    @df.region()
+    def template(double: int32[N], new: int32[N]):
+        switch: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[double])
+        def delete(union: int32[N]):
+            for struct in range(N):
+                goto: int32 = union[struct]
+                goto += int
+                switch.put(goto)
+
+        @df.kernel(mapping=[1], args=[new])
+        def main(auto: int32[N]):
+            for log in range(N):
+                auto[log] = switch.get()
+
+    return template
+
+
+ALL = (scaled_rows, fir, feedback, widths, numbers, counter, polling, histogram, routed, while_)

@@ -1,0 +1,144 @@
+"""Generated C++ computes what the simulator computes, through g++ and clang++ with the headers of allo-dse."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.hls import CSimulation, csim, emit_project
+from allo_dse.errors import SimulationError
+from allo_dse.frontend.arguments import numpy_dtype
+from allo_dse.lang.types import DType
+from tests.backends.hls import programs
+from tests.backends.hls.batch import Batch
+from tests.backends.hls.recorded import Recorded, record
+from tests.frontend import samples
+
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
+SAMPLES = {
+    "gemm": (samples.gemm, {"M": 16, "N": 16, "K": 24, "Pm": 2, "Pn": 2, "Pk": 3}),
+    "gemm_bf16": (samples.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 1, "Pn": 1, "Pk": 2, "TyI": samples.bfloat16}),
+    "layouts": (samples.gemm_with_string_layouts, {"M": 8, "N": 8, "K": 16}),
+    "systolic": (samples.systolic, {}),
+    "producer_consumer": (samples.producer_consumer, {}),
+    "tiled": (samples.tiled, {"M": 8, "N": 8, "K": 8}),
+    "hierarchical": (samples.hierarchical, {"M": 8, "N": 8, "K": 8}),
+    "data_dependent": (samples.data_dependent, {}),
+}
+RECORDED = ("tests.frontend.test_manual", "tests.frontend.test_streams", "tests.frontend.test_language")
+
+
+def random_array(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
+    target = numpy_dtype(dtype)
+    if target.kind == "V":
+        return np.frombuffer(rng.bytes(int(np.prod(shape)) * target.itemsize), target).reshape(shape).copy()
+    if dtype.is_float:
+        return rng.uniform(-2, 2, shape).astype(target)
+    bits = dtype.bits if not dtype.is_signed else dtype.bits - 1
+    low = 0 if not dtype.is_signed else -(1 << bits)
+    return rng.integers(low, (1 << bits) - 1, shape, endpoint=True, dtype=target)
+
+
+def random_run(name: str, program: dse.Program) -> Recorded:
+    rng = np.random.default_rng(7)
+    before = tuple(random_array(rng, tensor.dtype, tensor.shape) for tensor in program.tensors)
+    after = tuple(array.copy() for array in before)
+    dse.simulate(program, *after)
+    return Recorded(name, program, before, after)
+
+
+def own_runs() -> list[Recorded]:
+    runs = [random_run(name, dse.load_program(source, **params)) for name, (source, params) in SAMPLES.items()]
+    return runs + [random_run(source.__name__, dse.load_program(source)) for source in programs.ALL]
+
+
+def compare(runs: list[Recorded], compiler: str, directory: Path) -> None:
+    names = [f"k{number}" for number in range(len(runs))]
+    batch = Batch({name: emit_project(run.program) for name, run in zip(names, runs, strict=True)}, compiler, directory)
+    for name, run in zip(names, runs, strict=True):
+        for tensor, got, wanted in zip(run.program.tensors, batch.run(name, *run.before), run.after, strict=True):
+            if isinstance(wanted, np.ndarray):
+                assert_equal(got, wanted, f"{run.name}: {tensor.name}")
+
+
+def assert_equal(got: Any, wanted: Any, where: str) -> None:
+    if wanted.dtype.kind == "f" or wanted.dtype.name == "bfloat16":
+        tolerance = 2e-5 if wanted.dtype.itemsize > 2 else 2e-2
+        np.testing.assert_allclose(
+            got.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=1e-6, err_msg=where
+        )
+    else:
+        np.testing.assert_array_equal(got, wanted, err_msg=where)
+
+
+@needs_gcc
+def test_programs_through_gcc(tmp_path: Path) -> None:
+    compare(own_runs(), "g++", tmp_path)
+
+
+@needs_clang
+def test_programs_through_clang(tmp_path: Path) -> None:
+    compare(own_runs(), "clang++", tmp_path)
+
+
+@needs_gcc
+@pytest.mark.parametrize("module", RECORDED)
+def test_programs_of_the_front_ends_tests(module: str, tmp_path: Path) -> None:
+    runs = record(module)
+    assert len(runs) >= 5
+    compare(runs, "g++", tmp_path)
+
+
+@needs_gcc
+def test_state_lives_as_long_as_the_simulation() -> None:
+    array = np.zeros((3, 4), np.int32)
+    with CSimulation(emit_project(dse.load_program(programs.counter))) as simulation:
+        simulation(array)
+        simulation(array)
+    np.testing.assert_array_equal(array[:, 0], [12, 14, 16])
+
+
+@needs_gcc
+def test_deadlock_names_the_processes_that_wait() -> None:
+    project = emit_project(dse.load_program(programs.starved))
+    with pytest.raises(SimulationError, match="deadlock") as caught:
+        csim(project, np.arange(8, dtype=np.int32), np.zeros(8, np.int32))
+    assert "source_all waits: first is full" in str(caught.value)
+    assert "sink_all waits: second is empty" in str(caught.value)
+
+
+@needs_gcc
+def test_deeper_streams_clear_it() -> None:
+    project = emit_project(dse.load_program(programs.starved), depths={"first": 8})
+    _, b = csim(project, np.arange(8, dtype=np.int32), np.zeros(8, np.int32))
+    np.testing.assert_array_equal(b, 2 * np.arange(8))
+
+
+@needs_gcc
+def test_a_run_has_a_time_limit() -> None:
+    project = emit_project(dse.load_program(programs.polling))
+    endless = dict(project.files)
+    endless["kernel.cpp"] = endless["kernel.cpp"].replace("ALLO_PROCESS(source_all", "if (0) ALLO_PROCESS(source_all")
+    project = type(project)(**{**vars(project), "files": endless})
+    with pytest.raises(SimulationError, match="time limit"):
+        csim(project, np.zeros(12, np.int32), np.zeros(12, np.int32), seconds=0.3)
+
+
+def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    project = emit_project(dse.load_program(programs.feedback))
+    with pytest.raises(SimulationError, match="needs a C\\+\\+ compiler"):
+        csim(project, np.zeros(16, np.int32), np.zeros(16, np.int32))
+
+
+def test_vendor_kernels_have_no_cpp_here() -> None:
+    project = emit_project(dse.load_program(samples.everything))
+    assert 'extern "C" void vendor_scale(int32_t [8], int32_t [8]);' in project.hls_code
+    with pytest.raises(SimulationError, match="vendor kernels"):
+        CSimulation(project)
