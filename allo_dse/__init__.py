@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.fpga import FpgaSimulator as FpgaSimulator
+    from .eval.hls import HlsEvaluator as HlsEvaluator
+    from .eval.hls_tool import HlsToolError as HlsToolError
     from .eval.npu import NpuSimulator as NpuSimulator
     from .eval.rtl import RtlEvaluator as RtlEvaluator
     from .eval.rtl import rtl_resources as rtl_resources
@@ -86,6 +88,8 @@ _HOME = {
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
     "eval.fpga": ["FpgaSimulator"],
+    "eval.hls": ["HlsEvaluator"],
+    "eval.hls_tool": ["HlsToolError"],
     "eval.npu": ["NpuSimulator"],
     "eval.simulator.sim_result": ["SimResult"],
     "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],

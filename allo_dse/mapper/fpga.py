@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from ..backends.device import FpgaDevice
 from ..backends.fpga.fifo import fifo_resources
 from ..backends.fpga.nest import read_nest
 from ..backends.fpga.plan import is_region
-from ..backends.fpga.task import TaskCost, depends_on_pid, task_cost
+from ..backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from ..backends.fpga_model import Resources
 from ..frontend.program import Directive, Kernel, TaskClass, Tensor, TensorPort
 from .groups import NodeGroup
@@ -56,12 +56,14 @@ class FpgaMapping:
     Attributes:
         schedule: directives beside those of the program.
         depths: stream depths by array name, where they differ from the declared ones.
+        measured: per kernel and class what is known of its loops (see `task_cost`).
     """
 
     vmg: VMG
     device: FpgaDevice
     schedule: tuple[Directive, ...] = ()
     depths: Mapping[str, int] | None = None
+    measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
@@ -77,7 +79,8 @@ class FpgaMapping:
         """
         key = (task_class.kernel, task_class.name, pid if self.differs(task_class) else ())
         if key not in self._costs:
-            self._costs[key] = task_cost(self.vmg.program, task_class, self.device, self.schedule, pid)
+            known = self.measured.get((task_class.kernel, task_class.name), {})
+            self._costs[key] = task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known)
         return self._costs[key]
 
     def differs(self, task_class: TaskClass) -> bool:

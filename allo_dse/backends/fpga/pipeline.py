@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..device import FpgaDevice
 from .asap import StreamEvent, Time, Walk, multiply_adds
@@ -62,6 +62,12 @@ class Pipelined:
     def cycles(self) -> int:
         """From the start of its first round to the end of its last."""
         return (self.flat.trips - 1) * self.ii + self.depth if self.flat.trips else 0
+
+    def at(self, ii: int, depth: int) -> Pipelined:
+        """The same loop at another interval and depth; what it puts comes as much later as it is deeper."""
+        late = depth - self.depth
+        events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
+        return replace(self, ii=ii, depth=depth, limit="report", events=events)
 
     def instances(self, kind: str) -> int:
         """How many operators of a kind there are."""

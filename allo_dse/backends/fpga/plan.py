@@ -7,7 +7,7 @@ tree = planned(nest.body, plan, pids, device)         # loops with trip counts a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -122,23 +122,31 @@ def _stored(storage: Storage, directive: Directive) -> Storage:
     return replace(storage, splits=tuple(splits))
 
 
-def planned(body: Sequence[Node], plan: Plan, pids: Mapping[int, int], unroll_up_to: int) -> tuple[Item, ...]:
+def planned(
+    body: Sequence[Node],
+    plan: Plan,
+    pids: Mapping[int, int],
+    unroll_up_to: int,
+    pipelined: Collection[int] = (),
+) -> tuple[Item, ...]:
     """The tree with trip counts and modes.
 
     Args:
         pids: values of the process id's variables.
+        pipelined: variables of the loops that are known to be pipelined, if any are; what directives say of the others
+            then does not count.
         unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
 
     Raises:
         SimulationError: for a trip count that is not known before the program runs.
     """
-    return _decided(tuple(_resolved(node, plan, pids) for node in body), unroll_up_to)
+    return _decided(tuple(_resolved(node, plan, pids, pipelined) for node in body), unroll_up_to)
 
 
-def _resolved(node: Node, plan: Plan, pids: Mapping[int, int]) -> Item:
+def _resolved(node: Node, plan: Plan, pids: Mapping[int, int], pipelined: Collection[int]) -> Item:
     """Loops with trip counts; the mode is what directives say, "sequential" where they say nothing."""
     if isinstance(node, Branch):
-        sides = tuple(tuple(_resolved(inner, plan, pids) for inner in side) for side in node.sides)
+        sides = tuple(tuple(_resolved(inner, plan, pids, pipelined) for inner in side) for side in node.sides)
         return replace(node, sides=sides)  # type: ignore[arg-type]
     if not isinstance(node, Loop):
         return node
@@ -151,8 +159,9 @@ def _resolved(node: Node, plan: Plan, pids: Mapping[int, int]) -> Item:
             hint="the FPGA cost model needs constant bounds, or bounds that depend on the pid only",
         )
     own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
-    body = tuple(_resolved(inner, plan, pids) for inner in node.body)
-    mode: Mode = "pipeline" if own.interval is not None else "sequential"
+    body = tuple(_resolved(inner, plan, pids, pipelined) for inner in node.body)
+    is_pipelined = node.variable in pipelined if pipelined else own.interval is not None
+    mode: Mode = "pipeline" if is_pipelined else "sequential"
     loop = Planned(node.variable, name, max(trips, 0), first or 0, node.step, mode, own.interval or 1, body)
     return _unrolled(loop, own.unroll)
 

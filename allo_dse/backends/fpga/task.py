@@ -29,6 +29,14 @@ _MOST_EVENTS = 1 << 14  # stream operations of one repetition that are told apar
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What an HLS report says of a pipelined loop, which then holds instead of the model."""
+
+    ii: int
+    depth: int
+
+
+@dataclass(frozen=True)
 class Wait:
     """Nothing but time."""
 
@@ -114,12 +122,15 @@ def task_cost(
     device: FpgaDevice,
     directives: Sequence[Directive] = (),
     pid: Sequence[int] = (),
+    measured: Mapping[int, Measured] | None = None,
 ) -> TaskCost:
     """Times and resources of the tasks of a class.
 
     Args:
         directives: beside those of the program.
         pid: of the task, where its loops depend on that.
+        measured: by value number of the variable of a pipelined loop, intervals and depths that are known;
+            then no other loop is pipelined by directives.
 
     Raises:
         SimulationError: where control depends on data.
@@ -132,8 +143,8 @@ def task_cost(
         )
     plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
-    items = planned(nest.body, plan, pids, device.hls.unroll_up_to)
-    task = _Task(device, plan.storages, pids)
+    items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or ())
+    task = _Task(device, plan.storages, pids, measured or {})
     parts = task.block(items, 1, outermost=True)
     logic = task.logic()
     return TaskCost(parts, tuple(task.loops), logic, plan.storages, task.operations)
@@ -163,8 +174,15 @@ def depends_on_pid(nest: Nest) -> bool:
 class _Task:
     """Builds one task."""
 
-    def __init__(self, device: FpgaDevice, storages: Mapping[str, Storage], pids: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        device: FpgaDevice,
+        storages: Mapping[str, Storage],
+        pids: Mapping[int, int],
+        measured: Mapping[int, Measured],
+    ) -> None:
         self.device = device
+        self.measured = measured
         self.storages = storages
         self.pids = pids
         self.loops: list[LoopCost] = []
@@ -208,6 +226,9 @@ class _Task:
 
     def _pipelined(self, flat: Flat, times: int) -> list[Part]:
         pipelined = build(flat, self.device, self.storages)
+        known = self.measured.get(flat.loops[-1].variable)
+        if known is not None:
+            pipelined = pipelined.at(known.ii, known.depth)
         self._pipelines.append(pipelined)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         extra = self.device.hls.loop_extra

@@ -1,0 +1,105 @@
+"""An HLS report's intervals and depths, put in place of the cost model's.
+
+The report names loops by the labels that the code generator gave them, a flattened nest by all its labels; the
+innermost one says which loop of the task body is meant. The report's own latency of a dataflow region is wrong by up to
+half, since the tool does not know how processes wait for each other; the simulator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..backends.fpga.nest import Branch, Loop, read_nest
+from ..backends.fpga.task import Measured
+from ..backends.hls.project import HlsProject
+from ..backends.hls_report import HlsLoop, HlsReport
+from ..frontend.program import CompiledProgram, TaskClass
+from ..mapper.fpga import FpgaMapping
+
+Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
+
+
+@dataclass(frozen=True)
+class Retiming:
+    """What of a report was found in the program.
+
+    Attributes:
+        timings: per kernel and task class, by value number of a loop's variable, what the report says of the loop.
+        matched: pipelined loops of the report that belong to a task; unmatched: the other ones, by name.
+    """
+
+    timings: Timings
+    matched: int
+    unmatched: tuple[str, ...]
+
+
+def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -> Retiming:
+    """Find the loops of a report in the task bodies of the program that the project was made of."""
+    classes = {task_class.body.symbol: task_class for kernel in program.kernels for task_class in kernel.classes}
+    names = {function: symbol for symbol, function in project.functions.items()}
+    variables = {
+        function: _variables(classes[symbol], list(project.loops.get(function, ())))
+        for function, symbol in names.items()
+        if symbol in classes
+    }
+    timings: dict[tuple[str, str], dict[int, Measured]] = {}
+    matched, unmatched = 0, []
+    for loop in report.all_loops():
+        if not loop.pipelined or loop.ii is None or loop.depth is None:
+            continue
+        function = _longest(variables, loop.module)
+        variable = None if function is None else _variable(loop, variables[function])
+        if function is None or variable is None:
+            unmatched.append(f"{loop.module}/{loop.name}")
+            continue
+        task_class = classes[names[function]]
+        own = timings.setdefault((task_class.kernel, task_class.name), {})
+        own[variable] = _worse(own.get(variable), Measured(loop.ii, loop.depth))
+        matched += 1
+    return Retiming(timings, matched, tuple(unmatched))
+
+
+def retimed(mapping: FpgaMapping, found: Retiming) -> FpgaMapping:
+    """The mapping with the report's intervals and depths."""
+    return replace(mapping, measured=found.timings)
+
+
+def _variables(task_class: TaskClass, labels: list[str]) -> dict[str, int]:
+    """The variable of each labelled loop; the code generator labels loops in the order in which they stand."""
+    nest = read_nest(task_class.body.mlir)
+    loops = list(_in_order(nest.body))
+    if len(loops) == len(labels):
+        return {label: loop.variable for label, loop in zip(labels, loops, strict=True)}
+    # Some loops were left out or written in several pieces: labels of source loops end with their numbers.
+    numbers = {loop.source: loop.variable for loop in loops if loop.source is not None}
+    ends = ((label, label.rsplit("_", 1)[-1]) for label in labels)
+    return {label: numbers[int(end)] for label, end in ends if end.isdigit() and int(end) in numbers}
+
+
+def _in_order(nodes: Iterable[object]) -> Iterable[Loop]:
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from _in_order(node.body)
+        elif isinstance(node, Branch):
+            for side in node.sides:
+                yield from _in_order(side)
+
+
+def _longest(names: Iterable[str], text: str) -> str | None:
+    """The name that a module's name is, or begins with: the tool appends `_Pipeline_...`, `_1`, `_s`."""
+    fitting = [name for name in names if text == name or text.startswith(f"{name}_")]
+    return max(fitting, key=len, default=None)
+
+
+def _variable(loop: HlsLoop, variables: Mapping[str, int]) -> int | None:
+    """The variable of the innermost loop of a flattened nest, whose labels the report joins by `_`."""
+    fitting = [label for label in variables if loop.name == label or loop.name.endswith(f"_{label}")]
+    label = max(fitting, key=len, default=None)
+    return None if label is None else variables[label]
+
+
+def _worse(known: Measured | None, other: Measured) -> Measured:
+    """Copies of a function can differ; the slower one counts."""
+    return other if known is None else Measured(max(known.ii, other.ii), max(known.depth, other.depth))
