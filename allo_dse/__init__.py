@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .eval.rtl import rtl_simulate as rtl_simulate
     from .eval.simulator.sim_result import SimResult as SimResult
     from .eval.simulator.trace import Trace as Trace
+    from .eval.simulator.trace_build import Frames as Frames
     from .eval.simulator.trace_build import Get as Get
     from .eval.simulator.trace_build import Loop as Loop
     from .eval.simulator.trace_build import Put as Put
@@ -94,7 +95,7 @@ _HOME = {
     "eval.simulator.sim_result": ["SimResult"],
     "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
     "eval.simulator.trace": ["Trace"],
-    "eval.simulator.trace_build": ["Get", "Loop", "Put"],
+    "eval.simulator.trace_build": ["Frames", "Get", "Loop", "Put"],
     "lang.diagnostics": ["ProgramError", "ProgramWarning"],
     "mapper.buffering": ["Buffering"],
     "mapper.check": ["Violation"],

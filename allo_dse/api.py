@@ -94,6 +94,7 @@ def simulate(
     progress: Callable[[int], None] | None = None,
     record: bool = False,
     values: bool = True,
+    frames: int = 1,
 ) -> RunResult:
     """Run a program, a folded graph or a design: numbers and cycles in one run.
 
@@ -103,6 +104,7 @@ def simulate(
         seconds: time limit.
         record: keep every event, for the result's `timeline`, `explain()`, `save_perfetto(path)` and `trace`.
         values: compute them. Without, only times are of use, and long regular programs take no longer than short ones.
+        frames: how often the region is called; tasks begin their next frame as soon as they are done with the last.
 
     Raises:
         DeadlockError: naming the tasks and streams that wait for each other.
@@ -113,7 +115,9 @@ def simulate(
     vmg = program if isinstance(program, VMG) else program.vmg
     given = arrays or _zeros(vmg)
     own = _depths(program, depths)
-    return run_graph(vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values)
+    return run_graph(
+        vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
+    )
 
 
 def record_trace(

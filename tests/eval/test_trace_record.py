@@ -210,3 +210,16 @@ def test_both_engines_tell_the_same_things() -> None:
         assert result.by_stream()[0]["tokens"] == 16
         assert result.summary()["cycles"] == ran.cycles
         result.require_finished()
+
+
+def test_frames_overlap() -> None:
+    program = dse.load_program(feedback)
+    a, b = np.arange(16, dtype=np.int32), np.zeros(16, np.int32)
+    once, thrice = dse.simulate(program, a.copy(), b, record=True), dse.simulate(program, a, b, frames=3, record=True)
+    assert thrice.operations == 3 * once.operations
+    # The merging task has nothing to wait for at its end, so that frames follow each other at its pace.
+    assert 2 * once.cycles < thrice.cycles < 3 * once.cycles + 2
+    for depth in (1, 2, 8):
+        ran = dse.simulate(program, depths={"out": depth}, frames=3)
+        same(thrice.trace.replay({"out": depth}), ran)
+    assert dse.simulate(program, frames=3, values=False).cycles == thrice.cycles

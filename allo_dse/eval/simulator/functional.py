@@ -25,11 +25,14 @@ from ...ir.signature import Body, Signature, Tiles
 from ...mapper.vmg import VMG
 from .engine import Engine, compile_bodies
 from .externals import Externals, cycles_of
+from .frames import repeated
 from .network import Network, NetworkBuilder
 from .result import RunResult
 from .state import State, initial_state
 from .wiring import Wiring, declared_depths, folded_wiring, one_fifo_each
 
+RESTART = -1
+"""In place of a task's number: the pause before a node's next frame."""
 Cost = Callable[[TaskClass], IntArray]
 
 
@@ -42,7 +45,8 @@ class _Labels:
     wiring: Wiring
 
     def task(self, task: int) -> str:
-        return self.program.task_name(int(self.task_id[task]))
+        number = int(self.task_id[task])
+        return "start of the next frame" if number == RESTART else self.program.task_name(number)
 
     def stream(self, stream: int) -> str:
         array = self.program.streams[int(self.wiring.array[stream])]
@@ -76,6 +80,7 @@ def run_graph(
     state: State | None = None,
     record: bool = False,
     values: bool = True,
+    frames: int = 1,
 ) -> RunResult:
     """Run a mapping graph on arrays, which are written in place.
 
@@ -89,6 +94,7 @@ def run_graph(
         record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto()`; some ten times slower.
         values: compute them. Without, the result says the same about times, arrays hold nothing of use afterwards, and
             programs that repeat themselves take no longer the more often they do.
+        frames: how often the region is called, each task beginning its next frame a cycle after it has done the last.
 
     Raises:
         DeadlockError: naming the tasks that wait for each other, with their places in the source.
@@ -100,6 +106,9 @@ def run_graph(
     wiring = _wiring(vmg, depths or {})
     run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
     network, task_id = _network(vmg, run)
+    if frames != 1:
+        network = repeated(network, frames)
+        task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     result = engine.run(
         network, payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record
     )

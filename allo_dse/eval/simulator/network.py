@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import SimulationError
 from ...ir.layout import Code
+from .arrays import BANK_LATENCY, ArrayStreams
 from .tables import Table
 
 IntArray = NDArray[np.int64]
@@ -67,6 +68,7 @@ class Network:
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
         costs: cycles per cost site. resources: number of shared resources.
         producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
+        arrays: channels that are whole arrays (see `arrays`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
     """
 
@@ -85,11 +87,21 @@ class Network:
     producer: IntArray
     consumer: IntArray
     tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    arrays: tuple[ArrayStreams, ...] = ()
+
+    @property
+    def latency_by_depth(self) -> NDArray[np.bool_]:
+        """Per stream whether its read latency follows from its depth."""
+        result = self.latency == default_latency(self.depth)
+        result[[stream for array_ in self.arrays for stream in array_]] = False
+        return result
 
     def with_depths(self, depth: IntArray) -> Network:
         """The same network with other FIFO depths; read latencies change where they followed from the depth."""
-        by_default = self.latency == default_latency(self.depth)
-        latency = np.where(by_default, default_latency(depth), self.latency)
+        depth = depth.copy()
+        for array_ in self.arrays:
+            depth[array_.filled] = depth[array_.banks]
+        latency = np.where(self.latency_by_depth, default_latency(depth), self.latency)
         network = replace(self, depth=depth, latency=latency)
         _check_streams(network)
         return network
@@ -147,6 +159,7 @@ class NetworkBuilder:
         self._cost_sites = 0
         self._nodes: list[tuple[IntArray, IntArray]] = []
         self._tensors: list[NDArray[Any]] = []
+        self._arrays: list[ArrayStreams] = []
         self._ends: list[tuple[IntArray, ArrayLike | None, ArrayLike | None]] = []
 
     def streams(
@@ -179,6 +192,17 @@ class NetworkBuilder:
         self._open_streams.extend((depth, latency, token_bytes, initial))
         self._streams += 1
         return self._streams - 1
+
+    def array(self, banks: int = 2, *, array_bytes: int = 0) -> ArrayStreams:
+        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `arrays`.
+
+        Args:
+            array_bytes: what a token of the stream `filled` carries, for bodies that hand the array over in it.
+        """
+        free = self.stream(banks, latency=BANK_LATENCY)
+        made = ArrayStreams(free, self.stream(banks, latency=BANK_LATENCY, token_bytes=array_bytes))
+        self._arrays.append(made)
+        return made
 
     def resource(self) -> int:
         """Add a shared resource; returns its number."""
@@ -268,6 +292,7 @@ class NetworkBuilder:
             producer=self._end(1),
             consumer=self._end(2),
             tensors=tuple(self._tensors),
+            arrays=tuple(self._arrays),
         )
         _check(network, self._tasks)
         return network

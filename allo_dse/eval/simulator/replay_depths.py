@@ -121,8 +121,8 @@ def _stuck(plan: Plan, depths: IntArray) -> IntArray:
     position = plan.first[:-1].copy()
     held = np.zeros(plan.streams, np.int64)
     none = np.zeros(0, np.int64)
-    untimed(plan.first, plan.port, depths, plan.peers, plan.peer, plan.streams, position, held, none.astype(np.int32),
-            none)  # fmt: skip
+    untimed(plan.first, plan.port, plan.clip(depths), plan.peers, plan.peer, plan.streams, position, held,
+            none.astype(np.int32), none)  # fmt: skip
     return position
 
 

@@ -38,6 +38,7 @@ class Plan:
         peers, peer: `peer[peers[p]:peers[p + 1]]` are the processes that share a stream with process p.
         process_end: without stalls.
         latency: per stream the cycles from put to get, -1 where they follow from the depth.
+        filled: streams that never get full.
     """
 
     first: IntArray
@@ -54,6 +55,7 @@ class Plan:
     consumer: IntArray
     process_end: IntArray
     latency: IntArray
+    filled: IntArray
 
     @property
     def streams(self) -> int:
@@ -83,7 +85,9 @@ class Plan:
     def clip(self, depths: IntArray) -> IntArray:
         """Depths that act like these: a stream never holds more than all its tokens; the latency class is kept."""
         most = np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
-        return np.minimum(depths, most)
+        clipped = np.minimum(depths, most)
+        clipped[..., self.filled] = most[self.filled]
+        return clipped
 
     def read_latency(self, depths: IntArray) -> IntArray:
         """Per stream the cycles from put to get with these depths, int64[streams] or int64[n, streams]."""
@@ -126,6 +130,7 @@ def make_plan(data: TraceData) -> Plan:
         consumer=consumer,
         process_end=data.process_end,
         latency=data.fixed_latency,
+        filled=data.filled,
     )
 
 

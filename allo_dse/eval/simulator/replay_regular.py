@@ -83,6 +83,8 @@ class _Run:
         self.depths = depths
         self.loops = lay_out_loops(data)
         puts, _ = data.token_counts
+        depths = depths.copy()
+        depths[data.filled] = np.maximum(depths, puts)[data.filled]
         self.bounded = depths < puts
         self.fifos = lay_out_fifos(
             self.loops, np.minimum(depths, np.maximum(puts, 1)), read_latency(data.fixed_latency, depths), self.bounded

@@ -45,7 +45,8 @@ def as_tables(
         ports.append(made.ports.ravel())
         count, width = made.ports.shape
         none = np.zeros(count, np.int64)
-        groups.append(Processes(row + made.first_row, port + width * np.arange(count), none, none))
+        bound = port + width * np.arange(count), none + len(network.resource_ports)
+        groups.append(Processes(row + made.first_row, *bound, log_limit=none))
         row, port = row + len(made.rows) // 4, port + count * width
     return replace(
         network,

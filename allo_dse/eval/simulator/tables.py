@@ -66,6 +66,20 @@ class Table:
             self.words.extend((Code.REPEAT, self._nesting, count, len(self) - start))
 
     @contextmanager
+    def writing(self, banks: int, filled: int) -> Iterator[None]:
+        """What is added inside fills a bank of an array channel; waits for a bank that nobody reads any more."""
+        self.put(banks)
+        yield
+        self.put(filled)
+
+    @contextmanager
+    def reading(self, banks: int, filled: int) -> Iterator[None]:
+        """What is added inside reads a bank of an array channel; waits for one that has been filled."""
+        self.get(filled)
+        yield
+        self.get(banks)
+
+    @contextmanager
     def pipeline(self, count: int, *, ii: int, depth: int) -> Iterator[Pipeline]:
         """Do what is added to the pipeline `count` >= 0 times, a round every `ii` >= 1 cycles, each taking `depth`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import overload
@@ -15,7 +15,7 @@ from .replay_plan import Plan, make_plan
 from .replay_regular import RegularResult, replay_regular
 from .replay_result import ReplayResult
 from .replay_retime import Replayer
-from .trace_build import Loop, build_trace
+from .trace_build import Process, build_trace
 from .trace_check import trace_notes
 from .trace_data import IntArray, TraceData, TraceError
 from .trace_file import load_trace, save_trace
@@ -50,8 +50,9 @@ class Trace:
     def build(
         cls,
         streams: Mapping[str, int],
-        processes: Mapping[str, Sequence[Loop]],
+        processes: Mapping[str, Process],
         *,
+        arrays: Mapping[str, int] | None = None,
         name: str = "trace",
         clock_ns: float | None = None,
         looks_at_occupancy: Collection[str] = (),
@@ -60,14 +61,25 @@ class Trace:
 
         Args:
             streams: depth of each stream, as built.
-            processes: per process the loops that it runs one after the other.
+            processes: per process the loops that it runs one after the other, or `Frames`.
+            arrays: number of banks of each channel that is a whole array (2: a ping-pong buffer). In depths these
+                are streams called like the arrays.
             clock_ns: clock period.
             looks_at_occupancy: processes that call `empty()` or `full()`; their traces are not replayed.
 
         Raises:
             TraceError: if the parts contradict each other.
         """
-        return cls(build_trace(streams, processes, name=name, clock_ns=clock_ns, looks_at_occupancy=looks_at_occupancy))
+        return cls(
+            build_trace(
+                streams,
+                processes,
+                arrays=arrays or {},
+                name=name,
+                clock_ns=clock_ns,
+                looks_at_occupancy=looks_at_occupancy,
+            )
+        )
 
     def __repr__(self) -> str:
         data = self.data

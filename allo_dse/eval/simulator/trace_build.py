@@ -12,14 +12,15 @@ Trace.build(
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from .arrays import BANK_LATENCY, ArrayStreams, filled
 from .trace_check import check_trace
-from .trace_data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
+from .trace_data import BY_DEPTH, GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,39 @@ class Loop:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Frames:
+    """A process that is started again and again: its loops, once per frame.
+
+    A frame begins when the one before has been done for `restart` cycles, all arrays that the process reads have been
+    filled by their writers, and arrays that it writes have a bank that their readers are done with.
+
+    Args:
+        reads, writes: names of array channels.
+    """
+
+    loops: Sequence[Loop]
+    count: int = 1
+    reads: Sequence[str] = ()
+    writes: Sequence[str] = ()
+    restart: int = 1
+
+
+Process = Sequence[Loop] | Frames
+
+
 def build_trace(
     streams: Mapping[str, int],
-    processes: Mapping[str, Sequence[Loop]],
+    processes: Mapping[str, Process],
     *,
+    arrays: Mapping[str, int],
     name: str,
     clock_ns: float | None,
     looks_at_occupancy: Collection[str],
 ) -> TraceData:
     """See `Trace.build`."""
-    numbers = {stream: i for i, stream in enumerate(streams)}
+    depths = {**streams, **{half: banks for name, banks in arrays.items() for half in (name, filled(name))}}
+    numbers = {stream: i for i, stream in enumerate(depths)}
     names = tuple(processes)
     unknown = [process for process in looks_at_occupancy if process not in processes]
     if unknown:
@@ -79,9 +103,9 @@ def build_trace(
     loops: list[TraceLoop] = []
     columns: list[IntArray] = []
     for p, process in enumerate(names):
-        for loop in processes[process]:
+        for loop, tail in _loops(processes[process], arrays, process):
             _check_loop(loop, process)
-            made = TraceLoop(p, loop.ii, loop.depth, loop.trip, _ops(loop, numbers, process), loop.source)
+            made = TraceLoop(p, loop.ii, loop.depth, loop.trip, _ops(loop, numbers, process), loop.source, tail)
             if loop.events is not None:
                 columns.append(_listed(loop.events, made, len(loops), numbers, process))
             loops.append(made)
@@ -90,14 +114,34 @@ def build_trace(
         name=name,
         clock_ns=clock_ns,
         processes=names,
-        streams=tuple(streams),
-        stream_depth=np.array([_integer(d, f"depth of stream {s}") for s, d in streams.items()], np.int64),
+        streams=tuple(depths),
+        stream_depth=np.array([_integer(d, f"depth of stream {s}") for s, d in depths.items()], np.int64),
         loops=tuple(loops),
         listed=Events(*table),
+        latency=np.array([BY_DEPTH] * len(streams) + [BANK_LATENCY] * (2 * len(arrays))) if arrays else None,
+        arrays=tuple(ArrayStreams(numbers[name], numbers[filled(name)]) for name in arrays),
         occupancy_dependent=frozenset(names.index(process) for process in looks_at_occupancy),
     )
     check_trace(data)
     return data
+
+
+def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[tuple[Loop, int | None]]:
+    """The loops of a process one by one, and their tails where they differ from `depth + 1`."""
+    if not isinstance(process, Frames):
+        yield from ((loop, None) for loop in process)
+        return
+    unknown = [array for array in (*process.reads, *process.writes) if array not in arrays]
+    if unknown:
+        raise TraceError(f"process {name} uses array {unknown[0]!r}, which has no banks in `arrays`")
+    begin: list[Get | Put] = [Get(filled(array)) for array in process.reads]
+    begin += [Put(array, 0) for array in process.writes]
+    end: list[Get | Put] = [Put(filled(array), 0) for array in process.writes]
+    end += [Get(array) for array in process.reads]
+    for frame in range(_integer(process.count, f"number of frames of process {name}")):
+        yield Loop(1, ops=begin), 0
+        yield from ((loop, None) for loop in process.loops)
+        yield Loop(1, ops=end), process.restart if frame < process.count - 1 else 0
 
 
 def _check_loop(loop: Loop, process: str) -> None:

@@ -26,6 +26,9 @@ def check_trace(data: TraceData) -> None:
         len(data.latency) != len(data.streams) or ((data.latency < -1) | (data.latency > LARGEST)).any()
     ):
         raise TraceError("latency must have one entry per stream: cycles, or -1 where they follow from the depth")
+    streams = [stream for array in data.arrays for stream in array]
+    if len(set(streams)) != len(streams) or not all(0 <= stream < len(data.streams) for stream in streams):
+        raise TraceError("arrays must be pairs of different streams, each of one array only")
     if data.place is not None and (
         len(data.place) != data.event_count or ((data.place < 0) | (data.place >= len(data.places))).any()
     ):

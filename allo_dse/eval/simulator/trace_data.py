@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import SimulationError
+from .arrays import ArrayStreams
 
 IntArray = NDArray[np.int64]
 
@@ -119,6 +120,7 @@ class TraceData:
         occupancy_dependent: numbers of processes that look at `empty()` or `full()`.
         start: base of the first loop of a process.
         latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
+        arrays: channels that are whole arrays, as pairs of streams (see `arrays`).
         places, place: where operations stand in the user's program, and which of these each listed event is.
     """
 
@@ -132,6 +134,7 @@ class TraceData:
     occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
     start: int = FIRST_BASE
     latency: IntArray | None = None
+    arrays: tuple[ArrayStreams, ...] = ()
     places: tuple[str, ...] = ()
     place: IntArray | None = None
 
@@ -144,6 +147,11 @@ class TraceData:
     def fixed_latency(self) -> IntArray:
         """`latency`, with -1 everywhere if there is none."""
         return np.full(len(self.streams), BY_DEPTH, np.int64) if self.latency is None else self.latency
+
+    @cached_property
+    def filled(self) -> IntArray:
+        """Streams of filled banks of arrays: their depth is that of the banks, so that they never hold anybody up."""
+        return np.array([array.filled for array in self.arrays], np.int64)
 
     @cached_property
     def event_count(self) -> int:

@@ -3,7 +3,8 @@
 Arrays `loop`, `kind`, `stream`, `iteration` (one entry per event), `stream_depth` (one per stream) and `meta` (UTF-8
 JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the arrays `stage` (per event; written where some differ
 from the default), `place` (per event, a position in `meta.places`) and `latency` (per stream, -1: by depth), and in
-`meta` the lists `streams` (names), `looks_at_occupancy` (names of processes) and `places`, `start` (first base), and
+`meta` the lists `streams` (names), `looks_at_occupancy` (names of processes) and `places`, `arrays`
+(pairs of streams), `start` (first base), and
 per loop `ops` (what every iteration does: kind, stream, stage), `source` and `tail`.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import ArrayStreams
 from .trace_check import check_trace
 from .trace_data import FIRST_BASE, GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
@@ -98,6 +100,7 @@ def _meta(data: TraceData) -> dict[str, Any]:
         "looks_at_occupancy": [data.processes[p] for p in sorted(data.occupancy_dependent)],
         "start": data.start,
         "places": list(data.places),
+        "arrays": [list(array) for array in data.arrays],
     }
 
 
@@ -143,6 +146,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]], stem: str) -> TraceData:
         occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in flagged),
         start=_field(meta, "start", int) if "start" in meta else FIRST_BASE,
         latency=_integers(arrays["latency"], "latency") if "latency" in arrays else None,
+        arrays=tuple(_array(pair) for pair in _field(meta, "arrays", list)) if "arrays" in meta else (),
         places=tuple(_strings(meta, "places")) if "places" in meta else (),
         place=_integers(arrays["place"], "place") if "place" in arrays else None,
     )
@@ -199,6 +203,12 @@ def _field(table: dict[str, Any], key: str, kind: type, where: str = "meta") -> 
             f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}"
         )
     return value
+
+
+def _array(pair: Any) -> ArrayStreams:
+    if not isinstance(pair, list) or len(pair) != 2 or any(type(stream) is not int for stream in pair):
+        raise TraceError(f"meta: an array is {pair!r}, expected the numbers of two streams")
+    return ArrayStreams(*pair)
 
 
 def _strings(meta: dict[str, Any], key: str) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ir.layout import State
 from .labels import Labels, node_label
-from .network import IntArray, Network, default_latency
+from .network import IntArray, Network
 from .timeline import END, START, Timeline
 from .trace import Trace
 from .trace_check import check_trace
@@ -51,6 +51,7 @@ def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection
         occupancy_dependent=frozenset(polling_nodes),
         start=0,
         latency=_fixed_latency(network),
+        arrays=network.arrays,
         places=places,
         place=place,
     )
@@ -108,7 +109,7 @@ def _places(timeline: Timeline, labels: Labels, event: IntArray) -> tuple[tuple[
 
 def _fixed_latency(network: Network) -> IntArray | None:
     """Latencies that do not follow from the depth."""
-    by_depth = network.latency == default_latency(network.depth)
+    by_depth = network.latency_by_depth
     return None if by_depth.all() else np.where(by_depth, BY_DEPTH, network.latency)
 
 
