@@ -7,9 +7,11 @@ loses one that fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import numpy as np
 
 from ..backends.device import NpuDevice
 from ..frontend.program import CompiledProgram, TensorPort
@@ -75,6 +77,16 @@ class FoldBounds:
         for kernel, sizes in members:
             every = all(sizes[axis] == 1 for axis in self._varying[kernel])
             sides.update(self._used[kernel][every])
+        return self._ports_fit(sides)
+
+    def tasks_fit(self, tasks: Sequence[int]) -> bool:
+        """Whether a core has the channels and the memory for the tensor ports of some tasks."""
+        sides: dict[PortKey, TensorPort] = {}
+        for task in tasks:
+            sides.update(self._task_ports[task])
+        return self._ports_fit(sides)
+
+    def _ports_fit(self, sides: Mapping[PortKey, TensorPort]) -> bool:
         core, depth = self.device.core, self.buffering
         inputs = [port for key, port in sides.items() if key[1] == "in"]
         outputs = [port for key, port in sides.items() if key[1] == "out"]
@@ -85,6 +97,18 @@ class FoldBounds:
             and len(outputs) <= core.dma_out
             and self.device.reserved_core_bytes + used <= core.memory_bytes
         )
+
+    @cached_property
+    def _task_ports(self) -> list[dict[PortKey, TensorPort]]:
+        """The tensor ports of every task."""
+        result = []
+        for number, (kernel, classes) in enumerate(
+            zip(self.program.kernels, program_ports(self.program).classes, strict=True)
+        ):
+            own = [{side.key: side.port for side in ports.sides} for ports in classes]
+            tasks = np.arange(self.program.first_task[number], self.program.first_task[number + 1])
+            result += [own[cls] for cls in kernel.class_of(self.program.pids(number, tasks)).tolist()]
+        return result
 
     @cached_property
     def _varying(self) -> list[set[int]]:

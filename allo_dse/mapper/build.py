@@ -6,6 +6,7 @@ graph never leaves this module: `Builder.finish` returns immutable groups.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from ..errors import IllegalFold
 from ..frontend.program import CompiledProgram, IntArray
+from .chain_runs import NodeArrays
 from .graph import TaskGraph
 from .groups import ArrayLeaves, NodeGroup
 from .names import bundle_name, task_names, unknown_name_hint
@@ -33,35 +35,43 @@ class Builder:
 
     Nodes are numbers. `label`, `parts` (top-level pieces of the schedule tree), `leaves` (task ids), `out` and `inn`
     (streams, see `paths.Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
-    path leads to a lower one, or None where there are none to be had.
+    path leads to a lower one, or None where there are none to be had. They exist once the first primitive is carried
+    out that is not one of a run of chains.
     """
+
+    parts: dict[int, list[Tree]]
+    leaves: dict[int, list[int]]
+    label: dict[int, str]
+    node: dict[str, int]
+    out: dict[int, dict[int, int]]
+    inn: dict[int, dict[int, int]]
+    ranks: list[int] | None
+    _trees: dict[int, Tree]
 
     def __init__(self, graph: TaskGraph, groups: Sequence[NodeGroup], names: Sequence[str]) -> None:
         self.program: CompiledProgram = graph.program
         self.types = max(1, int(graph.element_type.max(initial=0)) + 1)
-        self.parts: dict[int, list[Tree]] = {}
-        self.leaves: dict[int, list[int]] = {}
-        owner = np.empty(self.program.task_count, np.int64)
-        number = 0
-        for group in groups:
-            parts = group.tree.children if isinstance(group.tree, Seq) else (group.tree,)
-            tasks = group.leaves.tasks()
-            numbers = range(number, number + group.count)
-            owner[tasks] = np.arange(number, number + group.count)[:, None]
-            self.leaves.update(zip(numbers, tasks.tolist(), strict=True))
-            self.parts.update((node, list(parts)) for node in numbers)
-            number += group.count
-        self.label = dict(enumerate(names))
-        self.node = {name: node for node, name in enumerate(names)}
-        edges = graph.edges
-        source, target = owner[edges.source], owner[edges.target]
-        kind = graph.element_type[edges.array]
-        between = source != target
-        source, target, kind = source[between], target[between], kind[between]
-        self.out = _adjacency(number, source, target * self.types + kind)
-        self.inn = _adjacency(number, target, source * self.types + kind)
-        ranks = topological_ranks(source, target, number)
-        self.ranks: list[int] | None = ranks.tolist() if (ranks >= 0).all() else None
+        self._arrays: NodeArrays | None = NodeArrays.of(graph, groups, names)
+
+    def _unpack(self) -> None:
+        """Turn the arrays into a graph that can be changed node by node."""
+        state = self._arrays
+        if state is None:
+            return
+        self._arrays = None
+        self._trees = dict(enumerate(state.trees))
+        tasks, starts = state.leaves.tolist(), state.starts.tolist()
+        self.leaves = {node: tasks[start:end] for node, (start, end) in enumerate(itertools.pairwise(starts))}
+        self.parts = {
+            node: list(tree.children) if isinstance(tree, Seq) else [tree] for node, tree in enumerate(state.trees)
+        }
+        self.label = dict(enumerate(state.labels))
+        self.node = {name: node for node, name in enumerate(state.labels)}
+        count = len(state.labels)
+        self.out = _adjacency(count, state.source, state.target * self.types + state.kind)
+        self.inn = _adjacency(count, state.target, state.source * self.types + state.kind)
+        ranks = topological_ranks(state.source, state.target, count)
+        self.ranks = ranks.tolist() if (ranks >= 0).all() else None
 
     def apply(self, primitives: Sequence[Primitive]) -> None:
         """Carry out a sequence of primitives.
@@ -69,7 +79,14 @@ class Builder:
         Raises:
             IllegalFold: naming the primitive that is illegal.
         """
-        for kind, operands in primitives:
+        done = 0
+        if self._arrays is not None:
+            run = list(itertools.takewhile(lambda primitive: primitive[0] == "chain", primitives))
+            chained = self._arrays.chained([operands for _, operands in run]) if len(run) > 1 else None
+            if chained is not None:
+                self._arrays, done = chained, len(run)
+        for kind, operands in primitives[done:]:
+            self._unpack()
             if kind == "chain":
                 if len(operands) != 2:
                     raise IllegalFold(f"chain takes two nodes, not {len(operands)}: {list(operands)}")
@@ -95,6 +112,7 @@ class Builder:
         place = 0 if keep == b else len(self.leaves[keep])
         self.leaves[keep][place:place] = self.leaves.pop(drop)
         self.parts[keep][place:place] = self.parts.pop(drop)
+        self._trees.pop(keep, None)
         del self.label[drop]
         self._rename(keep, name)
         return name
@@ -125,6 +143,8 @@ class Builder:
 
     def finish(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
         """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
+        if self._arrays is not None:
+            return self._arrays.groups()
         members: dict[Tree, list[int]] = {}
         for node in sorted(self.label, key=lambda n: self.leaves[n][0]):
             members.setdefault(self._tree(node), []).append(node)
@@ -147,7 +167,9 @@ class Builder:
         raise IllegalFold(f"no node is called {name!r}", hint=hint)
 
     def _tree(self, node: int) -> Tree:
-        return seq(self.parts[node])
+        if node not in self._trees:
+            self._trees[node] = seq(self.parts[node])
+        return self._trees[node]
 
     def _rename(self, node: int, name: str) -> None:
         self.label[node] = name
@@ -196,6 +218,7 @@ class Builder:
             self.leaves[first].extend(self.leaves.pop(node))
             del self.label[node], self.parts[node]
         self.parts[first] = [tree]
+        self._trees[first] = tree
         self._rename(first, name)
         return name
 

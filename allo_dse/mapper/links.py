@@ -72,8 +72,12 @@ def _collect(
     first = min(end.leaves[0] for end in wiring.open_ends)
     last = max(end.leaves[-1] for end in wiring.open_ends)
     tasks = group.group.leaves.tasks(first, last + 1)[nodes]
+    known: dict[tuple[int, tuple[int, ...]], IntArray] = {}
     for end in wiring.open_ends:
-        pids = program.pids(end.use.task.kernel, tasks[:, [leaf - first for leaf in end.leaves]].reshape(-1))
+        place = (end.use.task.kernel, end.leaves)
+        if place not in known:
+            known[place] = program.pids(place[0], tasks[:, [leaf - first for leaf in end.leaves]].reshape(-1))
+        pids = known[place]
         stream = program.first_stream[end.port.stream.name] + end.port.index.linear(pids)
         ends[end.port.direction].add(stream, np.repeat(first_node + nodes, len(end.leaves)), end.port)
 

@@ -22,6 +22,7 @@ from .groups import Leaves, NodeGroup
 from .joint import JointFold
 from .mesh import mesh_groups
 from .names import node_name
+from .node_fold import NodeFold
 from .schedule import precedence_cycle
 from .tree import Repeat
 
@@ -134,8 +135,8 @@ class VMG:
             return mesh_source(self.program, self.mesh_fold, self.graph.rules)
         return list_source(self.mapping_primitives)
 
-    def fold(self, fold: MeshFold) -> VMG:
-        """Fold whole mesh axes of an unfolded graph. Costs nothing per task.
+    def fold(self, fold: MeshFold | NodeFold) -> VMG:
+        """Fold whole mesh axes of an unfolded graph, which costs nothing per task; or single tasks.
 
         before:  one node per task        after:  one node per spatial coordinate of `fold`, with a loop nest of tasks
 
@@ -144,6 +145,8 @@ class VMG:
         """
         if self.mesh_fold is None or self.node_count != self.task_count:
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
+        if isinstance(fold, NodeFold):
+            return self.apply(fold.primitives(self.program))
         fold = fold.normalised(self.program)
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
             for reason in violations(kernel, rules):
