@@ -4,7 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: setup demo test lint bench clean
+# What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database.
+DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql
+
+.PHONY: setup system-packages demo test lint bench clean
 
 setup: $(VENV)/.installed
 
@@ -12,6 +15,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
+
+system-packages:
+	command -v $(subst postgresql,/usr/lib/postgresql/*/bin/postgres,$(DEBIAN_PACKAGES)) > /dev/null || \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); }
 
 demo: setup
 	$(BIN)/allo-tune studies/gemm_npu.py $(ARGS)
