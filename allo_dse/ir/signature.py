@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -106,11 +107,12 @@ class Signature:
     pipelines: tuple[Pipeline, ...] = ()
     polls: bool = False
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Words per task: the first cost site, then the parameters."""
         return 1 + sum(p.words for p in self.parameters)
 
+    @cached_property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
         result, word = [], 1
@@ -136,7 +138,7 @@ class Signature:
         words = np.empty((count, self.width), np.int64)
         words[:, 0] = cost_site
         argument: Any
-        for column, parameter, argument in zip(self.columns(), self.parameters, arguments, strict=True):
+        for column, parameter, argument in zip(self.columns, self.parameters, arguments, strict=True):
             if parameter.kind == "index":
                 words[:, column] = argument
             else:
@@ -154,13 +156,14 @@ class Signature:
                 f"task body {self.symbol!r} has elements of {parameter.element_bytes} bytes, the array is {base.dtype}"
             )
         offset = np.asarray(argument.offset, np.int64)
-        reach = [(size - 1) * stride for size, stride in zip(parameter.shape, argument.strides, strict=True)]
-        first = int(offset.min(initial=0)) + sum(min(0, r) for r in reach)
-        last = int(offset.max(initial=0)) + sum(max(0, r) for r in reach)
-        if not base.flags.c_contiguous or first < 0 or last >= base.size:
+        first = last = 0
+        for size, stride in zip(parameter.shape, argument.strides, strict=True):
+            first, last = first + min(0, (size - 1) * stride), last + max(0, (size - 1) * stride)
+        outside = offset.size and (first + int(offset.min()) < 0 or last + int(offset.max()) >= base.size)
+        if not base.flags.c_contiguous or outside:
             raise SimulationError(
                 f"tiles of shape {parameter.shape} for task body {self.symbol!r} do not lie in an array of "
                 f"{base.size} contiguous elements"
             )
-        words[:, 0] = base.ctypes.data + base.itemsize * offset
+        words[:, 0] = base.__array_interface__["data"][0] + base.itemsize * offset
         words[:, 1:] = argument.strides

@@ -56,7 +56,7 @@ def _note(network: Network, ends: IntArray, tasks: IntArray, streams: IntArray, 
 
 def _task_uses(group: Tasks, signature: Signature) -> Iterator[tuple[bool, IntArray, IntArray]]:
     tasks = np.arange(len(group.words))
-    for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
+    for column, parameter in zip(signature.columns, signature.parameters, strict=True):
         if parameter.is_stream:
             for is_put in [False] * parameter.gets + [True] * parameter.puts:
                 yield is_put, tasks, group.words[:, column]

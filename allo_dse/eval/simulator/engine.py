@@ -158,7 +158,7 @@ class Engine:
                 f"task body {tasks.body!r} has {signature.cost_sites} cost sites, "
                 f"the network only {len(network.costs) - int(sites.max())} from number {sites.max()} on"
             )
-        for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
+        for column, parameter in zip(signature.columns, signature.parameters, strict=True):
             if not parameter.is_stream:
                 continue
             streams = tasks.words[:, column]

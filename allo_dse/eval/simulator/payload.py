@@ -79,7 +79,7 @@ def _shared_arrays(network: Network, signatures: Mapping[str, Signature]) -> tup
     for group in network.groups:
         if isinstance(group, Tasks):
             signature = signatures[group.body]
-            for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
+            for column, parameter in zip(signature.columns, signature.parameters, strict=True):
                 if parameter.kind != "tensor" or not len(group.words):
                     continue
                 address = group.words[:, column]

@@ -79,6 +79,6 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
 
 def _put_streams(network: Network, group: Tasks, signature: Signature) -> Iterator[IntArray]:
     """Streams that tasks may put to: one per task, or all where a body computes their numbers."""
-    for column, parameter in zip(signature.columns(), signature.parameters, strict=True):
+    for column, parameter in zip(signature.columns, signature.parameters, strict=True):
         if parameter.puts:
             yield np.arange(network.stream_count) if parameter.computed else group.words[:, column]

@@ -68,7 +68,7 @@ class _Tables:
 
 def _tables(network: Network, group: Tasks, signature: Signature, steps: Steps) -> _Tables | None:
     """One table per set of costs."""
-    columns = signature.columns()
+    columns = signature.columns
     used = sorted(_parameters(steps))
     port = {parameter: i for i, parameter in enumerate(used)}
     bases, which = np.unique(group.words[:, 0], return_inverse=True)
