@@ -39,7 +39,7 @@ def descriptor_walk(walk: Walk, bits: int, descriptor: Descriptor) -> Descriptor
         outer.append(inner)
     steps = [step * size for _, step in outer] + [walk.offset * size]
     if run % WORD_BYTES or any(step % WORD_BYTES for step in steps):
-        return f"it takes {_smallest(run, steps)} bytes apart, and DMA moves {WORD_BYTES}"
+        return f"it takes {_smallest(run, steps)}-byte pieces, and DMA moves {WORD_BYTES}-byte words"
     loops = [(run // WORD_BYTES, WORD_BYTES), *((count, step * size) for count, step in reversed(outer))]
     pattern = fit_loops(loops, descriptor.model_copy(update={"iteration_bits": 0}))
     if pattern.host_loops:

@@ -7,20 +7,23 @@ cheapest solution shows which limits are in the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from ..access import WORD_BYTES
-from .array import FIRST_CORE_ROW, Tile
+from .array import Tile
 from .problem import LOCKS_PER_END, Problem
+from .wishes import Wishes
 
 Literal = cp_model.IntVar
 Expr = cp_model.LinearExprT
 
 # Of the limits that a soft model may exceed: a byte too much is not as bad as a channel too much.
 _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
+# In wires: what it is worth to have a stream in shared memory.
+_PRICE_OF_ROUTE = 32
 
 
 @dataclass(frozen=True)
@@ -129,17 +132,12 @@ class PlacementModel:
         self.model.add(needed <= limit + amount)
         self.excesses.append(Excess(constraint, place, limit, amount))
 
-    def distances(self) -> Iterator[Expr]:
-        """Wires between the memory tiles, in the plan's columns, and the nodes; and a price for routed streams."""
-        problem = self.problem
-        for flow in problem.flows:
-            column = problem.transfers[flow.transfer].column
-            weight = max(1, 4 // len(flow.nodes))
-            for node in flow.nodes:
-                for tile, here in self.on[node].items():
-                    yield here * weight * (abs(tile.column - column) + (tile.row - FIRST_CORE_ROW) // 2)
-        for shared in self.shared:
-            yield 8 * (1 - shared)
+    def wires(self) -> Expr:
+        """About how many wires a placement takes, and a price for routed streams."""
+        costs = Wishes(self.problem).costs
+        places = zip(self.on, costs, strict=True)
+        near = sum(cost[tile] * here for places, cost in places for tile, here in places.items())
+        return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
 
     def price(self) -> Expr:
         """What a soft model's solution costs."""

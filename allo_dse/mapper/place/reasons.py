@@ -32,7 +32,7 @@ def _describe(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) 
     if excess.constraint == "word_alignment":
         stream = problem.streams[excess.place]
         ends = f"{problem.nodes[stream.source].name} and {problem.nodes[stream.target].name}"
-        return f"stream {stream.name}", f"tokens of {stream.token_bytes} bytes; {ends} are not neighbours"
+        return f"stream {stream.name}", f"{stream.token_bytes}-byte tokens; {ends} are not neighbours"
     if excess.constraint == "switch_ports":
         if excess.place < problem.limits.columns:
             return f"shim tile {excess.place}", ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
@@ -27,6 +28,7 @@ from .problem import Problem, problem_of
 from .reasons import violations_of
 from .result import Infeasible, PlacedDesign
 from .router import route
+from .wishes import Wishes
 
 # What placement decides itself, and exactly; `check_mapping`'s other limits hold wherever the nodes are.
 _DECIDED_HERE = (
@@ -42,7 +44,10 @@ _DECIDED_HERE = (
 )
 
 # Deterministic seconds for shortening wires, once a placement is known to exist.
-_POLISH = 0.3
+_POLISH = 0.4
+_UNLIMITED = 1e6
+# The same for finding out what is in the way of a placement, once it is known that there is none.
+_REASONS = 1.0
 
 
 def place(
@@ -80,17 +85,25 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
 
 def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverStatus, Placement | None]:
     """A placement with short wires, with the columns of the plan."""
-    columns = [transfer.column for transfer in model.problem.transfers]
-    model.model.minimize(sum(model.distances()))
-    solver = make_solver(_left(deadline), _POLISH)
-    solver.parameters.relative_gap_limit = 0.1
-    status = solver.solve(model.model)
-    if status == cp_model.UNKNOWN:
-        model.model.clear_objective()
-        solver = make_solver(_left(deadline), 1e6)
+    problem = model.problem
+    columns = [transfer.column for transfer in problem.transfers]
+    if problem.streams:
+        model.model.minimize(model.wires())
+        solver = make_solver(_left(deadline), _POLISH)
+        solver.parameters.relative_gap_limit = 0.1
         status = solver.solve(model.model)
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return status, model.read(solver, columns) if found else None
+        model.model.clear_objective()
+    else:
+        status = cp_model.UNKNOWN
+    if status == cp_model.UNKNOWN:
+        solver = make_solver(_left(deadline), _UNLIMITED)
+        status = solver.solve(model.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return status, None
+    placement = model.read(solver, columns)
+    if not problem.streams:  # then every core has room for every node
+        placement = replace(placement, tiles=Wishes(problem).cheapest())
+    return status, placement
 
 
 def _routed(problem: Problem, placement: Placement) -> PlacedDesign | None:
@@ -121,7 +134,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
     model = JointModel(problem)
     if start is not None:
         model.hint(start)
-    solver = make_solver(_left(deadline), 1e6)
+    solver = make_solver(_left(deadline), _UNLIMITED)
     status = solver.solve(model.model)
     if status == cp_model.INFEASIBLE:
         return _why(JointModel(problem, soft=True), deadline)
@@ -141,7 +154,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
 def _why(model: PlacementModel, deadline: float) -> Infeasible:
     """The limits in the way: those that the cheapest placement exceeds."""
     model.model.minimize(model.price())
-    solver = make_solver(max(_left(deadline), 0.5), 5.0)
+    solver = make_solver(max(_left(deadline), 0.5), _REASONS)
     status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Infeasible(())

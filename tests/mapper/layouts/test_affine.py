@@ -232,7 +232,7 @@ def test_transposing_takes_elements_of_whole_words(bits: int, fits: bool) -> Non
 
 def test_reasons_are_given() -> None:
     (turned,) = Arrangement.of((64, 32)).transpose((1, 0)).walks
-    assert descriptor_walk(turned, 8, NPU.core.descriptor) == "it takes 1 bytes apart, and DMA moves 4"
+    assert descriptor_walk(turned, 8, NPU.core.descriptor) == "it takes 1-byte pieces, and DMA moves 4-byte words"
     (packed,) = Arrangement.of((4, 6, 8, 10)).transpose((3, 1, 2, 0)).pack((2, 2, 4, 2)).walks
     assert "more than the 3 loops" in str(descriptor_walk(packed, 32, NPU.core.descriptor))
 

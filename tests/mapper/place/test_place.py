@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from allo_dse.mapper.place.model import make_solver
 from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
 from allo_dse.mapper.place.result import Hop, Port
 from allo_dse.mapper.place.solve import solve
+from allo_dse.mapper.place.wishes import Wishes
 from allo_dse.mapper.vmg import VMG
 from tests.mapper.place.designs import DESIGNS, attention, gemm
 from tests.mapper.place.problems import feasible, problems, tiny_array
@@ -49,6 +51,10 @@ class TestHandWrittenGemm:
         """4 outputs and 2 inputs in, 1 output and 2 inputs out, on every memory tile."""
         uses = [use for tile, use in self.placed.usage.items() if tile.kind == "memory"]
         assert [(use.dma_in, use.dma_out) for use in uses] == [(6, 3)] * 4
+
+    def test_no_wire_is_wasted(self) -> None:
+        """By hand: 12 below the memory tiles, 16 for A up its column, 22 for B along its row, 40 for C down."""
+        assert self.placed.link_count == 12 + 16 + 22 + 40
 
     def test_tiles_of_a_are_multicast(self) -> None:
         route = next(r for r in self.placed.routes if r.kind == "flow" and r.name == "A")
@@ -180,6 +186,20 @@ def test_agrees_with_trying_everything(problem: Problem) -> None:
     else:
         assert found.proven
         assert found.violations
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_without_streams_no_assignment_is_cheaper(problem: Problem) -> None:
+    wishes = Wishes(problem)
+    cores = problem.limits.cores
+    costs = [
+        sum(cost[tile] for cost, tile in zip(wishes.costs, tiles, strict=True))
+        for tiles in permutations(cores, len(problem.nodes))
+    ]
+    found = wishes.cheapest()
+    assert len(set(found)) == len(problem.nodes)
+    assert sum(cost[tile] for cost, tile in zip(wishes.costs, found, strict=True)) == min(costs)
 
 
 @settings(max_examples=25, deadline=None)
