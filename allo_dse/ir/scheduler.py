@@ -2,9 +2,10 @@
 
 A blocked node is registered at its stream and queued again by the opposite operation, so a turn costs the same however
 many nodes there are. When no node can run, the pending request with the smallest (clock, node) is granted: every later
-request comes from a clock at least as large, so service in this order is first come, first served. A poll whose answer
-is not decided by what has been executed is such a request without a resource: once it is granted, nothing can happen at
-its stream before its time any more.
+request comes from a clock at least as large, so service in this order is first come, first served. Where a server takes
+others first, a request is decided on when the server is free, at the earliest, among all that wait then. A poll whose
+answer is not decided by what has been executed is such a request without a resource: once it is granted, nothing can
+happen at its stream before its time any more.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from typing import Any
 
 from . import events, fifo, tables
 from .emit import Emitter, function
-from .layout import Header, Node, Resource, Slot, State
+from .layout import Arbitration, Header, Node, Resource, Slot, State
 from .tables import PUSH_REQUEST
 from .variant import Variant
 
 RUN = "df_run"
 DESTROY = "df_destroy"
 TURN, START_SLOT, GRANT, BEFORE = "df_turn", "df_start_slot", "df_grant", "df_before"
+PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
 
 
 def define_scheduler(module: Any, bodies: Sequence[str], variant: Variant) -> None:
     """`df_run(header)`; `bodies` are the names of functions (header, node, arguments) that start compiled bodies."""
     _define_before(module)
     _define_push(module)
+    _define_request(module)
+    _define_choose(module)
     _define_grant(module, variant)
     _define_start(module, bodies)
     _define_turn(module)
@@ -129,21 +133,32 @@ def _define_start(module: Any, bodies: Sequence[str]) -> None:
 
 
 def _define_before(module: Any) -> None:
-    """Order of two waiting nodes: by request time, then by node number (their records are in that order)."""
+    """Order of two waiting nodes: by decision time, then by node number (their records are in that order)."""
     ptr = Emitter.pointer_type()
     op = function(module, BEFORE, [ptr, ptr], [Emitter.bit_type()])
     a, b = op.arguments
     e = Emitter(op.entry_block)
-    first, second = e.load(a, Node.CLOCK), e.load(b, Node.CLOCK)
+    first, second = e.load(a, Node.KEY), e.load(b, Node.KEY)
     with e.when(e.is_(first, "!=", second)):
         e.return_([e.is_(first, "<", second)])
     e.return_([e.is_(e.address(a), "<", e.address(b))])
 
 
+def _define_request(module: Any) -> None:
+    """`df_push_request(header, node)`: the node asks at its clock."""
+    ptr = Emitter.pointer_type()
+    op = function(module, PUSH_REQUEST, [ptr, ptr])
+    header, node = op.arguments
+    e = Emitter(op.entry_block)
+    e.store(e.load(node, Node.CLOCK), node, Node.KEY)
+    e.call(PUSH_PENDING, [header, node])
+    e.return_()
+
+
 def _define_push(module: Any) -> None:
     """Add a node to the heap of pending requests."""
     ptr = Emitter.pointer_type()
-    op = function(module, PUSH_REQUEST, [ptr, ptr])
+    op = function(module, PUSH_PENDING, [ptr, ptr])
     header, node = op.arguments
     e = Emitter(op.entry_block)
     heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
@@ -176,7 +191,17 @@ def _define_grant(module: Any, variant: Variant) -> None:
         e.store(1, node, Node.GRANTED)
         fifo.push_ready(e, header, node)
         e.return_()
-    server, asked = e.load_ptr(node, Node.WAITS_ON), e.load(node, Node.CLOCK)
+    server = e.load_ptr(node, Node.WAITS_ON)
+    chosen = e.variable(node)
+    with e.when(e.is_(e.load(server, Resource.POLICY), "!=", int(Arbitration.FIRST_COME)), rare=True):
+        soonest = e.max(e.load(node, Node.CLOCK), e.load(server, Resource.FREE))
+        with e.when(e.is_(soonest, ">", e.load(node, Node.KEY))):
+            e.store(soonest, node, Node.KEY)
+            e.call(PUSH_PENDING, [header, node])
+            e.return_()
+        e.set(chosen, e.call(CHOOSE, [header, node, soonest], [Emitter.pointer_type()]))
+    node = e.get(chosen)
+    asked = e.load(node, Node.CLOCK)
     cycles = e.load(node, Node.SERVICE)
     begin = e.max(asked, e.load(server, Resource.FREE))
     end = e.add(begin, cycles)
@@ -190,6 +215,42 @@ def _define_grant(module: Any, variant: Variant) -> None:
     e.store(1, node, Node.GRANTED)
     fifo.push_ready(e, header, node)
     e.return_()
+
+
+def _define_choose(module: Any) -> None:
+    """`df_choose(header, node, time)`: of those that wait at that time for the server of `node`, whom it takes.
+
+    Another than `node` leaves the heap, where `node` takes its place.
+    """
+    ptr = Emitter.pointer_type()
+    op = function(module, CHOOSE, [ptr, ptr, Emitter.word_type()], [ptr])
+    header, node, time = op.arguments
+    e = Emitter(op.entry_block)
+    heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
+    server = e.load_ptr(node, Node.WAITS_ON)
+    after = e.add(e.load(server, Resource.LAST), 1)
+    best, least = e.variable(node), e.variable(e.sub(e.address(node), after))
+    where, place = e.variable(count), e.variable(0)
+    with e.forever() as (again, stop):
+        at = e.get(place)
+        e.leave_unless(e.is_(at, "<", count), stop)
+        e.set(place, e.add(at, 1))
+        other = e.load_ptr(heap, at)
+        e.leave_unless(e.same_ptr(e.load_ptr(other, Node.WAITS_ON), server), again)
+        e.leave_unless(e.is_(e.load(other, Node.CLOCK), "<=", time), again)
+        # As unsigned numbers, nodes up to the one served last come behind all others.
+        turn = e.sub(e.address(other), after)
+        e.leave_unless(e.is_below(turn, e.get(least)), again)
+        e.set(least, turn)
+        e.set(best, other)
+        e.set(where, at)
+    chosen = e.get(best)
+    with e.when(e.is_(e.get(where), "<", count)):
+        e.store(e.load(chosen, Node.KEY), node, Node.KEY)
+        e.store(node, heap, e.get(where))
+    with e.when(e.is_(e.load(server, Resource.POLICY), "==", int(Arbitration.ROUND_ROBIN))):
+        e.store(e.address(chosen), server, Resource.LAST)
+    e.return_([chosen])
 
 
 def _sift_down(e: Emitter, heap: Any, count: Any) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import SimulationError
-from ...ir.layout import Code
+from ...ir.layout import Arbitration, Code
 from .arrays import BANK_LATENCY, ArrayStreams
 from .tables import Table
 
@@ -66,8 +66,9 @@ class Network:
         groups: the tasks, in order of their numbers.
         order: the tasks that nodes run, node after node. first: where each node's part of it begins, and its end.
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
-        costs: cycles per cost site. resources: number of shared resources.
+        costs: cycles per cost site.
         producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
+        arbitration: per shared resource an `Arbitration`.
         arrays: channels that are whole arrays (see `arrays`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
     """
@@ -83,7 +84,7 @@ class Network:
     stream_ports: IntArray
     resource_ports: IntArray
     costs: IntArray
-    resources: int
+    arbitration: IntArray
     producer: IntArray
     consumer: IntArray
     tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
@@ -105,6 +106,11 @@ class Network:
         network = replace(self, depth=depth, latency=latency)
         _check_streams(network)
         return network
+
+    @property
+    def resources(self) -> int:
+        """Number of shared resources."""
+        return len(self.arbitration)
 
     @property
     def stream_count(self) -> int:
@@ -154,7 +160,7 @@ class NetworkBuilder:
         self._tables: dict[int, tuple[Table, int]] = {}
         self._stream_ports = array("q")
         self._resource_ports = array("q")
-        self._resources = 0
+        self._arbitration: list[Arbitration] = []
         self._costs: list[IntArray] = []
         self._cost_sites = 0
         self._nodes: list[tuple[IntArray, IntArray]] = []
@@ -204,10 +210,14 @@ class NetworkBuilder:
         self._arrays.append(made)
         return made
 
-    def resource(self) -> int:
-        """Add a shared resource; returns its number."""
-        self._resources += 1
-        return self._resources - 1
+    def resource(self, arbitration: Arbitration = Arbitration.FIRST_COME) -> int:
+        """Add a shared resource, which serves one request at a time; returns its number.
+
+        Args:
+            arbitration: whom it takes next, of those that wait when it becomes free.
+        """
+        self._arbitration.append(arbitration)
+        return len(self._arbitration) - 1
 
     def costs(self, cycles: ArrayLike) -> int:
         """Add cost sites; returns the number of the first."""
@@ -288,7 +298,7 @@ class NetworkBuilder:
             stream_ports=np.array(self._stream_ports, np.int64),
             resource_ports=np.array(self._resource_ports, np.int64),
             costs=_join(self._costs),
-            resources=self._resources,
+            arbitration=np.array(self._arbitration, np.int64),
             producer=self._end(1),
             consumer=self._end(2),
             tensors=tuple(self._tensors),

@@ -82,6 +82,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     moved = advance.any(axis=1)
     nodes = part.nodes
     arena.nodes[nodes[moved], Node.CLOCK] += late
+    arena.nodes[nodes[moved], Node.KEY] += late
     for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):
         arena.nodes[nodes, what] += times * (now.stalls - since.stalls)[:, column]
     process = part.processes(arena)[moved]
@@ -112,5 +113,5 @@ def _order_requests(arena: Arena) -> None:
     """A sorted heap is a heap."""
     heap = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
     if len(heap) > 1:
-        clock = arena.nodes[arena.node_number(heap), Node.CLOCK]
-        heap[:] = heap[np.lexsort((heap, clock))]
+        key = arena.nodes[arena.node_number(heap), Node.KEY]
+        heap[:] = heap[np.lexsort((heap, key))]

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir.layout import Node, Resource, Stream
+from ...ir.layout import Header, Node, Resource, Stream
 from ...ir.layout import State as Waiting
 from .arena import Arena
 from .network import IntArray
@@ -59,6 +59,7 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     """Per node the earliest time of its next operation, and one entry more."""
     clock = np.zeros(len(nodes) + 1, np.int64)
     clock[:-1] = nodes[:, Node.CLOCK]
+    _wait_for_servers(part, arena, clock)
     blocked = np.flatnonzero(streams[:, Stream.WAITER])
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
@@ -71,6 +72,20 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
             break
         clock[waiting] = np.maximum(soonest, clock[waiting])
     return clock
+
+
+def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
+    """Where requests are not served in the order of their times, only the time at which one is decided on matters."""
+    if not arena.resources[part.resources, Resource.POLICY].any():
+        return
+    pending = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
+    asked = arena.nodes[pending, Node.WAITS_ON]
+    pending, asked = pending[asked > 0], asked[asked > 0]
+    server = arena.resources[arena.resource_number(asked)]
+    chooses = server[:, Resource.POLICY] > 0
+    # Positions of nodes of other parts are past the last.
+    np.maximum.at(clock, part.local[pending[chooses]], server[chooses, Resource.FREE])
+    clock[-1] = 0
 
 
 def _token_times(
