@@ -3,6 +3,7 @@
     allo-tune studies/gemm_npu.py                         # int16 on npu1_4col
     allo-tune studies/gemm_npu.py --set dtype=bf16        # or i8
     allo-tune studies/gemm_npu.py --set device=npu2 --set size=4096
+    allo-tune studies/gemm_npu.py --set kernels=tuned     # let designs choose the vendor's kernels
 
 The program is written as virtual tasks: one per (k, m, n) tile, with partial sums flowing along k. How many tiles,
 which tasks share a core, in what order and with how many buffers is what the study searches.
@@ -46,7 +47,7 @@ def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, TyI=int16, TyO=int16):
     return top
 
 
-def study(dtype: str = "i16", size: int = 2048, device: str = "npu1_4col") -> dse.Study:
+def study(dtype: str = "i16", size: int = 2048, device: str = "npu1_4col", kernels: str = "") -> dse.Study:
     """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
     element = ELEMENT_TYPES[dtype]
     tiles = dse.divisors(size, at_least=size // 256, at_most=size // 16)
@@ -55,6 +56,7 @@ def study(dtype: str = "i16", size: int = 2048, device: str = "npu1_4col") -> ds
         program=gemm,
         params={"M": size, "N": size, "K": size, "Pm": tiles, "Pn": tiles, "Pk": tiles, "TyI": element, "TyO": element},
         device=device,
+        kernels=kernels.split(",") if kernels else (),
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count"), dse.minimize("local_memory_bytes")],
         reference=lambda A, B: A @ B,
         verify_with=lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -250,6 +250,23 @@ class NpuDevice(Device):
         name = "x".join(distinct)
         candidates = [f"{name}->{result}", name, *(["x".join(reversed(distinct))] if len(distinct) > 1 else [])]
         return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
+
+    def has_kernel(self, library: str, types: Sequence[DType | str], shape: Sequence[int]) -> bool:
+        """Whether a library has a kernel for a multiplication of these element types and this shape (m, k, n)."""
+        cost = self.kernel_cost(*types, library=library)
+        return cost is not self.kernels[library][_OTHER] and cost.takes(*shape)
+
+    def matmul_cycles(self, types: Sequence[DType | str], shape: Sequence[int]) -> float:
+        """Core cycles of a multiplication of tiles of a shape (m, k, n).
+
+        By the selected library's kernel where its contract allows, else by that of the first other library that has
+        one, else by scalar code.
+        """
+        others = (name for name in self.kernels if name != self.kernel_library)
+        for library in (self.kernel_library, *others):
+            if self.has_kernel(library, types, shape):
+                return self.kernel_cost(*types, library=library).cycles(*shape)
+        return self.kernels[self.kernel_library][_OTHER].cycles(*shape)
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""

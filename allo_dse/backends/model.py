@@ -207,12 +207,20 @@ class KernelCost(Model):
         efficiency: share of the peak that the inner loop reaches.
         accumulate_cycles_per_element: a, the cost of loading and storing one accumulator per call of the kernel.
         call_cycles: fixed cost per call (locks, prologue, epilogue).
+        multiple_of: the contract of a vendor's kernel: m, k and n are multiples of these. Any tile without it.
     """
 
     peak_mac_per_cycle: Positive
     efficiency: Share
     accumulate_cycles_per_element: NotNegative
     call_cycles: NotNegative
+    multiple_of: tuple[Count, Count, Count] | None = None
+
+    def takes(self, m: int, k: int, n: int) -> bool:
+        """Whether the kernel can multiply tiles of this shape."""
+        return self.multiple_of is None or not any(
+            size % step for size, step in zip((m, k, n), self.multiple_of, strict=True)
+        )
 
     def cycles(self, m: int, k: int, n: int) -> float:
         """Core cycles for C[m, n] += A[m, k] @ B[k, n]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from ..errors import AlloDseError
 from .encoding import Gene, KernelOptions, KernelPlan, Suggest, decode_folds, encode_folds, suggest_from
+from .kernel_choice import KernelChoice
 from .params import Assignment, Parameter, ParameterSpace
 from .schedules import Decided, Question, Schedules, every
 from .schedules import count as count_schedules
@@ -83,6 +85,7 @@ class Space:
         structures: compiles programs and folds them.
         output_depths: object FIFO depths of output ports to choose from (1: single buffer, 2: double buffer).
         schedules: decides the schedules of FPGA designs.
+        kernels: the kernel libraries of NPU designs to choose from.
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class Space:
         *,
         output_depths: Sequence[int] = (1, 2),
         schedules: Schedules | None = None,
+        kernels: KernelChoice | None = None,
     ) -> None:
         self.parameters = parameters
         self.structures = structures
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
+        self.kernels = kernels
         self.genes: dict[str, Gene] = {}  # the range of every gene met so far
 
     def decode(self, suggest: Suggest) -> Candidate | None:
@@ -121,10 +126,24 @@ class Space:
         if len(self.output_depths) > 1:
             depth = self.output_depths[ask("output_depth", Gene(0, len(self.output_depths) - 1, "categorical"))]
         decided = self._schedule(program, ask)
+        library = self._library(program, ask)
         fold = self.structures.fold(program, plans)
         if fold is None:
             return None
-        return Candidate(genes, params, _scheduled(self.structures.design(program, fold, depth), decided))
+        design = self._with_kernels(self.structures.design(program, fold, depth), library)
+        return Candidate(genes, params, _scheduled(design, decided))
+
+    def _library(self, program: Any, ask: Suggest) -> str | None:
+        if self.kernels is None:
+            return None
+        return self.kernels.nearest(program, ask("kernels", Gene(0, len(self.kernels.names) - 1, "categorical")))
+
+    def _with_kernels(self, design: Any, library: str | None) -> Any:
+        return design if self.kernels is None or library is None else self.kernels.applied(design, library)
+
+    def _libraries(self, program: Any) -> tuple[str | None, ...]:
+        """The kernel libraries to choose from; None where there is no choice."""
+        return (None,) if self.kernels is None else self.kernels.offered(program)
 
     def _schedule(self, program: Any, ask: Suggest) -> Decided:
         if self.schedules is None:
@@ -143,13 +162,15 @@ class Space:
         """The design of stored genes."""
         return self.decode(suggest_from(genes))
 
-    def encode(self, params: Assignment, fold: Any, output_depth: int) -> dict[str, int]:
-        """Genes that decode to this design."""
+    def encode(self, params: Assignment, fold: Any, output_depth: int, library: str | None = None) -> dict[str, int]:
+        """Genes that decode to this design; with the device's own kernels where no library is named."""
         genes = {f"param.{name}": position for name, position in self.parameters.positions(params).items()}
         choices = self.structures.choices(self.structures.program(params))
         genes.update(encode_folds(choices, self.structures.plans(fold)))
         if len(self.output_depths) > 1:
             genes["output_depth"] = self.output_depths.index(output_depth)
+        if self.kernels is not None:
+            genes["kernels"] = 0 if library is None else self.kernels.names.index(library)
         return genes
 
     def count(self, limit: int) -> int | None:
@@ -161,7 +182,12 @@ class Space:
             program = self._compiled(params)
             if program is not None:
                 schedules = 1 if self.schedules is None else count_schedules(self.schedules, program, limit)
-                total += self.structures.fold_count(program) * len(self.output_depths) * schedules
+                total += (
+                    self.structures.fold_count(program)
+                    * len(self.output_depths)
+                    * schedules
+                    * len(self._libraries(program))
+                )
             if total > limit:
                 return None
         return total
@@ -171,8 +197,9 @@ class Space:
         for params in self.parameters.assignments():
             program = self._compiled(params)
             for fold in self.structures.folds(program) if program is not None else ():
-                for depth in self.output_depths:
-                    design, genes = self.structures.design(program, fold, depth), self.encode(params, fold, depth)
+                for depth, library in itertools.product(self.output_depths, self._libraries(program)):
+                    design = self._with_kernels(self.structures.design(program, fold, depth), library)
+                    genes = self.encode(params, fold, depth, library)
                     for decided, more in self._schedules(program):
                         yield Candidate({**genes, **more}, params, _scheduled(design, decided))
 
@@ -196,6 +223,8 @@ class Space:
         }
         if self.schedules is not None:
             described["schedules"] = self.schedules.describe()
+        if self.kernels is not None:
+            described["kernels"] = list(self.kernels.names)
         return described
 
     @cached_property

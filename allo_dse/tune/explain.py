@@ -36,8 +36,17 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
     parts.append(f"{nodes} core{'s' if nodes != 1 else ''}")
     parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
     parts += _layout_words(design)
+    parts += _library_words(getattr(design, "device", None))
     bound = _bound_words(metrics)
     return "; ".join([*parts, bound] if bound else parts)
+
+
+def _library_words(device: Any) -> list[str]:
+    """The kernel library, where it is not the device file's first."""
+    libraries = getattr(device, "kernels", None)
+    if not libraries or device.kernel_library == next(iter(libraries)):
+        return []
+    return [f"kernels of the library {device.kernel_library!r}"]
 
 
 def _kernel_words(fold: Any, kernel: Any) -> str:

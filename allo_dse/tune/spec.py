@@ -74,6 +74,7 @@ class StudySpec:
         verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
         output_depths: Sequence[int] = (1, 2),
         schedules: str | Sequence[Any] = (),
+        kernels: Sequence[str] = (),
         evaluator: Evaluator | Callable[[], Evaluator] | None = None,
         check: Callable[[Any], Sequence[Any]] | None = None,
         verifier: Callable[[Any], Verification] | None = None,
@@ -90,6 +91,7 @@ class StudySpec:
         self.verify_with = verify_with
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
+        self.kernels = tuple(kernels)
         self.trials = trials
         self.rungs = [rung if isinstance(rung, Rung) else Rung(rung) for rung in rungs]
         self.source: StudySource | None = None
@@ -135,6 +137,7 @@ class StudySpec:
         if self._structures is not None:
             return Space(self.parameters, self._structures, output_depths=self.output_depths)
         from ..space.auto_schedules import schedules_of
+        from ..space.kernel_choice import KernelChoice
         from ..space.structures import MapperStructures
 
         # Output ports of an FPGA design have no object FIFOs.
@@ -144,6 +147,7 @@ class StudySpec:
             MapperStructures(self.program, self.device),
             output_depths=depths,
             schedules=schedules_of(self.schedules, self.device),
+            kernels=KernelChoice(self.device, self.kernels) if self.kernels else None,
         )
 
     def make_evaluator(self) -> Evaluator:

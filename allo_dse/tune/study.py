@@ -30,6 +30,7 @@ class Study(StudySpec):
             program serves where there is none.
         verify_with: maps a design's parameters to those of a reduced instance to verify with.
         output_depths: object FIFO depths of output ports to choose from (NPU).
+        kernels: kernel libraries of the device to choose from, beside the one it selects itself (NPU).
         schedules: what may vary about loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
         evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.

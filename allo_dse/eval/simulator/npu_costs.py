@@ -36,9 +36,8 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
             total += _count(op) * _external_cycles(next(calls))
             continue
         if op.kind == "matmul":
-            m, k, n = op.shape
-            accumulator = (m, n)
-            total += _count(op) * device.kernel_cost(*op.dtypes).cycles(m, k, n)
+            accumulator = (op.shape[0], op.shape[2])
+            total += _count(op) * device.matmul_cycles(op.dtypes, op.shape)
         elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
             total += _count(op) * _elementwise_cycles(op, device)
     return total

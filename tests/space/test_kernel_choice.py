@@ -1,0 +1,76 @@
+"""Kernel libraries as a choice of the search."""
+
+import pytest
+
+from allo_dse import NpuSimulator, check
+from allo_dse.backends.device import Device
+from allo_dse.errors import StudyError
+from allo_dse.mapper.program import Program
+from allo_dse.space.kernel_choice import KernelChoice
+from allo_dse.space.params import Assignment, ParameterSpace
+from allo_dse.space.space import Space
+from allo_dse.space.structures import MapperStructures
+from tests.support.programs import FLOAT32, INT16, gemm_program, vector_add_program
+
+NPU = Device.load("npu1_4col")
+
+
+def gemm(tile: int, dtype=INT16) -> Program:
+    return Program.of(gemm_program(4 * tile, 4 * tile, 2 * tile, Pm=4, Pn=4, Pk=2, dtype=dtype))
+
+
+@pytest.fixture
+def space(monkeypatch):
+    program = gemm(32)
+    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
+    return Space(ParameterSpace({}), MapperStructures(None, NPU), kernels=KernelChoice(NPU, ["tuned"]))
+
+
+def test_a_library_is_offered_where_its_contract_fits():
+    choice = KernelChoice(NPU, ["tuned"])
+    assert choice.offered(gemm(32)) == ("allo", "tuned")
+    assert choice.offered(gemm(6)) == ("allo",)
+    assert choice.offered(gemm(32, FLOAT32)) == ("allo",)
+    assert choice.offered(Program.of(vector_add_program(4))) == ("allo",)
+
+
+def test_what_does_not_fit_is_done_by_another_library():
+    tuned = NPU.with_options(kernel_library="tuned")
+    types = ("i16", "i16", "i16")
+    assert tuned.matmul_cycles(types, (64, 64, 64)) == NPU.kernels["tuned"]["i16"].cycles(64, 64, 64)
+    assert tuned.matmul_cycles(types, (64, 63, 64)) == NPU.kernels["allo"]["i16"].cycles(64, 63, 64)
+    assert tuned.matmul_cycles(("f32",) * 3, (8, 8, 8)) == NPU.kernels["tuned"]["other"].cycles(8, 8, 8)
+
+
+def test_the_library_is_a_dimension_of_the_space(space):
+    designs = list(space.designs())
+    assert len(designs) == space.count(10**6) == len({candidate.key for candidate in designs})
+    libraries = [candidate.design.device.kernel_library for candidate in designs]
+    assert libraries.count("allo") == libraries.count("tuned")
+    for candidate in designs[::11]:
+        assert space.decode_genes(candidate.genes).key == candidate.key
+
+
+def test_cost_and_memory_follow_the_library(space):
+    own, tuned = (space.decode_genes({"kernels": library}).design for library in (0, 1))
+    assert own.fold == tuned.fold
+    assert check(own) == check(tuned) == []
+    assert (own.device.reserved_core_bytes, tuned.device.reserved_core_bytes) == (3328, 1024)
+    simulator = NpuSimulator()
+    assert simulator.evaluate(tuned).latency_us < simulator.evaluate(own).latency_us
+
+
+def test_a_program_without_a_fitting_kernel_keeps_the_devices_own(monkeypatch):
+    program = gemm(6)
+    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
+    space = Space(ParameterSpace({}), MapperStructures(None, NPU), kernels=KernelChoice(NPU, ["tuned"]))
+    assert space.decode_genes({"kernels": 1}).design.device is NPU
+    assert space.encode(Assignment({}), space.decode_genes({}).design.fold, 1)["kernels"] == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("npu1_4col", "no kernel library 'fast'"), ("u280", "no kernel libraries")]
+)
+def test_unknown_libraries(device, message):
+    with pytest.raises(StudyError, match=message):
+        KernelChoice(Device.load(device), ["fast"])
