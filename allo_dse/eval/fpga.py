@@ -19,11 +19,11 @@ from ..space.design import Design
 from .evaluator import Metrics
 from .simulator.engine import table_engine
 from .simulator.fpga_network import FpgaNetwork, fpga_network
-from .simulator.network import SHIFT_REGISTER_DEPTH
 from .simulator.result import RunResult
 
-_DEEP = 1 << 16  # room where the number of tokens is not known
-_LEAST = 2  # a depth of 1 saves nothing: registers hold two
+SMALLEST_DEPTH = 2  # the tool's default; less saves nothing
+_DEEP = 1 << 16  # deeper streams are not built
+_GROWTH = 8
 
 
 class FpgaSimulator:
@@ -60,10 +60,10 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     """Simulate a mapping at these depths.
 
     Raises:
-        DeadlockError: naming the tasks and streams that wait for each other.
+        SimulationError: if it deadlocks.
     """
     network = fpga_network(mapping, depths)
-    result = table_engine().run(network.network)
+    result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
         raise SimulationError(
             "the design deadlocks at its stream depths", hint="leave the depths to the evaluator: FpgaSimulator()"
@@ -72,31 +72,78 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
 
 
 def solve_depths(mapping: FpgaMapping) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
-    """Per stream array the smallest depth at which no token ever waits for room, and the run at these depths.
+    """Stream depths at which the design is as fast as with any, none of which can be halved; and the run with them.
 
-    Streams with room for everything show how many tokens they come to hold; no put waits at that depth.
+    Depths grow together until time no longer falls; then each is bisected down, array by array.
 
     Raises:
         SimulationError: for a program that deadlocks at any depth.
     """
-    program = mapping.vmg.program
-    network, result = run(mapping, _room_for_everything(mapping))
-    held = np.zeros(len(program.streams), np.int64)
-    np.maximum.at(held, network.wiring.array, result.occupancy[: network.fifos])
-    depths = {stream.name: max(_LEAST, int(n)) for stream, n in zip(program.streams, held, strict=True)}
-    if all(depth > SHIFT_REGISTER_DEPTH for depth in depths.values()):
-        return depths, network, result  # the same read latencies: nothing changes
+    most = _most_tokens(mapping)
+    network = fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH))
+    solver = _Solver(network, list(most))
+    if not most:
+        return {}, *run(mapping, {})
+    depths = solver.grow(most)
+    for name in most:
+        depths[name] = solver.shrink(depths, name)
     return depths, *run(mapping, depths)
 
 
-def _room_for_everything(mapping: FpgaMapping) -> dict[str, int]:
-    tokens: dict[str, int] = {}
+class _Solver:
+    """Times one network at many depths."""
+
+    def __init__(self, network: FpgaNetwork, arrays: list[str]) -> None:
+        self._network = network
+        self._arrays = arrays
+        self._best = 0
+
+    def _run(self, depths: Mapping[str, int]) -> RunResult:
+        per_array = np.array([depths[name] for name in self._arrays], np.int64)
+        depth = self._network.network.depth.copy()
+        wiring = self._network.wiring
+        # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
+        depth[: self._network.fifos] = np.maximum(per_array[wiring.array], self._network.inside)
+        return table_engine().run(self._network.network.with_depths(depth), extrapolate=True)
+
+    def grow(self, most: Mapping[str, int]) -> dict[str, int]:
+        """The first of a series of depths after which more room saves no time."""
+        depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
+        result = self._run(depths)
+        while any(depths[name] < limit for name, limit in most.items()):
+            more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
+            other = self._run(more)
+            if result.finished and other.cycles >= result.cycles:
+                break
+            depths, result = more, other
+        if not result.finished:
+            raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
+        self._best = int(result.cycles)
+        return depths
+
+    def shrink(self, depths: Mapping[str, int], name: str) -> int:
+        """The smallest depth of one array that costs no time."""
+        low, high = SMALLEST_DEPTH, depths[name]
+        while low < high:
+            middle = (low + high) // 2
+            result = self._run({**depths, name: middle})
+            if result.finished and result.cycles <= self._best:
+                self._best = int(result.cycles)
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+
+def _most_tokens(mapping: FpgaMapping) -> dict[str, int]:
+    """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
+    tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
     for kernel in mapping.vmg.program.kernels:
         for task_class in kernel.classes:
             for port in task_class.stream_ports:
-                tokens[port.stream.name] = max(tokens.get(port.stream.name, 0), port.tokens or _DEEP)
+                tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
     merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
-    return {s.name: max(SHIFT_REGISTER_DEPTH + 1, merged * tokens.get(s.name, 0)) for s in mapping.vmg.program.streams}
+    return {name: min(_DEEP, merged * count) for name, count in tokens.items()}
 
 
 def _metrics(mapping: FpgaMapping, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:

@@ -163,8 +163,9 @@ class FpgaMapping:
             port = ports.get(argument)
             if port is None or not (port.reads or port.writes) or not storage.array.shape:
                 continue
-            if port.tensor.name not in onchip:
-                buffers = 2 if port.reads and self._is_dataflow else 1
+            copied = port.tensor.name not in onchip
+            if copied or port.reads:  # results that stay on the chip are in the memory of whoever reads them
+                buffers = 2 if copied and port.reads and self._is_dataflow else 1
                 parts.append(storage.resources(self.device, buffers * self._tiles(group, port)))
         return Resources.total(parts)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..backends.device import Device, FpgaDevice
 from ..backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
+from ..backends.fpga.plan import REGION
 from ..errors import StudyError
 from ..frontend.program import CompiledProgram, Directive, Kernel, TaskClass
 from .encoding import Gene
@@ -132,7 +133,7 @@ class AutoSchedules:
             widths = [bits << n for n in range(10) if bits << n <= self._device.external.port_bits]
             width = int(_asked(ask, number(f"schedule.pack.{tensor.name}", widths, self._device.external.port_bits)))
             if width > bits:
-                yield Directive("pack", program.name, tensor.name, {"bits": width})
+                yield Directive("pack", REGION, tensor.name, {"bits": width})
 
 
 def _asked(ask: Ask, question: Question) -> Answer:
@@ -175,7 +176,7 @@ def needed_banks(
             for access, factors in _accesses(nest.body, kernel.name, task_class, unrolled, {}):
                 array = nest.arrays[access.array]
                 own = array.argument is None
-                key = (kernel.name, array.name) if own else (program.name, tensors.get(array.argument or 0, array.name))
+                key = (kernel.name, array.name) if own else (REGION, tensors.get(array.argument or 0, array.name))
                 banks = needed.setdefault(key, {})
                 for dim, form in enumerate(access.index):
                     spread = math.prod(f for v, f in factors.items() if form is not None and form.factor(v))

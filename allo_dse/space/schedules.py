@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ..backends.device import FpgaDevice
 from ..backends.fpga.nest import Loop, read_nest
+from ..backends.fpga.plan import REGION, is_region
 from ..errors import StudyError
 from ..frontend.program import CompiledProgram, Directive
 from .encoding import Gene
@@ -131,10 +132,10 @@ class ScheduleParameter:
         dim = dict(self.options).get("dim")
         return f"schedule.{self.kind}.{self.target}" + ("" if dim is None else f".{dim}")
 
-    def directive(self, program: CompiledProgram, value: Answer) -> Directive:
+    def directive(self, value: Answer) -> Directive:
         """The directive with this value."""
         scope, _, name = self.target.rpartition(":")
-        return Directive(self.kind, scope or program.name, name, {**dict(self.options), self.varies: value})
+        return Directive(self.kind, scope or REGION, name, {**dict(self.options), self.varies: value})
 
 
 def _numbers(values: Parameter | Sequence[int], least: int, what: str) -> tuple[int, ...]:
@@ -205,7 +206,7 @@ class DeclaredSchedules:
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
             elif not _is_neutral(parameter.kind, value):
-                directives.append(parameter.directive(program, value))
+                directives.append(parameter.directive(value))
         return tuple(directives), tuple(sorted(depths))
 
     def _ask(self, parameter: ScheduleParameter, program: CompiledProgram, ask: Ask) -> Answer:
@@ -260,7 +261,7 @@ def _trips(program: CompiledProgram, target: str) -> list[int]:
         for task_class in kernel.classes:
             for loop in loops_of(read_nest(task_class.body.mlir).body):
                 source = task_class.loops[loop.source] if loop.source is not None else None
-                if source is None or scope not in ("", kernel.name, program.name):
+                if source is None or not (scope in ("", kernel.name) or is_region(scope, program)):
                     continue
                 known.append(f"{kernel.name}:{source.name}")
                 if name in (source.name, source.grid) and loop.trips is not None and loop.trips.is_constant:
@@ -272,7 +273,7 @@ def _trips(program: CompiledProgram, target: str) -> list[int]:
 
 def _shapes(program: CompiledProgram, target: str) -> list[tuple[int, ...]]:
     scope, _, name = target.rpartition(":")
-    if not scope or scope == program.name:
+    if not scope or is_region(scope, program):
         found = [tensor.shape for tensor in program.tensors if tensor.name == name]
         if found:
             return found

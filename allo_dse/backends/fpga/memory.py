@@ -77,19 +77,21 @@ def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int,
 
     Args:
         accesses: each with the variables of the unrolled loops around it and their trip counts. Loads of one address
-            are one access. Accesses whose distance is not constant are taken to meet.
+            are one access. Accesses whose distance is not constant are taken to meet, those whose bank is not known to
+            be in the same one.
     """
     if storage.in_registers:
         return 0
     groups: dict[object, list[IntArray]] = defaultdict(list)
     alone = 0
     for number, (access, unrolled) in enumerate(accesses):
-        if any(form is None for form in access.index):
+        known = [form is not None for form in access.index]
+        if not all(k or split is None for k, split in zip(known, storage.splits, strict=True)):
             alone += math.prod(unrolled.values())
             continue
-        forms = [form for form in access.index if form is not None]
+        forms = [form or Linear(()) for form in access.index]
         rest = tuple(tuple((v, f) for v, f in form.terms if v not in unrolled) for form in forms)
-        groups[rest, number if access.write else -1].append(_addresses(forms, unrolled))
+        groups[rest, number if access.write or not all(known) else -1].append(_addresses(forms, unrolled))
     return alone + sum(_most_in_one_bank(storage, np.concatenate(tables)) for tables in groups.values())
 
 

@@ -138,15 +138,17 @@ def read_nest(mlir: str) -> Nest:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(mlir)
         function = module.body.operations[0]
-        names = re.findall(r"%(\w+): memref", mlir[: mlir.index("{\n")])
-        return _Reader(function, names).nest()
+        header = mlir[: mlir.index("{\n")]
+        names = re.findall(r"%(\w+): memref", header)
+        return _Reader(function, names, len(re.findall(r"%pid\d+: index", header))).nest()
 
 
 class _Reader:
     """Reads one function."""
 
-    def __init__(self, function: Any, names: list[str]) -> None:
+    def __init__(self, function: Any, names: list[str], pids: int) -> None:
         self._function = function
+        self._pids = pids
         self._names = names
         self._numbers: dict[Any, int] = {}
         self._forms = LinearForms()
@@ -159,8 +161,7 @@ class _Reader:
         block = self._function.regions[0].blocks[0]
         arguments = list(block.arguments)
         indices = [a for a in arguments if str(a.type) == "index"]
-        first_array = next((n for n, a in enumerate(arguments) if str(a.type) != "index"), len(arguments))
-        pids = [self._variable(a) for a in arguments[:first_array]] if first_array < len(arguments) else []
+        pids = [self._variable(a) for a in arguments[: self._pids]]
         arrays = [a for a in arguments if str(a.type) != "index"]
         for number, argument in enumerate(arrays):
             self._declare(argument, self._names[number], number)

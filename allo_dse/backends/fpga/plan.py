@@ -17,6 +17,9 @@ from .linear import Linear
 from .memory import Split, Storage
 from .nest import Access, Array, Branch, Loop, Nest, Node, Op
 
+REGION = "top"
+"""The scope of directives about the whole program, whatever it is called."""
+
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 
 
@@ -78,7 +81,7 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
 
 def is_region(scope: str, program: CompiledProgram) -> bool:
     """Whether a directive's scope is the whole program."""
-    return scope in (program.name, "top") and scope not in {kernel.name for kernel in program.kernels}
+    return scope in (program.name, REGION) and scope not in {kernel.name for kernel in program.kernels}
 
 
 def _concerns(directive: Directive, program: CompiledProgram, task_class: TaskClass) -> bool:

@@ -29,12 +29,14 @@ class FpgaNetwork:
         task: table process of each of the program's tasks.
         wiring: the FIFOs, which are the network's first streams.
         movers: process numbers of copies in and out.
+        inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
     """
 
     network: Network
     task: IntArray
     wiring: Wiring
     movers: tuple[int, ...]
+    inside: IntArray
 
     @property
     def fifos(self) -> int:
@@ -59,7 +61,8 @@ def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int]) -> FpgaNetwork
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in movers:
         builder.node([mover])
-    return FpgaNetwork(builder.build(), task, wiring, movers)
+    fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
+    return FpgaNetwork(builder.build(), task, wiring, movers, fixed)
 
 
 @dataclass
