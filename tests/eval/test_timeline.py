@@ -237,19 +237,29 @@ def test_chrome_trace_is_well_formed(tmp_path: Path) -> None:
     assert sum(e["dur"] for e in chain) == pytest.approx(result.cycles * 2e-3)
 
 
+FIELDS = {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"}
+"""Of an event, those of the Trace Event Format's that are used."""
+
+
 def check_chrome_trace(events: list[dict]) -> None:
     """What the Trace Event Format asks of the three kinds of events used, and that no track's events overlap."""
     last: dict[tuple[int, int], float] = {}
+    counted: dict[tuple[int, str], float] = {}
     named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    groups = [e["pid"] for e in events if e["ph"] == "M" and e["name"] == "process_name"]
+    assert len(groups) == len(set(groups))
     for event in events:
-        assert {"name", "ph", "pid", "tid", "ts"} <= set(event)
+        assert {"name", "ph", "pid", "tid", "ts"} <= set(event) <= FIELDS
         assert isinstance(event["name"], str)
-        assert isinstance(event["pid"], int)
-        assert isinstance(event["tid"], int)
-        assert event["ts"] >= 0
+        assert event["name"]
+        assert all(type(event[key]) is int and event[key] >= 0 for key in ("pid", "tid"))
+        assert all(isinstance(event[key], int | float) and event[key] >= 0 for key in ("ts", "dur") if key in event)
+        assert isinstance(event.get("cat", ""), str)
+        assert event["pid"] in groups
         if event["ph"] == "M":
             assert event["name"] in ("process_name", "thread_name")
-            assert event["args"]["name"]
+            assert set(event["args"]) == {"name"}
+            assert isinstance(event["args"]["name"], str)
         elif event["ph"] == "X":
             track = event["pid"], event["tid"]
             assert track in named
@@ -258,7 +268,79 @@ def check_chrome_trace(events: list[dict]) -> None:
             last[track] = event["ts"] + event["dur"]
         else:
             assert event["ph"] == "C"
-            assert all(isinstance(v, int) for v in event["args"].values())
+            assert "dur" not in event
+            assert event["args"]
+            assert all(type(v) is int for v in event["args"].values())
+            counter = event["pid"], event["name"]
+            assert event["ts"] > counted.get(counter, -1)
+            counted[counter] = event["ts"]
+
+
+class Strange:
+    """Names that need care in JSON."""
+
+    def task(self, task: int) -> str:
+        return f'task "{task}" \\ \n\u2028 \u00fc'
+
+    def stream(self, stream: int) -> str:
+        return f"</script> {stream}\t"
+
+    def operation(self, task: int, op: int) -> str:
+        return "\x00"
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@pytest.mark.parametrize("clock", [None, 0.3, 2.0])
+def test_chrome_traces_keep_to_the_format(tmp_path: Path, clock: float | None) -> None:
+    """An object with `traceEvents`, strict JSON, for long runs, runs with resources, and names of any kind."""
+    b = NetworkBuilder()
+    streams, server = b.streams([2, 5]).tolist(), b.resource()
+    tables = [Table() for _ in range(3)]
+    with tables[0].repeat(200):
+        tables[0].put(0), tables[0].request(0, 2)
+    with tables[1].repeat(200):
+        tables[1].get(0), tables[1].wait(1), tables[1].put(1)
+    with tables[2].repeat(200):
+        tables[2].get(1), tables[2].request(0, 3)
+    for table in tables:
+        b.process(table, streams, [server])
+    result = table_engine().run(b.build(), record=True)
+    path = tmp_path / "run.json"
+    result.save_perfetto(path, Strange(), clock_ghz=clock)
+    text = path.read_bytes().decode("utf-8")
+    trace = json.loads(text, parse_constant=refuse)
+    assert set(trace) == {"traceEvents", "displayTimeUnit"}
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    check_chrome_trace(trace["traceEvents"])
+    end = max(e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X")
+    assert end == pytest.approx(result.cycles * (1.0 if clock is None else 1e-3 / clock))
+
+
+def test_occupancy_over_time_as_data(tmp_path: Path) -> None:
+    result = two_streams(2, sink=3, rounds=5)
+    result.save_occupancy(tmp_path / "held.json")
+    result.save_occupancy(tmp_path / "held.csv")
+    rows = json.loads((tmp_path / "held.json").read_text())
+    assert rows == pd.read_csv(tmp_path / "held.csv").to_dict("records")
+    for stream in range(result.network.stream_count):
+        held = [row["tokens"] for row in rows if row["stream"] == stream]
+        assert max(held) == result.occupancy[stream]
+        assert held[-1] == result.puts[stream] - result.gets[stream]
+    with pytest.raises(SimulationError, match=r"cannot write this as '.png'"):
+        result.save_occupancy(tmp_path / "held.png")
+
+
+def test_tables_as_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    result = two_streams(2, sink=3, rounds=5)
+    result.save_occupancy(tmp_path / "held.parquet")
+    result.save_timeline(tmp_path / "run.parquet")
+    assert pd.read_parquet(tmp_path / "held.parquet")["tokens"].max() == result.occupancy.max()
+    table = pd.read_parquet(tmp_path / "run.parquet")
+    assert (table["end"] - table["start"]).sum() == result.timeline.node_cycles.sum()
 
 
 def test_files_of_a_timeline(tmp_path: Path) -> None:

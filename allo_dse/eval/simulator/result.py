@@ -21,7 +21,7 @@ from .network import IntArray, Network
 from .perfetto import write_perfetto
 from .recording import Events
 from .timeline import Timeline
-from .timeline_files import save_timeline
+from .timeline_files import save_occupancy, save_timeline
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -242,6 +242,10 @@ class RunResult:
         `.svg` draws it; `.json` is the explanation; `.csv` and `.parquet` (needs pyarrow) are the table of intervals.
         """
         save_timeline(Path(path), self.explain(labels))
+
+    def save_occupancy(self, path: str | Path, labels: Labels | None = None) -> None:
+        """Write how many tokens each stream of a recorded run holds over time, as `.json`, `.csv` or `.parquet`."""
+        save_occupancy(Path(path), self.timeline, labels or self.labels)
 
     def save_perfetto(self, path: str | Path, labels: Labels | None = None, *, clock_ghz: float | None = None) -> None:
         """Write a recorded run as a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.

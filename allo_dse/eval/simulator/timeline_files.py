@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pandas as pd
 
 from ...errors import SimulationError
 from .explain import Explanation
-from .labels import resource_label
-from .timeline import Activity
+from .labels import Labels, resource_label
+from .timeline import Activity, Timeline
 from .timeline_svg import timeline_svg
 
-SUFFIXES = (".svg", ".json", ".csv", ".parquet")
+TABLES = (".csv", ".parquet")
+SUFFIXES = (".svg", ".json", *TABLES)
 
 
 def save_timeline(path: Path, explanation: Explanation) -> None:
@@ -29,16 +31,53 @@ def save_timeline(path: Path, explanation: Explanation) -> None:
         path.write_text(timeline_svg(explanation), encoding="utf-8")
     elif suffix == ".json":
         path.write_text(json.dumps(explanation.to_dict(), indent=1) + "\n", encoding="utf-8")
-    elif suffix == ".csv":
-        interval_table(explanation).to_csv(path, index=False)
-    elif suffix == ".parquet":
-        if find_spec("pyarrow") is None:
-            raise SimulationError(f"{path}: writing parquet needs pyarrow", hint="pip install pyarrow, or write .csv")
-        interval_table(explanation).to_parquet(path, index=False)
+    elif suffix in TABLES:
+        _write_table(path, interval_table(explanation))
     else:
-        raise SimulationError(
-            f"{path}: cannot write a timeline as {suffix!r}", hint=f"use one of {', '.join(SUFFIXES)}"
-        )
+        _refuse(path, SUFFIXES)
+
+
+def save_occupancy(path: Path, timeline: Timeline, labels: Labels) -> None:
+    """Write how many tokens each stream holds over time, as `.json`, `.csv` or `.parquet`.
+
+    Raises:
+        SimulationError: for other suffixes, and for `.parquet` without pyarrow.
+    """
+    if path.suffix.lower() == ".json":
+        path.write_text(occupancy_table(timeline, labels).to_json(orient="records") + "\n", encoding="utf-8")
+    elif path.suffix.lower() in TABLES:
+        _write_table(path, occupancy_table(timeline, labels))
+    else:
+        _refuse(path, (".json", *TABLES))
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    if path.suffix.lower() == ".csv":
+        table.to_csv(path, index=False)
+        return
+    if find_spec("pyarrow") is None:
+        raise SimulationError(f"{path}: writing parquet needs pyarrow", hint="pip install pyarrow, or write .csv")
+    table.to_parquet(path, index=False)
+
+
+def _refuse(path: Path, suffixes: Sequence[str]) -> None:
+    raise SimulationError(f"{path}: cannot write this as {path.suffix!r}", hint=f"use one of {', '.join(suffixes)}")
+
+
+def occupancy_table(timeline: Timeline, labels: Labels) -> pd.DataFrame:
+    """Columns stream, name, cycle, tokens: from that cycle on the stream holds so many tokens; by stream and cycle."""
+    streams = range(timeline.network.stream_count)
+    held = [timeline.occupancy(stream) for stream in streams]
+    counts = [len(each.time) for each in held]
+    none = [np.zeros(0, np.int64)]
+    return pd.DataFrame(
+        {
+            "stream": np.repeat(np.arange(len(held)), counts),
+            "name": np.repeat(np.array([labels.stream(stream) for stream in streams], object), counts),
+            "cycle": np.concatenate([*none, *(each.time for each in held)]),
+            "tokens": np.concatenate([*none, *(each.tokens for each in held)]),
+        }
+    )
 
 
 def interval_table(explanation: Explanation) -> pd.DataFrame:
