@@ -13,6 +13,7 @@ import allo_dse as dse
 from allo_dse.backends.rtl import tools
 from allo_dse.backends.rtl.circuit import build_circuit
 from allo_dse.backends.rtl.errors import RtlError
+from allo_dse.backends.rtl.resources import _counted
 from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate
 from allo_dse.lang import install
 
@@ -20,7 +21,7 @@ install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, int8, int16, int32, uint8
+from allo.ir.types import ConstExpr, Stream, int8, int16, int32
 
 from benchmarks import rtl_depths
 from tests.frontend.samples import gemm, producer_consumer, systolic
@@ -66,50 +67,135 @@ def test_a_tiled_product_whose_partial_sums_go_from_task_to_task_in_blocks():
     assert result.finished
 
 
-def arithmetic(N=8):
+TABLE = np.array([3, -1, 4, 1], np.int32)
+
+
+def decisions(N=6):
+    """Signed arithmetic and branches of all shapes, one kernel each; every kernel has its own column."""
+
     @df.region()
-    def top(A: int16[N], B: int16[N], U: uint8[N], C: int32[N, 8]):
+    def top(A: int32[N], B: int16[N], C: int32[N, 6], n: int32):
         pipe: Stream[int16, 3]
 
-        @df.kernel(mapping=[1], args=[A, U])
-        def first(a: int16[N], u: uint8[N]):
+        @df.kernel(mapping=[1], args=[A, C])
+        def quotients(a: int32[N], c: int32[N, 6]):
             for i in range(N):
-                x: int16 = a[i]
-                with allo.meta_if(True):
-                    pipe.put(x if x > u[i] else -x)
+                x: int32 = a[i]
+                c[i, 0] = x * 3 if x > 2 else x // 3 - x % 7
 
-        @df.kernel(mapping=[1], args=[B, C])
-        def second(b: int16[N], c: int32[N, 8]):
-            best: int32 = 0
+        @df.kernel(mapping=[1], args=[A, C])
+        def three_ways(a: int32[N], c: int32[N, 6]):
             for i in range(N):
-                x: int32 = pipe.get()
-                y: int32 = b[i]
-                c[i, 0] = x * y
-                c[i, 1] = x // 7
-                c[i, 2] = x % 7
-                c[i, 3] = (x >> 2) ^ (y & 255)
-                if x > best:
-                    best = x
-                c[i, 4] = best
-                n: int32 = 0
-                while x > n * n:
-                    n += 9
-                c[i, 5] = n
-                c[i, 6] = min(x, y)
-                c[i, 7] = i * 3 - 40
+                if a[i] % 2 == 0:
+                    c[i, 1] = min(a[i], 5) << 2
+                elif a[i] == 1:
+                    c[i, 1] = TABLE[i % 4]
+                else:
+                    y: int32 = a[i]
+                    if y < -2:
+                        y = -2
+                    elif y > 2:
+                        y = 2
+                    c[i, 1] = y
+
+        @df.kernel(mapping=[1], args=[A, C, n])
+        def loops(a: int32[N], c: int32[N, 6], m: int32):
+            for i in range(N):
+                x: int32 = a[i]
+                y: int32 = 0
+                while x > 3 and y < m:
+                    z: int32 = x
+                    while z > 1:
+                        z -= 2
+                        y += 1
+                    x = x - 1
+                c[i, 2] = x + y
+                c[i, 3] = i * 3 - 40
+
+        @df.kernel(mapping=[1], args=[B])
+        def until(b: int16[N]):
+            for i in range(N):
+                if b[i] == 99:
+                    break
+                pipe.put(b[i])
+            pipe.put(-1)
+
+        @df.kernel(mapping=[1], args=[C])
+        def reader(c: int32[N, 6]):
+            k: int32 = 0
+            x: int16 = pipe.get()
+            while x != -1:
+                c[k, 4] = x // 5 if x & 1 == 0 else -x
+                c[k, 5] = (x >> 2) ^ 85
+                k += 1
+                x = pipe.get()
 
     return top
 
 
 @runs
 def test_arithmetic_control_flow_and_signs():
-    program = dse.load_program(arithmetic)
-    a, b, u = integers(8, np.int16), integers(8, np.int16, 1), integers(8, np.uint8, 2)
-    expected, c = np.zeros((8, 8), np.int32), np.zeros((8, 8), np.int32)
-    dse.simulate(program, a, b, u, expected)
-    rtl_simulate(program, a, b, u, c)
+    program = dse.load_program(decisions)
+    a, b = np.array([5, -3, 8, 1, 0, -8], np.int32), np.array([-32768, 77, -12, 99, 4, 5], np.int16)
+    expected, c = np.zeros((6, 6), np.int32), np.zeros((6, 6), np.int32)
+    dse.simulate(program, a, b, expected, 6)
+    result = rtl_simulate(program, a, b, c, 6)
+    assert result.finished
     assert np.array_equal(c, expected)
-    assert np.array_equal(c[:, 0], np.where(a > u, a, -a.astype(np.int32)).astype(np.int16).astype(np.int32) * b)
+    assert c[:, 0].tolist() == [15, -1 - 4, 24, -1, 0, -3 - 6]
+
+
+def halves(N=4):
+    """Blocks that are slices of a tensor."""
+
+    @df.region()
+    def top(A: int16[N, N], C: int16[N, N]):
+        pipe: Stream[int16[2, N], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def source(a: int16[N, N]):
+            for i in range(N // 2):
+                pipe.put(a[i * 2 : (i + 1) * 2, :])
+
+        @df.kernel(mapping=[1], args=[C])
+        def sink(c: int16[N, N]):
+            for i in range(N // 2):
+                t: int16[2, N] = pipe.get()
+                c[i * 2 : (i + 1) * 2, :] = t + t * 2
+
+    return top
+
+
+@runs
+def test_slices_travel_as_blocks():
+    a, c = integers((4, 4)), np.zeros((4, 4), np.int16)
+    result = rtl_simulate(dse.load_program(halves), a, c)
+    assert np.array_equal(c, 3 * a)
+    assert result.peak["pipe"] <= 2 * 8
+
+
+def tiled(M=4, P=2):
+    """Every task computes a tile of an argument that all have whole, by ranges over its pid."""
+
+    @df.region()
+    def top(A: int16[M, M], B: int16[M, M], C: int16[M, M]):
+        @df.kernel(mapping=[P, P], args=[A, B, C])
+        def gemm(a: int16[M, M], b: int16[M, M], c: int16[M, M]):
+            pi, pj = df.get_pid()
+            T: ConstExpr[int32] = M // P
+            for i in range(pi * T, (pi + 1) * T):
+                for j in range(pj * T, (pj + 1) * T):
+                    for k in range(M):
+                        c[i, j] += a[i, k] * b[k, j]
+
+    return top
+
+
+@runs
+def test_a_tiled_product_by_ranges_over_the_pid():
+    a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
+    rtl_simulate(dse.load_program(tiled), a, b, c)
+    assert np.array_equal(c, a @ b)
 
 
 def in_order(N=6):
@@ -219,19 +305,14 @@ def test_what_is_known_is_not_made_again(monkeypatch):
 
 def squares(N=4):
     @df.region()
-    def top(A: int16[N], B: int16[N]):
-        pipe: Stream[int16, 600]
-
-        @df.kernel(mapping=[1], args=[A])
-        def source(a: int16[N]):
+    def top(A: int16[N]):
+        @df.kernel(mapping=[2], args=[A])
+        def task(a: int16[N]):
+            held: int16[600]
             for i in range(N):
-                pipe.put(a[i])
-
-        @df.kernel(mapping=[1], args=[B])
-        def sink(b: int16[N]):
+                held[i] = a[i]
             for i in range(N):
-                x: int16 = pipe.get()
-                b[i] = x * x
+                a[i] = held[i] * held[i]
 
     return top
 
@@ -242,8 +323,14 @@ def squares(N=4):
 )
 def test_resources_of_a_circuit(monkeypatch):
     parts = rtl_resources(dse.load_program(squares))
-    assert parts["kernels"].dsp == parts["total"].dsp == 1  # one multiplier of 16 x 16 bits
-    assert parts["streams"].bram18 == 1  # 600 words of 16 bits
-    assert parts["total"].lut == sum(parts[name].lut for name in ("kernels", "ports", "streams", "arrays"))
+    assert parts["kernels"].dsp == parts["total"].dsp == 2  # in each task a multiplier of 16 x 16 bits
+    assert parts["arrays"].bram18 == parts["total"].bram18 == 2  # in each 600 words of 16 bits
+    assert parts["total"].lut == parts["kernels"].lut > 0
     monkeypatch.setattr("allo_dse.backends.rtl.resources.run_tool", None)  # known now
     assert rtl_resources(dse.load_program(squares)) == parts
+
+
+def test_cells_are_counted_as_resources():
+    cells = {"LUT1": 1, "LUT6": 2, "SRL16E": 3, "RAM32M": 1, "FDRE": 5, "FDSE": 1, "DSP48E2": 2, "RAMB18E2": 1}
+    counted = _counted({**cells, "RAMB36E2": 1, "CARRY4": 9, "$scopeinfo": 7})
+    assert (counted.lut, counted.ff, counted.dsp, counted.bram18) == (10, 6, 2, 3)

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...frontend.program import CompiledProgram, IntArray, StreamArray, TaskClass
 from .errors import RtlError
-from .kernel import RtlKernel, lower_kernel
+from .kernel import lower_kernel
+from .parts import RtlKernel
 
 
 @dataclass(frozen=True)

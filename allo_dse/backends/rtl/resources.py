@@ -58,8 +58,8 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, C
         for site in kernel.sites:
             if site.space == "stream":
                 needed["ports", _Piece(library, f"df_{site.kind}", (("WIDTH", site.width),))] += count
-        for width, words in kernel.locals_:
-            total["arrays"] += _array(width, words).times(count)
+        for array in kernel.arrays:
+            total["arrays"] += _array(array.width, array.words).times(count)
     for fifo in circuit.fifos:
         needed["streams", _Piece(library, "df_fifo", (("WIDTH", fifo.width), ("DEPTH", fifo.depth)))] += 1
     cells = _synthesize(list(dict.fromkeys(piece for _, piece in needed)), seconds)

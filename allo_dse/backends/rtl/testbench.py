@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .circuit import Circuit, Task, Tile
-from .kernel import RtlKernel, Site
+from .parts import LocalArray, RtlKernel, Site
 
 _HEAD = """\
 `timescale 1ns/1ns
@@ -67,8 +67,8 @@ def _task(circuit: Circuit, number: int, task: Task, kernel: RtlKernel) -> list[
         lines.append(f"  wire {wire}_valid, {wire}_ready;")
         lines.append(f"  df_once {wire} (clock, reset, {wire}_ready, {wire}_valid);")
         ports += [f"in{argument}({kernel.index_bits}'d{value})", *_handshake(f"in{argument}", wire)]
-    for local, (width, words) in enumerate(kernel.locals_):
-        lines.append(f"  reg [{width - 1}:0] l{number}_{local} [0:{words - 1}];")
+    for local, array in enumerate(kernel.arrays):
+        lines.append(_array(f"l{number}_{local}", array))
     doubled = _shared_streams(kernel)
     for place, site in enumerate(kernel.sites):
         wire, port = f"s{number}_{place}", f"in{kernel.pids + place}"
@@ -86,6 +86,13 @@ def _task(circuit: Circuit, number: int, task: Task, kernel: RtlKernel) -> list[
     ports += [*_handshake(start, f"{done}_start"), f"out0_valid({done}_valid)", "out0_ready(1'b1)"]
     lines.append(f"  kernel{task.kernel} k{number} ({', '.join('.' + port for port in ports)});")
     return lines
+
+
+def _array(name: str, array: LocalArray) -> str:
+    mask = (1 << array.width) - 1
+    given = "".join(f" {name}[{at}] = {array.width}'d{value & mask};" for at, value in enumerate(array.initial))
+    start = f" initial begin{given} end" if given else ""
+    return f"  reg [{array.width - 1}:0] {name} [0:{array.words - 1}];{start}"
 
 
 def _handshake(port: str, wire: str) -> list[str]:

@@ -1,0 +1,52 @@
+"""A kernel on its way to a circuit: its text for CIRCT, and its ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["load", "store", "get", "put"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in a kernel that accesses memory or a stream: one port of the circuit.
+
+    Attributes:
+        target: position of the tensor or stream among the kernel's, or of the local array.
+        space: what `target` counts.
+        width: bits of an element. words: elements of the array (1 for streams).
+    """
+
+    kind: Kind
+    space: Literal["tensor", "local", "stream"]
+    target: int
+    width: int
+    words: int
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """An array that lives in a task: bits of an element, number of elements, and what they are at first if known."""
+
+    width: int
+    words: int
+    initial: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RtlKernel:
+    """A task class ready for CIRCT.
+
+    Attributes:
+        mlir: text of a module with one function `symbol`: the pid, then one array per site.
+        index_bits: width of the pid arguments. pids: their number.
+        arrays: those that live in a task.
+    """
+
+    symbol: str
+    mlir: str
+    index_bits: int
+    pids: int
+    sites: tuple[Site, ...]
+    arrays: tuple[LocalArray, ...]
