@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backends.device import Device
+from .backends.device import Device, FpgaDevice
 from .errors import AlloDseError
 from .frontend.program import CompiledProgram
 from .frontend.schedules import checked_schedule
@@ -237,21 +237,25 @@ class HlsModule:
         *,
         mode: str | None = None,
         project: str | None = None,
+        mapping_primitives: Any = None,
         schedule: Any = None,
         depths: Mapping[str, int] | None = None,
-        device: Device | str | None = None,
+        device: FpgaDevice | str | None = None,
         **_options: Any,
     ) -> None:
         from .backends.hls import CSimulation, emit_project
         from .backends.hls.tool import check_mode
+        from .eval.hls_design import folding_of
 
         check_mode(mode)
         self.program = load_program(region)
         _show_warnings(self.program)
         if schedule is not None:
             self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
-        target = Device.load(device) if isinstance(device, str) else device
-        self.hls_project = emit_project(self.program, depths=depths, device=target)
+        target = FpgaDevice.load(device) if isinstance(device, str) else device
+        folded = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
+        folding = folding_of(folded, depths)
+        self.hls_project = emit_project(self.program, depths=depths, device=target, folding=folding)
         self.mode, self.directory = mode, project
         self._simulation: CSimulation | None = None
         if project is not None:
@@ -292,6 +296,6 @@ def build_hls(region: Any, **options: Any) -> HlsModule:
 
     Args:
         options: `mode` ("csim", "csynth", "cosim", "hw_emu", "hw"), `project` (a directory, written at once),
-            `schedule`, `depths`, `device`.
+            `mapping_primitives`, `schedule`, `depths`, `device`.
     """
     return HlsModule(region, **options)

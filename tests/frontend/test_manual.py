@@ -408,7 +408,7 @@ def test_customization(tmp_path: Path) -> None:
     mod(a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
     mod = s.build(target="vitis_hls", mode="hw_emu", project=str(tmp_path / "myproject.prj"))
-    assert "#pragma HLS array_partition variable=local_A dim=1 cyclic factor=2" in mod.hls_code
+    assert "#pragma HLS array_partition variable=local_A dim=1 complete" in mod.hls_code
 
 
 # -- layouts ---------------------------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ from ...frontend.program import CompiledProgram, Directive
 from ...ir.bindings import ir
 from ...ir.dialect import new_context
 from .elements import Element
+from .folding import Folding, emit_nodes
 from .functions import TaskFunction, task_function
 from .names import Names, identifier
 from .plan import ClassPlan, class_plans
 from .pragmas import LoopSource, directives_of
+from .streams import carriers
 from .tables import elements_of, initialiser, tables_of
 from .top import (
     Argument,
@@ -26,21 +28,6 @@ from .top import (
     ordered_groups,
     used_streams,
 )
-
-
-@dataclass(frozen=True)
-class Folding:
-    """Which tasks share a process, and which FIFO carries each stream.
-
-    Attributes:
-        nodes: per process the tasks it executes, one after the other, as task ids.
-        fifo: per stream of the program, the number of its FIFO.
-        depth: per FIFO, the tokens it holds.
-    """
-
-    nodes: tuple[tuple[int, ...], ...]
-    fifo: tuple[int, ...]
-    depth: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -79,6 +66,7 @@ def emit_kernel(
     Args:
         schedule: directives beside those of the program.
         depths: of streams by name, where they differ from the declared ones.
+        folding: which tasks share a process; each has one of its own by default.
 
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
@@ -91,10 +79,12 @@ def emit_kernel(
             )
     known |= depths or {}
     with new_context(), ir.Location.unknown():
-        return _emit(program, directives_of(program, schedule), known)
+        return _emit(program, directives_of(program, schedule), known, folding)
 
 
-def _emit(program: CompiledProgram, directives: tuple[Directive, ...], depths: dict[str, int]) -> Kernel:
+def _emit(
+    program: CompiledProgram, directives: tuple[Directive, ...], depths: dict[str, int], folding: Folding | None
+) -> Kernel:
     name = identifier(program.name)
     names = Names({name})
     symbols = {
@@ -102,35 +92,43 @@ def _emit(program: CompiledProgram, directives: tuple[Directive, ...], depths: d
         for kernel in program.kernels
         for task_class in kernel.classes
     }
-    plans = class_plans(program, symbols, folded=False)
+    built = carriers(program, depths)
+    plans = class_plans(program, symbols, folded=folding is not None)
     tables = _Tables(names)
     positions = {tensor.name: position for position, tensor in enumerate(program.tensors)}
-    regions = frozenset((program.name, "top"))
+    regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
     functions: dict[str, TaskFunction] = {}
     for plan in plans:
         if not plan.is_empty and len(plan.members):
             own = tables.of(plan)
-            functions[plan.symbol] = task_function(plan, directives, regions, depths, own, positions)
-    top = Top(program, functions, depths, names)
-    groups = ordered_groups([plan for plan in plans if plan.symbol in functions])
-    declare_streams(top, used_streams(program, [plan for plan in plans if plan.symbol in functions]))
-    declare_tiles(top, groups)
-    call_movers(top, "in")
-    for number, group in enumerate(groups):
-        call_group(top, number, group)
-    call_movers(top, "out")
+            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions)
+    top = Top(program, functions, built, names)
+    used = [plan for plan in plans if plan.symbol in functions]
+    nodes = _unfolded(top, used) if folding is None else emit_nodes(top, used, folding)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
     return Kernel(
         name,
         arguments,
         tuple(tables.definitions.values()),
         tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
-        (*(f.text for f in functions.values()), *top.movers),
+        (*(f.text for f in functions.values()), *nodes),
         tuple(interface_pragmas(arguments)),
         (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
         {f.symbol: f.loops for f in functions.values()},
         {body: symbol for body, symbol in symbols.items() if symbol in functions},
     )
+
+
+def _unfolded(top: Top, plans: list[ClassPlan]) -> list[str]:
+    """One process per task; returns the functions of those that load and store tensors."""
+    groups = ordered_groups(plans)
+    declare_streams(top, used_streams(top.program, plans))
+    declare_tiles(top, groups)
+    call_movers(top, "in")
+    for number, group in enumerate(groups):
+        call_group(top, number, group)
+    call_movers(top, "out")
+    return top.movers
 
 
 class _Tables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from .names import Names, identifier
 from .plan import ClassPlan
 from .pragmas import LoopPragmas, LoopSource, place
 from .statements import HANDLERS, translate
-from .streams import StreamArg
+from .streams import Carrier, StreamArg
 from .tables import nested
 
 
@@ -45,14 +45,14 @@ def task_function(
     plan: ClassPlan,
     directives: tuple[Directive, ...],
     regions: frozenset[str],
-    depths: dict[str, int],
+    carriers: Mapping[str, Carrier],
     tables: dict[str, str],
     positions: dict[str, int],
 ) -> TaskFunction:
     """Translate a task class.
 
     Args:
-        depths: of streams, by array.
+        carriers: how streams are built, by array.
         tables: C++ names of the body's constant arrays.
         positions: of tensors among the region's arguments.
     """
@@ -71,7 +71,7 @@ def task_function(
         body.addresses.add(argument)
     _bind_tables(frame, tables)
     tensor_names = _tensor_names(task_class.body.mlir, len(frame.pids), len(plan.ports))
-    own_streams = _bind_streams(frame, streams, depths)
+    own_streams = _bind_streams(frame, streams, carriers)
     # All tasks fill their arrays in the order of the region's tensors, so that no two processes that load tensors can
     # wait for each other.
     order = sorted(range(len(tensors)), key=lambda p: positions[plan.ports[p].port.tensor.name])
@@ -128,21 +128,17 @@ def _tensor_names(mlir: str, rank: int, count: int) -> list[str]:
     return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + count]
 
 
-def _bind_streams(frame: Frame, arguments: Sequence[Any], depths: dict[str, int]) -> list[Parameter]:
+def _bind_streams(frame: Frame, arguments: Sequence[Any], streams: Mapping[str, Carrier]) -> list[Parameter]:
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
         array = binding if isinstance(binding, StreamArray) else binding.stream
         is_array = isinstance(binding, StreamArray) and bool(array.shape)
         ending = "s" if isinstance(binding, StreamArray) else {"get": "_in", "put": "_out"}[binding.direction]
         name = frame.body.names.new(array.name + ending)
-        stream = StreamArg(name, element_of_dtype(array.dtype), array.block, array.shape if is_array else ())
+        carrier = streams[array.name]
+        stream = StreamArg(name, carrier, carrier.dims if is_array else ())
         frame.body.streams[argument] = stream
-        if is_array:
-            dims = "".join(f"[{n}]" for n in array.shape)
-            text = f"hls::stream<{stream.token}, {depths[array.name]}> (&{name}){dims}"
-        else:
-            text = f"hls::stream<{stream.token}> &{name}"
-        parameters.append(Parameter("stream", position, text))
+        parameters.append(Parameter("stream", position, stream.text))
     return parameters
 
 

@@ -45,21 +45,24 @@ class LoopPragmas:
         number = ir.IntegerAttr(op.attributes["df.loop"]).value
         loop = self.task_class.loops[number]
         label = f"{identifier(loop.name or 'while_')}_{number}".replace("__", "_")
-        inner = not any(n.name in ("scf.for", "scf.while") for n in _inside(op))
-        pragmas = self._loop([loop.name], [loop.grid] if inner else [])
+        pragmas = self._loop([loop.name], [loop.grid] if _is_innermost(op) else [])
         return LoopSource(label, loop.name or "i", place(loop.location), pragmas, loop.location)
 
     def _tile_loop(self, op: Any) -> LoopSource:
-        """A loop of an operation on tiles: the next cost in its block, or around it, tells which."""
+        """A loop of an operation on tiles: the next cost in its block, or around it, tells which.
+
+        The innermost ones are pipelined.
+        """
         depth, outer = 0, op
+        pragmas = ("pipeline II=1",) if _is_innermost(op) else ()
         while outer is not None and outer.parent is not None:
             following = _cost_behind(outer)
             if following is not None:
                 work = self.task_class.work[following]
                 comment = f"{place(work.location)}: {work.kind}" if work.location and not depth else ""
-                return LoopSource(f"{work.kind}_{following}", "ijklmn"[min(depth, 5)], comment, (), work.location)
+                return LoopSource(f"{work.kind}_{following}", "ijklmn"[min(depth, 5)], comment, pragmas, work.location)
             outer, depth = outer.parent, depth + 1
-        return LoopSource("tile", "i", "", ())
+        return LoopSource("tile", "ijklmn"[min(depth, 5)], "", pragmas)
 
     def _loop(self, names: Sequence[str], grids: Sequence[str]) -> tuple[str, ...]:
         wanted = {name for name in (*names, *grids) if name}
@@ -102,10 +105,10 @@ def place(location: SourceLocation | None) -> str:
 def loop_pragma(directive: Directive) -> str:
     """The pragma of a directive for loops, or nothing."""
     options = directive.options
-    if directive.kind == "pipeline":
+    if directive.kind == "pipeline" and options.get("initiation_interval", 1):
         rewind = " rewind" if options.get("rewind") else ""
         return f"pipeline II={options.get('initiation_interval', 1)}{rewind}"
-    if directive.kind == "unroll":
+    if directive.kind == "unroll" and options.get("factor", 0) != 1:
         factor = options.get("factor", 0)
         return f"unroll factor={factor}" if factor else "unroll"
     return ""
@@ -114,23 +117,34 @@ def loop_pragma(directive: Directive) -> str:
 def array_pragmas(directive: Directive, variable: str, kept: Sequence[int]) -> list[str]:
     """The pragmas of a directive for arrays."""
     options = directive.options
-    if directive.kind == "partition":
+    if directive.kind == "partition" and options.get("factor", 0) != 1:
         wanted = [options["dim"] - 1] if options.get("dim") else list(kept)
         return [
             f"array_partition variable={variable} dim={kept.index(dim) + 1} {_banks(options)}"
             for dim in wanted
             if dim in kept
         ]
-    if directive.kind == "bind_storage":
-        return [f"bind_storage variable={variable} {' '.join(f'{k}={v}' for k, v in options.items())}"]
+    if directive.kind == "place":
+        return _place(variable, str(options["memory"]), kept)
     return []
 
 
 def _banks(options: Any) -> str:
     kind, factor = options.get("partition_type", "complete"), options.get("factor", 0)
-    if not factor:
-        return "complete"
-    return f"{'cyclic' if kind == 'complete' else kind} factor={factor}"
+    return "complete" if kind == "complete" or not factor else f"{kind} factor={factor}"
+
+
+def _place(variable: str, memory: str, kept: Sequence[int]) -> list[str]:
+    """Where an array lies: a kind of memory, or registers."""
+    if memory == "register" and kept:
+        return [f"array_partition variable={variable} dim=0 complete"]
+    if memory in ("bram", "uram", "lutram") and kept:
+        return [f"bind_storage variable={variable} type=ram_2p impl={memory}"]
+    return []
+
+
+def _is_innermost(op: Any) -> bool:
+    return not any(inner.name in ("scf.for", "scf.while") for inner in _inside(op))
 
 
 def _inside(op: Any) -> list[Any]:

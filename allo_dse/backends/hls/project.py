@@ -13,13 +13,14 @@ import jinja2
 
 from ...frontend.program import CompiledProgram, Directive
 from ...lang.storage import storage_dtype
-from .emit import Folding, Kernel, emit_kernel
+from ..device import FpgaDevice
+from .emit import Kernel, emit_kernel
+from .folding import Folding
 from .names import Names
 from .pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
-DEFAULT_PLATFORM = "xilinx_u280_gen3x16_xdma_1_202211_1"
 HEADERS = (
     "allo_csim.h",
     "ap_fixed.h",
@@ -94,7 +95,7 @@ def emit_project(
     *,
     schedule: Sequence[Directive] = (),
     depths: Mapping[str, int] | None = None,
-    device: Any = None,
+    device: FpgaDevice | None = None,
     folding: Folding | None = None,
 ) -> HlsProject:
     """The HLS project of a program.
@@ -118,7 +119,6 @@ def emit_project(
         "header": "kernel.h",
         "source": _source(program),
         "version": _version(),
-        "config": [],
         **_target(device),
     }
     names = ("kernel.cpp", "kernel.h", "testbench.cpp", "host.cpp", "run_hls.tcl", "Makefile", "README.md")
@@ -156,16 +156,14 @@ def _buffer(buffers: Sequence[Buffer], position: int) -> Buffer:
     return next(b for b in buffers if position in b.positions)
 
 
-def _target(device: Any) -> dict[str, Any]:
-    """Part, clock and platform for the scripts."""
-    clock = getattr(device, "clock_ns", None)
-    if clock is None:
-        megahertz = getattr(device, "clock_mhz", None)
-        clock = 1000 / megahertz if megahertz else DEFAULT_CLOCK_NS
+def _target(device: FpgaDevice | None) -> dict[str, Any]:
+    """Part and clock for the scripts."""
+    if device is None:
+        return {"part": DEFAULT_PART, "clock_ns": DEFAULT_CLOCK_NS, "uncertainty": None}
     return {
-        "part": getattr(device, "part", None) or DEFAULT_PART,
-        "clock_ns": clock,
-        "platform": getattr(device, "platform", None) or DEFAULT_PLATFORM,
+        "part": device.part or DEFAULT_PART,
+        "clock_ns": device.clock.period_ns,
+        "uncertainty": round(100 * device.clock.uncertainty),
     }
 
 

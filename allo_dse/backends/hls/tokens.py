@@ -50,8 +50,8 @@ def _get(body: Body, op: Any) -> None:
         body.line(f"{stream}.read();")
         return
     name = body.names.new(f"{argument.name.removesuffix('_in')}_token")
-    body.line(f"const {argument.token} {name} = {stream}.read();")
-    body.values[result] = leaf(name, argument.element)
+    body.line(f"const {argument.carrier.token} {name} = {stream}.read();")
+    body.values[result] = leaf(name, argument.carrier.element)
 
 
 def _put(body: Body, op: Any) -> None:
@@ -63,17 +63,23 @@ def _get_block(body: Body, op: Any) -> None:
     argument, stream = _stream(body, op)
     view = body.views[op.operands[1]]
     body.flush(frozenset([view.array]))
+    if argument.carrier.by_element:
+        _copy_block(body, op, lambda place, at: f"{place} = {stream}.read();")
+        return
     with body.block("{"):
         token = body.names.new("token")
-        body.line(f"const {argument.token} {token} = {stream}.read();")
+        body.line(f"const {argument.carrier.token} {token} = {stream}.read();")
         _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
 
 
 def _put_block(body: Body, op: Any) -> None:
     argument, stream = _stream(body, op)
+    if argument.carrier.by_element:
+        _copy_block(body, op, lambda place, at: f"{stream}.write({place});")
+        return
     with body.block("{"):
         token = body.names.new("token")
-        body.line(f"{argument.token} {token};")
+        body.line(f"{argument.carrier.token} {token};")
         _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
         body.line(f"{stream}.write({token});")
 
@@ -90,6 +96,7 @@ def _copy_block(body: Body, op: Any, statement: Callable[[str, str], str]) -> No
             head = f"for (int {counter} = 0; {counter} < {extent}; {counter}++) {{"
             stack.enter_context(body.block(f"{body.labels.new('block')}: {head}" if axis == 0 else head))
             counters.append(counter)
+        body.pragma("pipeline II=1")
         place = view.at([Linear(0, {counter: 1}) for counter in counters], body.atom_text)
         position = Linear()
         for counter, extent in zip(counters, shape, strict=True):
@@ -101,9 +108,9 @@ def _try_get(body: Body, op: Any) -> None:
     argument, stream = _stream(body, op)
     value, ok = op.results
     name, success = body.names.new("value"), body.names.new("ok")
-    body.line(f"{argument.token} {name} = {render(const(0, argument.element))};")
+    body.line(f"{argument.carrier.token} {name} = {render(const(0, argument.carrier.element))};")
     body.line(f"const bool {success} = {stream}.read_nb({name});")
-    body.values[value] = leaf(name, argument.element)
+    body.values[value] = leaf(name, argument.carrier.element)
     body.values[ok] = leaf(success, BOOL)
 
 
@@ -112,7 +119,7 @@ def _try_get_block(body: Body, op: Any) -> None:
     view = body.views[op.operands[1]]
     body.flush(frozenset([view.array]))
     token, success = body.names.new("token"), body.names.new("ok")
-    body.line(f"{argument.token} {token};")
+    body.line(f"{argument.carrier.token} {token};")
     body.line(f"const bool {success} = {stream}.read_nb({token});")
     with body.block(f"if ({success}) {{"):
         _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
@@ -122,14 +129,14 @@ def _try_get_block(body: Body, op: Any) -> None:
 def _try_put(body: Body, op: Any) -> None:
     argument, stream = _stream(body, op)
     value, success = body.node(op.operands[1]), body.names.new("ok")
-    body.line(f"const bool {success} = {stream}.write_nb(({argument.token})({render(value)}));")
+    body.line(f"const bool {success} = {stream}.write_nb(({argument.carrier.token})({render(value)}));")
     body.values[op.results[0]] = leaf(success, BOOL)
 
 
 def _try_put_block(body: Body, op: Any) -> None:
     argument, stream = _stream(body, op)
     token, success = body.names.new("token"), body.names.new("ok")
-    body.line(f"{argument.token} {token};")
+    body.line(f"{argument.carrier.token} {token};")
     _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
     body.line(f"const bool {success} = {stream}.write_nb({token});")
     body.values[op.results[0]] = leaf(success, BOOL)

@@ -17,7 +17,7 @@ from .linear import Linear
 from .movers import TILE_STREAM_DEPTH, TileStream, mover, tensor_name
 from .names import Names, identifier
 from .plan import ClassPlan, Group, groups_of
-from .streams import token_type
+from .streams import Carrier
 
 AXI_BITS = 512
 
@@ -50,7 +50,7 @@ class Top:
 
     program: CompiledProgram
     functions: Mapping[str, TaskFunction]
-    depths: Mapping[str, int]
+    carriers: Mapping[str, Carrier]
     names: Names
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
@@ -83,13 +83,17 @@ class Top:
 def declare_streams(top: Top, used: Sequence[StreamArray]) -> None:
     """The program's streams."""
     for array in used:
-        name = top.names.new(array.name)
-        top.stream_names[array.name] = name
-        token, depth = token_type(element_of_dtype(array.dtype), array.block), top.depths[array.name]
-        dims = "".join(f"[{n}]" for n in array.shape)
-        title = "" if array.shape else f'("{name}")'
-        top.lines.append(f"  hls::stream<{token}, {depth}> {name}{dims}{title};")
-        top.lines.append(f"#pragma HLS stream variable={name} depth={depth}")
+        top.stream_names[array.name] = declare_stream(top, array.name, top.carriers[array.name], array.shape)
+
+
+def declare_stream(top: Top, wanted: str, carrier: Carrier, shape: Sequence[int]) -> str:
+    """A stream or an array of streams; returns its name."""
+    name = top.names.new(wanted)
+    dims = "".join(f"[{n}]" for n in shape)
+    title = "" if dims else f'("{name}")'
+    top.lines.append(f"  {carrier.type} {name}{dims}{title};")
+    top.lines.append(f"#pragma HLS stream variable={name} depth={carrier.depth}")
+    return name
 
 
 def declare_tiles(top: Top, groups: Sequence[Group]) -> None:

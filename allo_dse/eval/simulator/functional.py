@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import SimulationError
 from ...frontend.arguments import Arguments
 from ...frontend.program import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
 from ...ir.signature import Body, Signature, Tiles
@@ -29,7 +28,7 @@ from .frames import repeated
 from .network import Network, NetworkBuilder
 from .result import RunResult
 from .state import State, initial_state
-from .wiring import Wiring, declared_depths, folded_wiring, one_fifo_each
+from .wiring import Wiring, wiring_of
 
 RESTART = -1
 """In place of a task's number: the pause before a node's next frame."""
@@ -103,7 +102,7 @@ def run_graph(
     arguments = Arguments(vmg.program, arrays)
     externals = Externals(vmg.program)
     engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
-    wiring = _wiring(vmg, depths or {})
+    wiring = wiring_of(vmg, depths or {})
     run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
     network, task_id = _network(vmg, run)
     if frames != 1:
@@ -117,25 +116,6 @@ def run_graph(
     result.require_finished()
     arguments.write_back()
     return result
-
-
-def _wiring(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
-    """Streams of a body that computes their numbers itself keep their own; so does an unfolded graph's every stream."""
-    program = vmg.program
-    declared = declared_depths(program)
-    for name, depth in depths.items():
-        array = next((a for a in program.streams if a.name == name), None)
-        if array is None:
-            known = ", ".join(a.name for a in program.streams) or "none"
-            raise SimulationError(f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {known}")
-        if depth < 1:
-            raise SimulationError(f"depths: stream {name!r} cannot hold {depth} tokens", hint="a depth is at least 1")
-        first = program.first_stream[name]
-        declared[first : first + array.count] = depth
-    computed = any(isinstance(s, StreamArray) for k in program.kernels for c in k.classes for s in c.body.streams)
-    if computed or vmg.node_count == vmg.task_count:
-        return one_fifo_each(program, declared)
-    return folded_wiring(vmg, declared)
 
 
 @dataclass(frozen=True)

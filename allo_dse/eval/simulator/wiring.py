@@ -7,11 +7,13 @@ A FIFO inside a node is a local buffer: it holds as many tokens as its node leav
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...frontend.program import CompiledProgram, IntArray
+from ...errors import SimulationError
+from ...frontend.program import CompiledProgram, IntArray, StreamArray
 from ...mapper.vmg import VMG
 
 
@@ -28,6 +30,31 @@ class Wiring:
     array: IntArray
     depth: IntArray
     stream: IntArray
+
+
+def wiring_of(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
+    """The FIFOs of a graph; `depths` by array name, where they differ from the declared ones.
+
+    Streams of a body that computes their numbers itself keep their own; so does an unfolded graph's every stream.
+
+    Raises:
+        SimulationError: for a stream that the program does not have, or a depth below 1.
+    """
+    program = vmg.program
+    declared = declared_depths(program)
+    for name, depth in depths.items():
+        array = next((a for a in program.streams if a.name == name), None)
+        if array is None:
+            known = ", ".join(a.name for a in program.streams) or "none"
+            raise SimulationError(f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {known}")
+        if depth < 1:
+            raise SimulationError(f"depths: stream {name!r} cannot hold {depth} tokens", hint="a depth is at least 1")
+        first = program.first_stream[name]
+        declared[first : first + array.count] = depth
+    computed = any(isinstance(s, StreamArray) for k in program.kernels for c in k.classes for s in c.body.streams)
+    if computed or vmg.node_count == vmg.task_count:
+        return one_fifo_each(program, declared)
+    return folded_wiring(vmg, declared)
 
 
 def declared_depths(program: CompiledProgram) -> IntArray:

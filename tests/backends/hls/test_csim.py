@@ -22,7 +22,7 @@ from tests.frontend import samples
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
 SAMPLES = {
-    "gemm": (samples.gemm, {"M": 16, "N": 16, "K": 24, "Pm": 2, "Pn": 2, "Pk": 3}),
+    "gemm": (samples.gemm, {"M": 16, "N": 16, "K": 24, "Pm": 1, "Pn": 2, "Pk": 3}),
     "gemm_bf16": (samples.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 1, "Pn": 1, "Pk": 2, "TyI": samples.bfloat16}),
     "layouts": (samples.gemm_with_string_layouts, {"M": 8, "N": 8, "K": 16}),
     "systolic": (samples.systolic, {}),

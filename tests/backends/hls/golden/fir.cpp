@@ -24,6 +24,7 @@ void taps_all(hls::stream<int32_t> &y_out, hls::stream<int8_t> &samples_in) {
   int32_t total;
   // programs.py:60: fill
   fill_0: for (int i = 0; i < 4; i++) {
+#pragma HLS pipeline II=1
     window[i] = 0;
   }
   // programs.py:61

@@ -1,0 +1,127 @@
+"""The files of a project, folded designs, and the targets of `df.build`."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.device import FpgaDevice
+from allo_dse.backends.hls import emit_project
+from allo_dse.backends.hls.csim import load_results, save_arguments
+from allo_dse.errors import AlloDseError
+from allo_dse.eval.hls_design import folding_of
+from allo_dse.frontend.program import Directive
+from allo_dse.lang.schedule import build
+from allo_dse.mapper.folds import fold_choices
+from tests.backends.hls import programs
+from tests.backends.hls.batch import Batch
+from tests.backends.hls.test_csim import needs_gcc, random_run
+from tests.frontend import samples
+
+GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
+
+COLUMNS = [("bundle", [tuple(f"gemm_{k}_{i}_{j}" for k in range(4)) for i in range(2) for j in range(2)])]
+
+
+def test_files_of_a_project(tmp_path: Path) -> None:
+    project = emit_project(dse.load_program(samples.gemm, **GEMM), device=FpgaDevice.load("zcu102"))
+    written = {path.relative_to(tmp_path).as_posix() for path in project.write(tmp_path)}
+    assert written == {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"kernel.cpp", "kernel.h", "allo_hls.h", "testbench.cpp", "host.cpp", "run_hls.tcl", "Makefile"} <= written
+    script = (tmp_path / "run_hls.tcl").read_text()
+    device = FpgaDevice.load("zcu102")
+    assert f"set_part {{{device.part}}}" in script
+    assert f"create_clock -period {device.clock.period_ns:.3f}" in script
+    assert "set_top gemm" in script
+
+
+@needs_gcc
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_a_written_project_runs_by_itself(tmp_path: Path) -> None:
+    run = random_run("numbers", dse.load_program(programs.scaled_rows))
+    project = emit_project(run.program)
+    project.write(tmp_path)
+    (tmp_path / "data").mkdir()
+    copies = [array.copy() for array in run.before]
+    arguments = save_arguments(project, copies, tmp_path / "data")
+    done = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    load_results(project, arguments, tmp_path / "data")
+    np.testing.assert_array_equal(copies[1], run.after[1])
+
+
+@needs_gcc
+def test_folds_compute_the_same(tmp_path: Path) -> None:
+    run = random_run("gemm", dse.load_program(samples.gemm, **GEMM))
+    folds = list(itertools.islice(fold_choices(run.program), 0, None, 7))[:6]
+    graphs = [run.program.vmg.fold(fold) for fold in folds]
+    graphs.append(run.program.vmg.apply([("chain", ["gemm_0_0_0", "gemm_1_0_0"])]))
+    graphs.append(run.program.vmg.apply(COLUMNS))
+    projects = {f"k{n}": emit_project(run.program, folding=folding_of(graph)) for n, graph in enumerate(graphs)}
+    batch = Batch(projects, "g++", tmp_path)
+    for name in projects:
+        np.testing.assert_array_equal(batch.run(name, *run.before)[2], run.after[2], err_msg=name)
+
+
+@needs_gcc
+def test_folded_build() -> None:
+    mod = build(
+        samples.gemm(**GEMM),
+        target="vhls",
+        mapping_primitives=[("chain", ["gemm_0_1_1", "gemm_1_1_1"])],
+    )
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-9, 9, shape).astype(np.int16) for shape in ((8, 16), (16, 8)))
+    c = np.zeros((8, 8), np.int16)
+    mod(a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_equal_calls_of_a_node_become_a_loop() -> None:
+    program = dse.load_program(samples.tiled, M=8, N=8, K=8, P0=1, P1=4)
+    bundled = program.vmg.apply([("bundle", [f"gemm_0_{j}" for j in range(4)])])
+    code = emit_project(program, folding=folding_of(bundled)).hls_code
+    assert "for (int t = 0; t < 4; t++) {\n    gemm_all(0, t, A, B, C);" in code
+    assert "#pragma HLS allocation function instances=gemm_all limit=1" in code
+
+
+def test_labels_of_loops_lead_to_the_source() -> None:
+    project = emit_project(dse.load_program(programs.fir))
+    source = project.loops[project.functions["taps_all"]]["i_0"].location
+    assert source is not None
+    assert "for i in range(N):" in Path(source.file).read_text().splitlines()[source.line - 1]
+
+
+def test_directives_of_a_design() -> None:
+    schedule = [
+        Directive("place", "fir", "X", {"memory": "uram"}),
+        Directive("place", "taps", "window", {"memory": "register"}),
+        Directive("unroll", "taps", "t", {"factor": 3}),
+        Directive("partition", "taps", "window", {"dim": 1, "factor": 1, "partition_type": "cyclic"}),
+    ]
+    code = emit_project(dse.load_program(programs.fir), schedule=schedule).hls_code
+    assert "bind_storage variable=x type=ram_2p impl=uram" in code
+    assert "array_partition variable=window dim=0 complete" in code
+    assert "unroll factor=3" in code
+    assert "cyclic" not in code
+
+
+def test_unknown_streams_and_modes_are_errors() -> None:
+    with pytest.raises(AlloDseError, match="no stream 'sample'"):
+        emit_project(dse.load_program(programs.fir), depths={"sample": 3})
+    with pytest.raises(AlloDseError, match="unknown mode 'simulate'"):
+        build(programs.fir(), target="vitis_hls", mode="simulate")
+
+
+@needs_gcc
+def test_functions_return_what_they_compute() -> None:
+    def halves(x: programs.int32) -> programs.int32:  # type: ignore[valid-type]
+        return x // 2
+
+    assert build(halves, target="vhls")(9) == 4
