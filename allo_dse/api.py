@@ -244,8 +244,8 @@ class HlsModule:
         **_options: Any,
     ) -> None:
         from .backends.hls import CSimulation, emit_project
-        from .backends.hls.tool import check_mode
         from .eval.hls_design import folding_of
+        from .eval.hls_modes import check_mode
 
         check_mode(mode)
         self.program = load_program(region)
@@ -278,11 +278,11 @@ class HlsModule:
             AlloDseError: when the mode needs the tool and it is absent, or a run fails.
         """
         from .backends.hls import CSimulation
-        from .backends.hls.tool import run_tool
+        from .eval.hls_modes import CSIM, run_mode
 
         returned = missing_results(self.program, arrays)
-        if self.mode not in (None, "csim"):
-            run_tool(self.hls_project, self.mode, self.directory, (*arrays, *returned))
+        if self.mode not in (None, CSIM):
+            run_mode(self.hls_project, self.mode, self.directory, (*arrays, *returned))
             return returned_values(returned)
         if self._simulation is None:
             print("allo-dse: C simulation with the headers of allo-dse, without the vendor's tool")

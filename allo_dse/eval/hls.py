@@ -13,7 +13,6 @@ import numpy as np
 
 from ..backends.device import FpgaDevice
 from ..backends.fpga_model import RESOURCES
-from ..backends.hls import emit_project
 from ..backends.hls.csim import save_arguments
 from ..backends.hls.project import HlsProject
 from ..backends.hls_report import HlsReport, HlsReportError, read_hls_report
@@ -23,6 +22,7 @@ from ..mapper.fpga import FpgaMapping
 from ..space.design import Design
 from .evaluator import Metrics
 from .fpga import run
+from .hls_design import hls_project
 from .hls_retime import Retiming, retimed, retiming
 from .hls_tool import HlsToolError, run_steps, unavailable
 from .simulator.fpga_network import fpga_network
@@ -69,9 +69,7 @@ class HlsEvaluator:
             SimulationError: if the design deadlocks.
         """
         device = FpgaDevice.of(design.device)
-        project = emit_project(
-            design.program, schedule=design.schedule, depths=dict(design.depths), device=design.device
-        )
+        project = hls_project(design)
         with self._workspace(design) as path:
             report = self._report(project, path)
         return _metrics(design, device, project, report)

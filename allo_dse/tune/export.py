@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from ..mapper.place import Infeasible, PlacedDesign
 
 MAX_JSON_PRIMITIVES = 5000
+HLS = "hls"
+"""The directory of an FPGA design's HLS project."""
 
 # Files that not every design has: those of an earlier export must not stay beside another design's.
-_SOMETIMES = {"mapping_primitives.json", "placement.json", "placement.svg"}
+_SOMETIMES = {"build.py", "mapping_primitives.json", "placement.json", "placement.svg"}
 
 _BUILD = '''"""Build this design with Allo for an AMD NPU.
 
@@ -62,7 +65,7 @@ def export_design(
     placement: PlacedDesign | Infeasible | None,
     directory: Path,
 ) -> list[Path]:
-    """Write the mapping, its placement, parameters, metrics, an explanation and a build script."""
+    """Write the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project."""
     design = candidate.design
     directory.mkdir(parents=True, exist_ok=True)
     files = {
@@ -71,8 +74,11 @@ def export_design(
         "metrics.json": _json(dict(metrics)),
         "design.json": _json({"key": candidate.key, "genes": candidate.genes, **design.to_dict(), **_layouts(design)}),
         "explanation.txt": explanation + "\n",
-        "build.py": _build_script(study, candidate, values),
     }
+    if getattr(design.device, "family", None) == "fpga":
+        files |= _hls_files(design, metrics)
+    else:
+        files["build.py"] = _build_script(study, candidate, values)
     if study.source is not None:
         source = Path(study.source.file)
         files[source.name] = source.read_text()
@@ -82,12 +88,22 @@ def export_design(
         files |= _placement_files(placement)
     for stale in _SOMETIMES - set(files):
         (directory / stale).unlink(missing_ok=True)
+    shutil.rmtree(directory / HLS, ignore_errors=True)
     written = []
     for name, text in files.items():
         path = directory / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         written.append(path)
     return written
+
+
+def _hls_files(design: Any, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The design's HLS project, at the stream depths that were solved for it."""
+    from ..eval.hls_design import hls_project
+
+    project = hls_project(design, metrics.get("stream_depths"))
+    return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 
 def _layouts(design: Any) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def read_nest(mlir: str) -> Nest:
     """The tree of a task body, from its MLIR text."""
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(mlir)
-        function = module.body.operations[0]
+        function = next(op for op in module.body.operations if op.operation.name == "func.func")
         header = mlir[: mlir.index("{\n")]
         names = re.findall(r"%(\w+): memref", header)
         return _Reader(function, names, len(re.findall(r"%pid\d+: index", header))).nest()
