@@ -73,3 +73,11 @@ def test_references_of_the_studies():
     q, k, v = (rng.standard_normal((6, 4)) for _ in range(3))
     rows = [np.exp(row) / np.exp(row).sum() for row in q @ k.T / 2]
     assert np.allclose(attention_npu.reference(q, k, v), np.array(rows) @ v)
+
+
+def test_the_model_orders_the_resnet_design_points_as_measured(tmp_path):
+    from benchmarks.resnet_points import POINTS, modelled_ms
+
+    modelled = [modelled_ms(point, tmp_path) for point in POINTS]
+    assert modelled == sorted(modelled, reverse=True)
+    assert [point.measured_ms for point in POINTS] == sorted((p.measured_ms for p in POINTS), reverse=True)

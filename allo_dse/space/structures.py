@@ -106,6 +106,10 @@ class MapperStructures:
         """Whether a fold is one of `folds`."""
         return self._space(program).contains(fold)
 
+    def pruned_share(self, program: Program) -> float:
+        """The share of the program's legal folds that `folds` leaves out, because they cannot fit."""
+        return self._space(program).pruned_share
+
     def fold_count(self, program: Program) -> int:
         return self._space(program).count()
 
