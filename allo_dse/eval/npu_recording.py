@@ -1,0 +1,112 @@
+"""A recorded run of an NPU design: who worked when, what waited for what, and what was in every buffer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..backends.device import NpuDevice
+from ..mapper.movement import Flow, Transport
+from ..mapper.transport import plan_transport
+from ..space.design import Design
+from .simulator.engine import table_engine
+from .simulator.npu_links import Channel, stream_links
+from .simulator.npu_network import TICKS_PER_CYCLE, build_npu_network
+from .simulator.npu_schedule import schedule
+from .simulator.result import RunResult
+
+MAX_EVENTS = 400_000
+"""Operations that are kept; a longer run has a timeline of its beginning, and no critical path."""
+NAMED_NODES = 3
+
+
+@dataclass(frozen=True)
+class NpuLabels:
+    """Names of the processes and buffers of an NPU design's network."""
+
+    processes: tuple[str, ...]
+    buffers: tuple[str, ...]
+
+    def task(self, task: int) -> str:
+        return self.processes[task]
+
+    def stream(self, stream: int) -> str:
+        """Every buffer is two streams: its filled slots, and its free ones."""
+        return f"{self.buffers[stream // 2]}{'' if stream % 2 == 0 else ' (free slots)'}"
+
+    def array(self, stream: int) -> str:
+        return self.buffers[stream // 2]
+
+    def operation(self, task: int, op: int) -> str:
+        return f"operation {op} of {self.processes[task]}"
+
+    def resource(self, resource: int) -> str:
+        return "DRAM"
+
+
+@dataclass(frozen=True)
+class NpuRecording:
+    """The first periods of a design.
+
+    Attributes:
+        result: times are in ticks, `ticks_per_cycle` to a clock cycle of the array.
+        periods: how many are recorded, of `of`.
+        cores: how many of the last processes are cores; those before are DMA channels.
+    """
+
+    result: RunResult
+    labels: NpuLabels
+    periods: int
+    of: int
+    cores: int
+    ticks_per_cycle: int = TICKS_PER_CYCLE
+
+
+def record_npu(design: Design, *, periods: int = 2) -> NpuRecording:
+    """Simulate the first periods of a design, keeping every operation.
+
+    Raises:
+        DeviceError: if the design is not for an NPU.
+    """
+    device = NpuDevice.of(design.device)
+    transport = plan_transport(design.vmg, device, design.buffering)
+    schedules = schedule(design.vmg)
+    links = stream_links(design.program, schedules, connected=bool(transport.streams))
+    periods = min(periods, schedules[0].periods)
+    network = build_npu_network(schedules, links, transport, device, periods)
+    result = table_engine().run(network.network, record=True, max_events=MAX_EVENTS)
+    labels = _labels(design, transport, sorted(links.depth))
+    result.labels = labels
+    return NpuRecording(result, labels, periods, schedules[0].periods, design.vmg.node_count)
+
+
+def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -> NpuLabels:
+    """Names in the order in which `build_npu_network` makes processes and buffers."""
+    nodes = [short_name(name) for name in design.vmg.nodes]
+
+    def where(flow: Flow) -> str:
+        names = [nodes[n] for n in flow.nodes[:NAMED_NODES]]
+        more = len(flow.nodes) - len(names)
+        return f"{flow.tensor} {'to' if flow.direction == 'in' else 'from'} {', '.join(names)}" + (
+            f" and {more} more" if more > 0 else ""
+        )
+
+    processes = [f"memory tile: {where(flow)}" for flow in transport.flows]
+    for transfer in transport.transfers:
+        flows = [transport.flows[f] for f in transfer.flows]
+        moved = dict.fromkeys(f"{flow.tensor} {flow.direction}" for flow in flows)
+        processes.append(f"shim: {', '.join(moved)} ({len(flows)} flows)")
+    processes += [f"core {name}" for name in nodes]
+    buffers = []
+    for flow in transport.flows:
+        buffers.append(f"memory tile, {where(flow)}")
+        buffers += [f"{flow.tensor} {flow.direction} on {nodes[n]}" for n in flow.nodes]
+    buffers += [f"{array}: {nodes[source]} to {nodes[target]}" for source, target, array in channels]
+    return NpuLabels(tuple(processes), tuple(buffers))
+
+
+def short_name(node: str) -> str:
+    """A node by the first task of its chain: "a_0-a_1-a_2x8" is "a_0-…x8"."""
+    first, dash, rest = node.partition("-")
+    return first if not dash else first + "-…" + "".join(re.findall(r"x\d+$", rest))

@@ -1,0 +1,40 @@
+"""Recorded runs of NPU designs: names fit the network, times fit the simulator's."""
+
+import pytest
+
+from allo_dse.eval.npu import NpuSimulator
+from allo_dse.eval.npu_recording import record_npu, short_name
+from tests.eval.designs import gemm_design
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return record_npu(gemm_design(), periods=10_000)
+
+
+def test_every_process_and_buffer_has_a_name(recording):
+    network = recording.result.network
+    assert len(recording.labels.processes) == network.task_count
+    assert 2 * len(recording.labels.buffers) == network.stream_count
+    assert [name.startswith("core ") for name in recording.labels.processes[-recording.cores :]] == [
+        True
+    ] * recording.cores
+
+
+def test_all_periods_take_what_the_evaluator_says(recording):
+    assert recording.periods == recording.of
+    run_us = recording.result.cycles / recording.ticks_per_cycle / 1e3
+    metrics = NpuSimulator().evaluate(gemm_design())
+    assert run_us <= metrics.latency_us
+
+
+def test_the_critical_path_covers_the_run(recording):
+    path = recording.result.explain().path
+    assert path.start[0] == 0
+    assert path.end[-1] == recording.result.cycles
+
+
+def test_chains_are_called_by_their_first_task():
+    assert short_name("a_0-a_1-a_2x8") == "a_0-…x8"
+    assert short_name("a_0-a_1") == "a_0-…"
+    assert short_name("a_0x4") == "a_0x4"
