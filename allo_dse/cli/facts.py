@@ -34,7 +34,7 @@ def run_status(table: RunTable, pid: int | None) -> dict[str, Any]:
         "ruled_out": len(table.ruled_out),
         "feasible_share": statuses["ok"] / proposed if proposed else None,
         "reasons": dict((killed + reasons).most_common()),
-        "rungs": dict(Counter(name for rungs in table.rungs.values() for name, _ in rungs)),
+        "rungs": dict(Counter(rung.evaluator for rungs in table.rungs.values() for rung in rungs)),
         "seconds": float(at[-1]) if len(at) else 0.0,
         "designs_per_second": _pace(at),
         "last_result_seconds_ago": last,
@@ -57,7 +57,7 @@ def design_facts(table: RunTable, row: int) -> dict[str, Any]:
     return {
         **record,
         "values": {name: table.columns[name].value(row) for name in table.objectives if name in table.columns},
-        "rungs": {name: dict(metrics) for name, metrics in table.rungs.get(key, ())},
+        "rungs": {rung.evaluator: dict(rung.metrics) for rung in table.rungs.get(key, ())},
         "on_front": row in set(table.front.tolist()),
         "verified": None if verification is None else verification.ok,
         "verification": None if verification is None else verification.message,

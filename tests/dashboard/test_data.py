@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from allo_dse.dashboard.data.analysis import differences, importance
+from allo_dse.dashboard.data.analysis import Sample, differences, importance, sample
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.columns import Column
 from allo_dse.dashboard.data.facts import read_facts
@@ -138,10 +138,11 @@ def test_differences_name_what_differs_and_say_which_is_better(table):
 
 
 def test_importance_finds_the_parameter_that_decides(table):
-    shares = importance(table, "latency_us")
+    shares = importance(sample(table, "latency_us"))
     assert next(iter(shares)) == "k.axis0.nodes"
     assert sum(shares.values()) == pytest.approx(1)
-    assert importance(RunTable(table.path), "latency_us") == {}
+    few = sample(table, "latency_us")
+    assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
 
 
 def test_what_was_lost_is_counted_by_reason_over_time(table):
@@ -188,6 +189,46 @@ def test_points_in_a_concave_lasso():
     arrow = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (2.0, 1.0), (0.0, 4.0))
     x, y = np.array([2.0, 2.0, 0.5, 3.5, 5.0]), np.array([0.5, 3.0, 2.0, 2.0, 1.0])
     assert inside(x, y, arrow).tolist() == [True, False, True, True, False]
+
+
+def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 300))
+    run.refresh()
+    best = run.keys[run.front[0]]
+    worse = {**run.record(run.front[0])["metrics"], "latency_us": 1e9, "power_w": 3}
+    again = {**run.record(run.front[0]), "rung": 1, "evaluator": "board 1", "metrics": worse, "values": {}}
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**again, "values": {"latency_us": 1e9}}))
+    run.refresh()
+    row = run.row_of[best]
+    assert len(run) == 300
+    assert run.columns["latency_us"].value(row) == 1e9
+    assert run.columns["power_w"].values(np.array([row, row - 1])) == [3, None]
+    assert [rung.evaluator for rung in run.rungs[best]] == ["made-up 1", "board 1"]
+    assert run.record(row, 0)["metrics"]["latency_us"] < 1e9
+    usable = np.flatnonzero(run.ok)
+    assert sorted(run.front) == sorted(usable[pareto_positions(run.losses[usable])])
+
+
+def test_changed_objectives_replace_values_and_status(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 30))
+    run.refresh()
+    key = run.keys[run.front[0]]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({"type": "values", "key": key, "rung": 0, "status": "infeasible", "values": {}}))
+    run.refresh()
+    assert key not in [run.keys[row] for row in run.front]
+
+
+def test_running_totals_become_amounts_per_interval(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 100))
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        for at, repeats, hits in ((0.2, 4, 0), (0.6, 10, 1), (0.8, 3, 1)):
+            log.write(encode_line({"type": "tick", "at": at, "repeats": repeats, "cache_hits": hits}))
+    run.refresh()
+    spans = timeline(run, bins=2)
+    assert spans.repeats.tolist() == [4, 9]
+    assert spans.cache_hits.tolist() == [0, 1]
 
 
 def test_boards_refer_to_designs_by_run_and_key(made, tmp_path):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .columns import Codes, Floats
 from .table import RunTable
 
 IMPORTANCE_TRIALS = 2000
 """Designs that the importance is computed from: enough for a stable order, and fast."""
+LEAST_TRIALS = 20
 DECIDING = ("objective", "parameter", "mapping")
 
 
@@ -58,36 +61,55 @@ def _value(table: RunTable, name: str, row: int) -> Any:
     return None if column is None else column.value(row)
 
 
-def importance(table: RunTable, objective: str) -> dict[str, float]:
-    """How much each varying parameter decides whether a design is among the best in an objective; sums to 1.
+@dataclass(frozen=True)
+class Sample:
+    """Feasible designs as the importance is computed from them.
 
-    PED-ANOVA (Watanabe, Bansal and Hutter, 2023) as Optuna computes it, on an even sample of the feasible designs.
-    Empty when there are too few designs, or nothing varies.
+    Attributes:
+        codes: per varying parameter the number of its value.
+        losses: of one objective.
     """
-    import optuna
 
-    names = table.names("parameter", "mapping", varying=True)
+    codes: Mapping[str, Codes]
+    losses: Floats
+
+
+def sample(table: RunTable, objective: str) -> Sample:
+    """An even sample of the feasible designs."""
     rows = np.flatnonzero(table.ok & ~np.isnan(table.numbers(objective)))
     if len(rows) > IMPORTANCE_TRIALS:
         rows = rows[np.linspace(0, len(rows) - 1, IMPORTANCE_TRIALS).astype(np.int64)]
-    codes = {name: table.columns[name].codes[rows] for name in names}
-    names = [name for name in names if len(np.unique(codes[name])) > 1]
-    if len(rows) < 20 or not names:
-        return {}
-    sizes = {name: int(codes[name].max()) + 2 for name in names}
-    spread = {n: optuna.distributions.CategoricalDistribution(list(range(sizes[n]))) for n in names}
     sign = next((o.sign for o in table.facts.objectives if o.name == objective), 1.0)
-    losses = (sign * table.numbers(objective)[rows]).tolist()
+    names = table.names("parameter", "mapping", varying=True)
+    return Sample({name: table.columns[name].codes[rows] for name in names}, sign * table.numbers(objective)[rows])
+
+
+def importance(found: Sample) -> dict[str, float]:
+    """How much each varying parameter decides whether a design is among the best in an objective; sums to 1.
+
+    PED-ANOVA (Watanabe, Bansal and Hutter, 2023) as Optuna computes it. Empty when there are too few designs, or
+    nothing varies.
+    """
+    import optuna
+
+    codes = {name: values for name, values in found.codes.items() if len(np.unique(values)) > 1}
+    if len(found.losses) < LEAST_TRIALS or not codes:
+        return {}
+    spread = {
+        name: optuna.distributions.CategoricalDistribution(list(range(int(values.max()) + 2)))
+        for name, values in codes.items()
+    }
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.add_trials(
         [
             optuna.trial.create_trial(
-                params={name: int(codes[name][i]) + 1 for name in names}, distributions=spread, value=loss
+                params={name: int(values[i]) + 1 for name, values in codes.items()}, distributions=spread, value=loss
             )
-            for i, loss in enumerate(losses)
+            for i, loss in enumerate(found.losses.tolist())
         ]
     )
-    found = optuna.importance.get_param_importances(
-        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(), params=names
+    shares = optuna.importance.get_param_importances(
+        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(), params=list(codes)
     )
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))

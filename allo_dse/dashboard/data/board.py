@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import StudyError
-from .columns import Mask
+from .columns import Floats, Kind, Mask
 from .filters import parse_filter
 from .selection import Selection
 from .table import RunTable
@@ -25,11 +27,27 @@ class Ref:
     row: int
 
 
+@dataclass(frozen=True)
+class Axis:
+    """A column of all runs on one scale.
+
+    Attributes:
+        numbers: per run its rows; NaN where there is no value.
+        ticks: of a column of texts, what the numbers 0, 1, ... stand for.
+    """
+
+    name: str
+    numbers: list[Floats]
+    ticks: list[str] | None = None
+
+
 @dataclass
 class Board:
     """The runs that are open."""
 
     runs: list[RunTable] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """To be held while reading, because another thread may read more of the logs."""
 
     @staticmethod
     def open(paths: Sequence[Path]) -> Board:
@@ -107,13 +125,51 @@ class Board:
 
     def selected(self, selection: Selection) -> list[Mask]:
         """Per run the rows that are selected."""
-        return [selection.rows(run) for run in self.runs]
+        axes = {name: self.axis(name) for name in selection.columns}
+        return [
+            selection.rows(run, {name: axis.numbers[number] for name, axis in axes.items()}.__getitem__)
+            for number, run in enumerate(self.runs)
+        ]
+
+    def axis(self, name: str) -> Axis:
+        """A column of all runs; texts in their natural order, the same in every run."""
+        columns = [run.columns.get(name) for run in self.runs]
+        if all(column is None or column.numeric for column in columns):
+            return Axis(name, [run.numbers(name) for run in self.runs])
+        ticks = sorted({c for column in columns if column is not None for c in column.categories}, key=natural_order)
+        place = {tick: float(i) for i, tick in enumerate(ticks)}
+        numbers = []
+        for run, column in zip(self.runs, columns, strict=True):
+            if column is None:
+                numbers.append(np.full(len(run), np.nan))
+            else:
+                numbers.append(np.array([*(place[c] for c in column.categories), np.nan])[column.codes])
+        return Axis(name, numbers, ticks)
 
     def front(self) -> Iterator[Ref]:
         """The designs on the fronts of all runs."""
         for number, run in enumerate(self.runs):
             for row in run.front.tolist():
                 yield Ref(number, row)
+
+    def varying(self, *kinds: Kind) -> list[str]:
+        """Columns of some kinds that differ between designs, of the same run or of two."""
+        names = [n for n in self.column_names if any(n in r.columns and r.columns[n].kind in kinds for r in self.runs)]
+        return [name for name in names if self._varies(name)]
+
+    def _varies(self, name: str) -> bool:
+        columns = [run.columns.get(name) for run in self.runs if len(run)]
+        if any(column is not None and column.varies for column in columns):
+            return True
+        return len({None if column is None else column.value(0) for column in columns}) > 1
+
+    @property
+    def knee(self) -> Ref | None:
+        """The knee of the first run that has a front."""
+        for number, run in enumerate(self.runs):
+            if run.knee is not None:
+                return Ref(number, run.knee)
+        return None
 
     @property
     def default_reference(self) -> Ref | None:
@@ -123,3 +179,9 @@ class Board:
             if row is not None:
                 return Ref(number, row)
         return None
+
+
+def natural_order(text: str) -> list[tuple[int, float, str]]:
+    """Sorts "a2" before "a10"."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts]

@@ -34,6 +34,18 @@ class Column:
     def append(self, value: Any) -> None:
         self._tail.append(value)
 
+    def replace(self, row: int, value: Any) -> None:
+        """Change one value."""
+        self._settle()
+        if self._codes is None and not (value is None or _is_number(value)):
+            self._become_text()
+        if self._codes is None:
+            self.integral = self.integral and (value is None or float(value).is_integer())
+            self._numbers[row] = np.nan if value is None else value
+        else:
+            known = self._categories
+            self._codes[row] = MISSING if value is None else known.setdefault(_text(value), len(known))
+
     def __len__(self) -> int:
         settled = self._numbers if self._codes is None else self._codes
         return len(settled) + len(self._tail)

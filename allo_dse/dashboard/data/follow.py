@@ -14,11 +14,10 @@ CHUNK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a log, and where its line lies in the file."""
+    """One entry of a log; `where` is the offset and length of its line."""
 
     values: dict[str, Any]
-    offset: int
-    length: int
+    where: tuple[int, int]
 
 
 class LogFollower:
@@ -67,7 +66,7 @@ class LogFollower:
             if values is None:
                 self.damaged += newline > position
             else:
-                entries.append(Entry(values, self._offset + position, newline - position))
+                entries.append(Entry(values, (self._offset + position, newline - position)))
             position = newline + 1
         self._offset += position
         return entries

@@ -23,7 +23,8 @@ class Timeline:
         feasible: share of the proposed designs that satisfied everything; NaN where nothing was proposed.
         failures: per reason, designs that were lost to it in each interval: limits of the device, constraints, and
             evaluations that failed.
-        repeats: proposals whose result was known already.
+        repeats: proposals of designs that the run had proposed before.
+        cache_hits: results taken from the cache of earlier runs.
         workers: per worker the share of each interval that it spent evaluating.
     """
 
@@ -32,6 +33,7 @@ class Timeline:
     feasible: Floats
     failures: dict[str, Floats]
     repeats: Floats
+    cache_hits: Floats
     workers: dict[str, Floats]
 
     @property
@@ -59,7 +61,8 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
         designs,
         feasible,
         _failures(table, edges),
-        np.histogram(np.array(table.repeats), edges)[0].astype(float),
+        _from_totals(table, "repeats", edges),
+        _from_totals(table, "cache_hits", edges),
         _workers(table, edges),
     )
 
@@ -100,6 +103,16 @@ def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
             times.setdefault(name, []).extend(at[codes == number].tolist())
     counted = {name: np.histogram(values, edges)[0].astype(float) for name, values in times.items()}
     return dict(sorted(counted.items(), key=lambda item: -float(item[1].sum())))
+
+
+def _from_totals(table: RunTable, name: str, edges: Floats) -> Floats:
+    """How much a running total grew in each interval. It starts at 0 with each run in the directory."""
+    if not table.ticks:
+        return np.zeros(len(edges) - 1)
+    totals = np.array([getattr(tick, name) for tick in table.ticks])
+    growth = np.diff(totals, prepend=0.0)
+    growth = np.where(growth < 0, totals, growth)
+    return np.histogram([tick.at for tick in table.ticks], edges, weights=growth)[0]
 
 
 def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:

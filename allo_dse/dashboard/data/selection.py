@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,17 +31,27 @@ class Selection:
     def __bool__(self) -> bool:
         return bool(self.ranges or self.lasso or self.keys)
 
-    def rows(self, table: RunTable) -> Mask:
-        """Per row of a run whether it is selected."""
+    @property
+    def columns(self) -> list[str]:
+        """The columns it depends on."""
+        return [*(name for name, _ in self.ranges), *(self.lasso[:2] if self.lasso else ())]
+
+    def rows(self, table: RunTable, numbers: Callable[[str], Floats] | None = None) -> Mask:
+        """Per row of a run whether it is selected.
+
+        Args:
+            numbers: a column as the numbers that ranges and lassos were drawn on; by default the run's own.
+        """
+        numbers = numbers or table.numbers
         if not self:
             return np.zeros(len(table), bool)
         mask = np.ones(len(table), bool)
         for name, intervals in self.ranges:
-            numbers = table.numbers(name)
-            mask &= np.logical_or.reduce([(numbers >= low) & (numbers <= high) for low, high in intervals])
+            values = numbers(name)
+            mask &= np.logical_or.reduce([(values >= low) & (values <= high) for low, high in intervals])
         if self.lasso is not None:
             x, y, polygon = self.lasso
-            mask &= inside(table.numbers(x), table.numbers(y), polygon)
+            mask &= inside(numbers(x), numbers(y), polygon)
         if self.keys:
             picked = np.zeros(len(table), bool)
             picked[[table.row_of[key] for key in self.keys if key in table.row_of]] = True

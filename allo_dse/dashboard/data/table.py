@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,16 +37,38 @@ class RuledOut:
     limits: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Rung:
+    """What one evaluator found out about a design.
+
+    Attributes:
+        number: 0 for the cheapest evaluator of the study.
+        where: offset and length of the entry in the log.
+    """
+
+    number: int
+    evaluator: str
+    metrics: Mapping[str, Any]
+    where: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Running totals at a time: proposals that repeat an earlier one, and results taken from the cache."""
+
+    at: float
+    repeats: float
+    cache_hits: float
+
+
 class RunTable:
     """The evaluated designs of a run, one row each, in the order of the log.
 
-    `refresh` reads what was added since; everything else is a view on what has been read. Safe to use from several
-    threads as long as each holds `lock` while it reads.
+    `refresh` reads what was added since; everything else is a view on what has been read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lock = threading.RLock()
         self.log = LogFollower(path / "log.jsonl")
         self._generation = 0
         self._begin()
@@ -59,11 +80,12 @@ class RunTable:
         self.keys: list[str] = []
         self.verified: dict[str, Verified] = {}
         self.ruled_out: list[RuledOut] = []
-        self.rungs: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-        self.repeats = array("d")
+        self.rungs: dict[str, list[Rung]] = {}
+        self.ticks: list[Tick] = []
         self.hypervolume = array("d")
-        self._where: list[tuple[int, int]] = []
         self._front = Front(max(1, len(self.facts.objectives)))
+        self._revalued = False
+        self._found: tuple[int, Rows] = (-1, np.zeros(0, np.int64))
         self.version = 0
 
     @property
@@ -75,17 +97,17 @@ class RunTable:
 
     def refresh(self) -> bool:
         """Read what was added to the log; whether there was something."""
-        with self.lock:
-            entries = self.log.look()
-            if self.log.generation != self._generation:
-                self._generation = self.log.generation
-                self._begin()
-                self.version = -1
-            for entry in entries:
-                self._add(entry)
-            changed = bool(entries) or self.version < 0
-            self.version += max(len(entries), 1) if changed else 0
-            return changed
+        entries = self.log.look()
+        replaced = self.log.generation != self._generation
+        if replaced:
+            self._generation = self.log.generation
+            before = self.version
+            self._begin()
+            self.version = before + 1
+        for entry in entries:
+            self._add(entry)
+        self.version += len(entries)
+        return replaced or bool(entries)
 
     def _add(self, entry: Entry) -> None:
         values = entry.values
@@ -97,19 +119,23 @@ class RunTable:
             self.ruled_out.append(RuledOut(float(values.get("at", 0.0)), limits))
         elif kind == "design":
             self._add_design(values, entry)
-        elif kind == "repeat":
-            self.repeats.append(float(values.get("at", 0.0)))
+        elif kind == "values":
+            self._revalue(values)
+        elif kind == "tick":
+            self.ticks.append(Tick(*(float(values.get(name, 0)) for name in ("at", "repeats", "cache_hits"))))
 
     def _add_design(self, values: dict[str, Any], entry: Entry) -> None:
         key = str(values["key"])
-        metrics = values.get("metrics") or {}
-        self.rungs.setdefault(key, []).append((str(values.get("evaluator", "")), metrics))
+        rung = Rung(
+            int(values.get("rung", 0)), str(values.get("evaluator", "")), values.get("metrics") or {}, entry.where
+        )
+        self.rungs.setdefault(key, []).append(rung)
         if key in self.row_of:
+            self._promote(key, values)
             return
         row = len(self.keys)
         self.row_of[key] = row
         self.keys.append(key)
-        self._where.append((entry.offset, entry.length))
         cells = dict(_cells(values, self.facts))
         for name, (kind, _) in cells.items():
             if name not in self.columns:
@@ -118,6 +144,29 @@ class RunTable:
             cell = cells.get(name)
             column.append(None if cell is None else cell[1])
         self._count(key, values, cells)
+
+    def _promote(self, key: str, values: dict[str, Any]) -> None:
+        """A dearer evaluator's numbers take the place of a cheaper one's."""
+        row = self.row_of[key]
+        for name, (kind, value) in _cells(values, self.facts):
+            if value is None and kind != "meta":
+                continue
+            if name in ("number", "at", "seconds"):
+                continue
+            if name not in self.columns:
+                self.columns[name] = Column(name, kind, missing=len(self.keys))
+            self.columns[name].replace(row, value)
+        self._revalued = True
+
+    def _revalue(self, values: dict[str, Any]) -> None:
+        """Objectives that were changed between two runs in the same directory."""
+        row = self.row_of.get(str(values.get("key")))
+        if row is None:
+            return
+        for name, value in {"status": values.get("status"), **(values.get("values") or {})}.items():
+            if name in self.columns:
+                self.columns[name].replace(row, value)
+        self._revalued = True
 
     def _count(self, key: str, values: dict[str, Any], cells: Mapping[str, tuple[Kind, Any]]) -> None:
         """Take a design into the front and the hypervolume."""
@@ -161,13 +210,15 @@ class RunTable:
     @property
     def front(self) -> Rows:
         """Rows of the Pareto front, best in the first objective first."""
-        losses = self.losses
-        if any(not v.ok for v in self.verified.values()):
-            usable = np.flatnonzero(self.ok & ~np.isnan(losses).any(axis=1))
-            rows = usable[pareto_positions(losses[usable])]
-        else:
-            rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
-        return rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
+        if self._found[0] != self.version:
+            losses = self.losses
+            if self._revalued or any(not v.ok for v in self.verified.values()):
+                usable = np.flatnonzero(self.ok & ~np.isnan(losses).any(axis=1))
+                rows = usable[pareto_positions(losses[usable])]
+            else:
+                rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+            self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
+        return self._found[1]
 
     @property
     def knee(self) -> int | None:
@@ -189,9 +240,9 @@ class RunTable:
             return None
         return {o.name: o.sign * v for o, v in zip(self.facts.objectives, point, strict=True)}
 
-    def record(self, row: int) -> dict[str, Any]:
-        """A design's entry in the log."""
-        return self.log.read(*self._where[row])
+    def record(self, row: int, rung: int = -1) -> dict[str, Any]:
+        """A design's entry in the log: the last of its rungs, or the one at a position among them."""
+        return self.log.read(*self.rungs[self.keys[row]][rung].where)
 
     def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
         """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""
@@ -212,7 +263,7 @@ def _cells(values: dict[str, Any], facts: RunFacts) -> Iterator[tuple[str, tuple
     """What a record says, flat: column, its kind and its value. Later ones of the same name give way to earlier."""
     metrics = values.get("metrics") or {}
     stated = values.get("values") or {}
-    taken = {"number", "key", "status", "at", "seconds", "evaluator", "worker", "reason"}
+    taken = {"number", "key", "status", "at", "seconds", "evaluator", "worker", "cached", "reason"}
     for objective in facts.objectives:
         value = stated.get(objective.name, metrics.get(objective.name))
         taken.add(objective.name)
@@ -232,7 +283,7 @@ def _cells(values: dict[str, Any], facts: RunFacts) -> Iterator[tuple[str, tuple
                     yield f"{name}.{part}", ("metric", amount)
         elif not isinstance(value, list):
             yield name, ("metric", value)
-    for name in ("number", "key", "status", "at", "seconds", "evaluator", "worker"):
+    for name in ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached"):
         if values.get(name) is not None:
             yield name, ("meta", values[name])
     yield "reason", ("meta", _reason(values))

@@ -35,7 +35,7 @@ _WHOLE = {
 def unit(name: str) -> str:
     """The unit of a column, from its name; empty when there is none."""
     if name.startswith("bound."):
-        return "share of run time"
+        return "share"
     if name in _WHOLE:
         return _WHOLE[name]
     return next((u for suffix, u in sorted(_UNITS.items(), key=lambda i: -len(i[0])) if name.endswith(suffix)), "")
@@ -66,5 +66,5 @@ def text(value: Any) -> str:
     if float(value).is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     if 1e-3 <= abs(value) < 1e4:
-        return f"{value:.4g}"
+        return f"{value:,.4g}"
     return f"{value:,.0f}" if abs(value) < 1e12 and abs(value) >= 1e4 else f"{value:.3e}"

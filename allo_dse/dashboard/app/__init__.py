@@ -1,0 +1,1 @@
+"""The web app: layout, callbacks, and the server that runs it."""

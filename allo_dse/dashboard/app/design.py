@@ -1,0 +1,221 @@
+"""The page of one design: what it is, what it needs and reaches, and what can be taken away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.exceptions import PreventUpdate
+
+from ...errors import AlloDseError
+from ..data.board import Board, Ref
+from ..data.limits import is_fpga, uses
+from ..data.units import label, text
+from ..exports import exported, reproduce_text
+from ..figures.design import bound_figure, resources_figure
+from ..figures.style import Theme, theme
+from ..figures.words import difference_lines, status_text
+from .context import Context, page_of
+from .parts import GRAPH_CONFIG, card, empty, facts, image_buttons, table
+from .program import program_cards
+
+_EXPORTS = (
+    ("primitives", "mapping_primitives", "A Python module whose mapping_primitives() returns what Allo takes"),
+    ("parameters", "Parameters", "The program's parameters as JSON"),
+    ("json", "JSON", "Everything the log says about the design"),
+    ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
+)
+
+
+def register(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("design-page", "children"),
+        Input("url", "pathname"),
+        Input("design", "data"),
+        Input("reference", "data"),
+        Input("theme", "data"),
+        Input("program-version", "data"),
+    )
+    def show(path: str | None, design: str | None, reference: str | None, look: str | None, _: int) -> Any:
+        if page_of(path) != "design" or not look:
+            raise PreventUpdate
+        with board.lock:
+            ref = board.reference(design) or board.knee
+            if ref is None:
+                return empty("There is no feasible design yet.")
+            return design_page(context, ref, context.reference_of(reference), theme(look))
+
+    @app.callback(
+        Output("download", "data"),
+        Output("export-error", "children"),
+        Input({"type": "export", "kind": ALL, "design": ALL}, "n_clicks"),
+        prevent_initial_call=True,
+    )
+    def export(clicks: list[int | None]) -> Any:
+        target = ctx.triggered_id
+        if not any(clicks) or not isinstance(target, dict):
+            raise PreventUpdate
+        with board.lock:
+            ref = board.reference(target["design"])
+            if ref is None:
+                raise PreventUpdate
+            try:
+                name, content = exported(board, context.programs, ref, target["kind"])
+            except AlloDseError as error:
+                return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+        return dcc.send_bytes(content, name), ""
+
+    @app.callback(
+        Output("program-version", "data"),
+        Output("compile-error", "children"),
+        Input({"type": "compile", "run": ALL}, "n_clicks"),
+        State("program-version", "data"),
+        prevent_initial_call=True,
+        running=[(Output({"type": "compile", "run": ALL}, "disabled"), True, False)],
+    )
+    def compile_program(clicks: list[int | None], version: int) -> Any:
+        target = ctx.triggered_id
+        if not any(clicks) or not isinstance(target, dict):
+            raise PreventUpdate
+        try:
+            context.programs.load(int(target["run"]))
+        except AlloDseError as error:
+            return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+        return version + 1, ""
+
+
+def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Any]:
+    """Everything about a design."""
+    board = context.board
+    run = board.table(ref)
+    metrics = run.record(ref.row).get("metrics") or {}
+    return [
+        _head(context, ref, reference),
+        html.Div(
+            [
+                card("Parameters and mapping", _decisions(board, ref)),
+                card("Metrics by evaluator", _rungs(board, ref)),
+                _plot(
+                    "Resources against the device's limits",
+                    "resources",
+                    resources_figure(uses(run.facts.device, metrics), look),
+                ),
+                _plot("Busy", "bound", bound_figure(metrics.get("bound") or {}, look)),
+            ],
+            className="tiles",
+        ),
+        html.Div(program_cards(context, ref, look), className="program"),
+        card(
+            "Reproduce",
+            html.Pre(reproduce_text(board, context.programs, ref), id="reproduce"),
+            tools=[dcc.Clipboard(target_id="reproduce", title="Copy", className="copy")],
+        ),
+        html.Details(
+            [html.Summary("Log entry"), html.Pre(json.dumps(run.record(ref.row), indent=2, ensure_ascii=False))],
+            className="card",
+        ),
+    ]
+
+
+def _plot(title: str, name: str, figure: dict[str, Any]) -> Any:
+    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
+    return card(title, plot, tools=image_buttons(name))
+
+
+def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
+    board = context.board
+    run = board.table(ref)
+    key = run.keys[ref.row]
+    state = status_text(board, ref)
+    kind = "good" if "front" in state else "plain" if state == "dominated" else "bad"
+    verification = run.verified.get(key)
+    checked: Any = html.Span("not verified", className="badge plain")
+    if verification is not None:
+        words = "verified" if verification.ok else "wrong numbers"
+        checked = html.Span(
+            words, className=f"badge {'good' if verification.ok else 'bad'}", title=verification.message
+        )
+    buttons = [
+        html.Button(
+            name,
+            id={"type": "export", "kind": kind, "design": board.text(ref)},
+            className="small",
+            title=hint,
+        )
+        for kind, name, hint in (
+            *_EXPORTS,
+            *([("hls", "HLS project", "C++ and scripts, zipped")] if is_fpga(run.facts.device) else []),
+        )
+    ]
+    message = [html.P(verification.message, className="hint")] if verification is not None else []
+    objectives = [
+        html.Div([html.B(text(run.columns[n].value(ref.row))), html.Span(label(n))], className="number")
+        for n in run.names("objective")
+    ]
+    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device}"
+    title = html.Div(
+        [
+            html.H2(["Design ", html.Code(key)]),
+            html.Span(state, className=f"badge {kind}"),
+            checked,
+            html.Span(where, className="hint"),
+        ]
+    )
+    title.className = "card-head"
+    return html.Section(
+        [
+            title,
+            *message,
+            html.Div(objectives, className="numbers"),
+            html.Div(buttons, className="buttons"),
+            html.Div(id="export-error", className="error", role="alert"),
+            _against(board, ref, reference),
+        ],
+        className="card",
+    )
+
+
+def _against(board: Board, ref: Ref, reference: Ref | None) -> Any:
+    if reference is None or reference == ref:
+        return html.P("This is the reference design.", className="hint")
+    lines = difference_lines(board, ref, reference)[1:]
+    from .front import plain
+
+    return html.Details(
+        [
+            html.Summary(f"What differs from the reference {board.table(reference).keys[reference.row][:8]}"),
+            html.Ul([html.Li(plain(line)) for line in lines]),
+        ]
+    )
+
+
+def _decisions(board: Board, ref: Ref) -> Any:
+    """Parameters and mapping, those that the study varies first."""
+    run = board.table(ref)
+    names = run.names("parameter", "mapping")
+    varying = [n for n in names if run.columns[n].varies]
+    fixed = [n for n in names if n not in varying]
+    pairs = [(n, text(run.columns[n].value(ref.row))) for n in varying]
+    return html.Div(
+        [
+            facts(pairs),
+            html.H3("The same in all designs"),
+            facts([(n, text(run.columns[n].value(ref.row))) for n in fixed]),
+        ]
+    )
+
+
+def _rungs(board: Board, ref: Ref) -> Any:
+    """Metrics, one column per evaluator that has measured the design."""
+    run = board.table(ref)
+    rungs = run.rungs[run.keys[ref.row]]
+    names = list(dict.fromkeys(n for rung in rungs for n, v in rung.metrics.items() if not isinstance(v, dict | list)))
+    if not names:
+        reason = run.record(ref.row).get("error") or "no metrics"
+        return html.Pre(str(reason))
+    head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
+    rows = [[label(n), *(text(rung.metrics.get(n)) for rung in rungs)] for n in names]
+    return table(head, rows)

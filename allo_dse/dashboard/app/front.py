@@ -1,0 +1,411 @@
+"""Callbacks of the front page: scatter, parallel coordinates, table, and the selection they share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, html, no_update
+from dash.exceptions import PreventUpdate
+
+from ..data.board import Board, Ref
+from ..data.filters import FilterError
+from ..data.grid import MARK, RUN, grid_columns
+from ..data.selection import Selection
+from ..data.units import label
+from ..figures.parallel import parallel_figure
+from ..figures.scatter import View, front_figure, point_ref
+from ..figures.style import theme
+from ..figures.words import difference_lines, status_text
+from .context import Context
+
+_FORMAT = "params.value == null ? '–' : d3.format(Math.abs(params.value) < 1e4 ? ',.4~g' : ',.0f')(params.value)"
+_WHOLE = "params.value == null ? '–' : d3.format(',d')(params.value)"
+
+
+def hidden_runs(board: Board, shown: list[int] | None) -> tuple[int, ...]:
+    """Runs whose box is not ticked."""
+    if shown is None:
+        return ()
+    return tuple(number for number in range(len(board.runs)) if number not in shown)
+
+
+def register(app: Dash, context: Context) -> None:
+    _axes(app, context)
+    _plots(app, context)
+    _hovering(app, context)
+    _selecting(app, context)
+    _choosing(app, context)
+    _table(app, context)
+
+
+def axis_names(board: Board) -> list[str]:
+    """Columns to choose an axis from: objectives, metrics, and parameters that vary."""
+    names = [*board.objectives, *board.varying("metric", "parameter", "mapping")]
+    return list(dict.fromkeys([*(n for n in names if n in board.column_names), "number", "at", "seconds"]))
+
+
+def _axes(app: Dash, context: Context) -> None:
+    @app.callback(
+        [Output(name, part) for name in ("x", "y", "z") for part in ("options", "value")],
+        Input("version", "data"),
+        State("x", "value"),
+        State("y", "value"),
+        State("z", "value"),
+        State("x", "options"),
+    )
+    def options(_: str, x: str | None, y: str | None, z: str | None, known: list[dict[str, str]]) -> Any:
+        with context.board.lock:
+            names = axis_names(context.board)
+        if known and [o["value"] for o in known] == names:
+            raise PreventUpdate
+        found = [{"label": label(name), "value": name} for name in names]
+        usual = [*names, "number", "at"]
+        return [found, x or usual[0], found, y or usual[1], found, z]
+
+
+def _plots(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("scatter", "figure"),
+        Output("scatter-note", "children"),
+        Input("x", "value"),
+        Input("y", "value"),
+        Input("z", "value"),
+        Input("log", "value"),
+        Input("show", "value"),
+        Input("filter-applied", "data"),
+        Input("selection", "data"),
+        Input("runs", "value"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("design", "data"),
+        Input("reference", "data"),
+        Input("zoom", "data"),
+    )
+    def scatter(
+        x: str | None,
+        y: str | None,
+        z: str | None,
+        log: list[str],
+        show: list[str],
+        source: str,
+        selection: dict[str, Any] | None,
+        shown: list[int],
+        _: str,
+        look: str | None,
+        design: str | None,
+        reference: str | None,
+        zoom: dict[str, Any] | None,
+    ) -> Any:
+        if not look or not x or not y:
+            raise PreventUpdate
+        view = View(
+            x,
+            y,
+            z or None,
+            frozenset(log or ()),
+            "dominated" in show,
+            "infeasible" in show,
+            source or "",
+            Selection.from_dict(selection),
+            hidden_runs(board, shown),
+            zoom_range(zoom, x, y),
+            context.reference_of(reference),
+            board.reference(design),
+        )
+        with board.lock:
+            try:
+                drawn = front_figure(board, view, theme(look))
+            except FilterError:
+                raise PreventUpdate from None
+        return drawn.figure, drawn_note(drawn.points, drawn.of)
+
+    @app.callback(
+        Output("parallel", "figure"),
+        Input("show", "value"),
+        Input("filter-applied", "data"),
+        Input("selection", "data"),
+        Input("runs", "value"),
+        Input("version", "data"),
+        Input("theme", "data"),
+    )
+    def parallel(
+        show: list[str], source: str, selection: dict[str, Any] | None, shown: list[int], _: str, look: str | None
+    ) -> Any:
+        if not look:
+            raise PreventUpdate
+        with board.lock:
+            try:
+                return parallel_figure(
+                    board,
+                    theme(look),
+                    source=source or "",
+                    selection=Selection.from_dict(selection),
+                    hidden=hidden_runs(board, shown),
+                    dominated="dominated" in show,
+                )
+            except FilterError:
+                raise PreventUpdate from None
+
+
+def drawn_note(points: int, of: int) -> str:
+    """How much of a thinned cloud is drawn."""
+    if points == of:
+        return ""
+    return f"{points:,} of {of:,} points are drawn, one per spot; zoom in to see more. Selections count all of them."
+
+
+def zoom_range(zoom: dict[str, Any] | None, x: str, y: str) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """The visible ranges of the axes; None when all is visible, or the axes are not those that were zoomed."""
+    if not zoom or (zoom["x"], zoom["y"]) != (x, y):
+        return None
+    (a, b), (c, d) = (
+        (sorted(span) if span else [-math.inf, math.inf]) for span in (zoom["spans"][0], zoom["spans"][1])
+    )
+    return (a, b), (c, d)
+
+
+def _hovering(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("tooltip", "show"),
+        Output("tooltip", "bbox"),
+        Output("tooltip", "children"),
+        Input("scatter", "hoverData"),
+        State("reference", "data"),
+        prevent_initial_call=True,
+    )
+    def hover(data: dict[str, Any] | None, reference: str | None) -> Any:
+        ref = clicked(board, data)
+        if ref is None or not data:
+            return False, no_update, no_update
+        with board.lock:
+            lines = difference_lines(board, ref, context.reference_of(reference))
+        words = [html.Div(plain(line)) for line in lines]
+        return True, data["points"][0].get("bbox"), html.Div(words, className="tooltip-text")
+
+
+def plain(line: str) -> str:
+    """A line of HTML as text: Dash escapes it again."""
+    from html import unescape
+
+    return unescape(line.replace("<b>", "").replace("</b>", ""))
+
+
+def clicked(board: Board, data: dict[str, Any] | None) -> Ref | None:
+    """The design of a point that was clicked or hovered."""
+    try:
+        ref = point_ref(int(data["points"][0]["customdata"]))  # type: ignore[index]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    return ref if ref.run < len(board.runs) and ref.row < len(board.runs[ref.run]) else None
+
+
+def _selecting(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("selection", "data"),
+        Output("table", "selectedRows"),
+        Input("gesture", "data"),
+        Input("brush", "data"),
+        Input("table", "selectedRows"),
+        Input("clear", "n_clicks"),
+        State("selection", "data"),
+        prevent_initial_call=True,
+    )
+    def select(
+        gesture: dict[str, Any] | None,
+        brush: dict[str, Any] | None,
+        rows: list[dict[str, Any]] | None,
+        _: int | None,
+        before: dict[str, Any] | None,
+    ) -> Any:
+        made, unpick = Selection(), [] if rows else no_update
+        if ctx.triggered_id == "gesture":
+            made = drawn_selection(gesture)
+        elif ctx.triggered_id == "brush":
+            made = brushed(Selection.from_dict(before), brush or {})
+        elif ctx.triggered_id == "table":
+            if not rows and not (before or {}).get("keys"):
+                raise PreventUpdate
+            made, unpick = Selection(keys=frozenset(row["_id"].partition(":")[2] for row in rows or ())), no_update
+        found = made.to_dict() if made else None
+        if found == before:
+            raise PreventUpdate
+        return found, unpick
+
+    @app.callback(
+        Output("selection-text", "children"),
+        Output("clear", "style"),
+        Input("selection", "data"),
+        Input("version", "data"),
+        Input("filter-applied", "data"),
+        State("runs", "value"),
+    )
+    def describe(selection: dict[str, Any] | None, _: str, source: str, shown: list[int]) -> Any:
+        chosen = Selection.from_dict(selection)
+        if not chosen:
+            return "", {"display": "none"}
+        with board.lock:
+            kept = board.filtered(source or "", hidden_runs(board, shown))
+            count = sum(int((a & b).sum()) for a, b in zip(board.selected(chosen), kept, strict=True))
+        return f"{count:,} selected: {chosen}", {}
+
+
+def drawn_selection(gesture: dict[str, Any] | None) -> Selection:
+    """The selection of a box or lasso in the scatter."""
+    if not gesture:
+        return Selection()
+    x, y = gesture["x"], gesture["y"]
+    if "range" in gesture:
+        spans = {x: gesture["range"]["x"], y: gesture["range"]["y"]}
+        return Selection(tuple((name, ((min(span), max(span)),)) for name, span in spans.items()))
+    corners = zip(gesture["lasso"]["x"], gesture["lasso"]["y"], strict=True)
+    return Selection(lasso=(x, y, tuple((float(a), float(b)) for a, b in corners)))
+
+
+def brushed(before: Selection, brush: dict[str, Any]) -> Selection:
+    """The selection after brushes on axes of the parallel coordinates changed."""
+    ranges = dict(before.ranges)
+    for name, intervals in brush.items():
+        if intervals:
+            ranges[name] = tuple((float(low), float(high)) for low, high in intervals)
+        else:
+            ranges.pop(name, None)
+    return Selection(tuple(ranges.items()))
+
+
+def _choosing(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("design", "data"),
+        Input("scatter", "clickData"),
+        Input("table", "cellClicked"),
+        Input("next-design", "n_clicks"),
+        Input("previous-design", "n_clicks"),
+        Input("url", "hash"),
+        State("design", "data"),
+    )
+    def choose(
+        click: dict[str, Any] | None,
+        cell: dict[str, Any] | None,
+        _next: int | None,
+        _previous: int | None,
+        anchor: str | None,
+        before: str | None,
+    ) -> Any:
+        with board.lock:
+            if ctx.triggered_id == "scatter":
+                ref = clicked(board, click)
+            elif ctx.triggered_id == "table":
+                ref = board.reference(str((cell or {}).get("rowId")))
+            elif ctx.triggered_id in ("next-design", "previous-design"):
+                ref = neighbour(board, board.reference(before), 1 if ctx.triggered_id == "next-design" else -1)
+            else:
+                ref = board.reference((anchor or "").lstrip("#")) or board.knee
+            return no_update if ref is None else board.text(ref)
+
+    @app.callback(
+        Output("reference", "data"),
+        Input("make-reference", "n_clicks"),
+        State("design", "data"),
+        prevent_initial_call=True,
+    )
+    def make_reference(clicks: int | None, design: str | None) -> Any:
+        return design if clicks and design else no_update
+
+    @app.callback(
+        Output("design-words", "children"),
+        Output("open-design", "disabled"),
+        Output("compare-now", "disabled"),
+        Output("make-reference", "disabled"),
+        Input("design", "data"),
+        Input("reference", "data"),
+        Input("version", "data"),
+    )
+    def show_card(design: str | None, reference: str | None, _: str) -> Any:
+        with board.lock:
+            ref = board.reference(design)
+            return [design_words(context, ref, context.reference_of(reference)), *[ref is None] * 3]
+
+
+def neighbour(board: Board, ref: Ref | None, step: int) -> Ref | None:
+    """The next design of the front, in the order of the first objective."""
+    front = list(board.front())
+    if not front:
+        return None
+    return front[(front.index(ref) + step) % len(front)] if ref in front else front[0 if step > 0 else -1]
+
+
+def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> list[Any]:
+    """A design in short: objectives, and what differs from the reference."""
+    board = context.board
+    words: list[Any] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
+    if ref is not None:
+        words = [html.Div(plain(line)) for line in difference_lines(board, ref, reference)]
+    if reference is not None:
+        key = board.table(reference).keys[reference.row][:8]
+        words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))
+    return words
+
+
+def _table(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("table", "columnDefs"),
+        Input("hide-equal", "value"),
+        Input("version", "data"),
+        State("table", "columnDefs"),
+    )
+    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
+        with board.lock:
+            made = column_definitions(board, hide_equal="equal" in (hide or ()))
+        return no_update if made == before else made
+
+    @app.callback(
+        Output("table", "getRowsResponse"),
+        Output("table-note", "children"),
+        Input("table", "getRowsRequest"),
+        State("filter-applied", "data"),
+        State("selection", "data"),
+        State("runs", "value"),
+    )
+    def rows(request: dict[str, Any] | None, source: str, selection: dict[str, Any] | None, shown: list[int]) -> Any:
+        if not request:
+            raise PreventUpdate
+        with board.lock:
+            query = context.query(source, selection, list(hidden_runs(board, shown)), request)
+            try:
+                found, count = context.grid.window(query, request["startRow"], request["endRow"])
+            except FilterError:
+                raise PreventUpdate from None
+        total = sum(len(run) for run in board.runs)
+        return {"rowData": found, "rowCount": count}, f"{count:,} of {total:,} designs"
+
+
+def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
+    """Columns for AG Grid."""
+    several = len(board.runs) > 1
+    made: list[dict[str, Any]] = [
+        {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
+        *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
+    ]
+    for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
+        column: dict[str, Any] = {
+            "field": name,
+            "headerName": label(name),
+            "headerTooltip": f"{name} ({kind})",
+            "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
+            "width": max(90, min(220, 7 * len(label(name)) + 62)),
+        }
+        if numeric:
+            whole = all(r.columns[name].integral for r in board.runs if name in r.columns)
+            column |= {"type": "rightAligned", "valueFormatter": {"function": _WHOLE if whole else _FORMAT}}
+        made.append(column)
+    return made

@@ -1,0 +1,105 @@
+"""Building blocks of the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+GRAPH_CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "responsive": True,
+    "scrollZoom": False,
+    "modeBarButtonsToRemove": ["toImage", "sendDataToCloud", "hoverCompareCartesian", "hoverClosestCartesian"],
+}
+
+
+def card(title: str, *children: Any, id: str | None = None, tools: Any = (), note: str = "", wide: bool = False) -> Any:
+    """A titled box."""
+    head = html.Div(
+        [html.H2(title), *([html.P(note, className="hint")] if note else []), html.Div(tools, className="tools")]
+    )
+    head.className = "card-head"
+    extra = {"id": id} if id else {}
+    return html.Section([head, *children], className="card wide" if wide else "card", **extra)
+
+
+def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | None = None) -> Any:
+    """A plot that fills its card; `label` is what a screen reader says."""
+    return html.Div(
+        dcc.Graph(
+            id=name,
+            figure={"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}},
+            config=config or GRAPH_CONFIG,
+            style={"height": "100%"},
+            className="graph",
+        ),
+        className=f"graph-box {height}",
+        role="img",
+        **{"aria-label": label},
+    )
+
+
+def image_buttons(name: str) -> list[Any]:
+    """Save a plot as PNG or SVG."""
+    return [
+        html.Button(
+            kind.upper(),
+            id={"type": "image", "graph": name, "format": kind},
+            className="small",
+            title=f"Save this plot as {kind.upper()}",
+        )
+        for kind in ("png", "svg")
+    ]
+
+
+def plot_card(title: str, name: str, *, note: str = "", height: str = "", tools: Any = (), wide: bool = False) -> Any:
+    """A card with a plot."""
+    return card(
+        title, graph(name, height=height, label=title), tools=[*tools, *image_buttons(name)], note=note, wide=wide
+    )
+
+
+def field(label: str, control: Any, *, narrow: bool = False) -> Any:
+    """A control with its label."""
+    return html.Label([html.Span(label), control], className="field narrow" if narrow else "field")
+
+
+def select(name: str, *, value: Any = None, clearable: bool = False, placeholder: str = "") -> Any:
+    """A list to choose one from; its options are set by a callback."""
+    return dcc.Dropdown(id=name, value=value, clearable=clearable, placeholder=placeholder, options=[])
+
+
+def checks(name: str, options: dict[str, str], value: list[str]) -> Any:
+    return dcc.Checklist(
+        id=name,
+        options=[{"label": text, "value": key} for key, text in options.items()],
+        value=value,
+        inline=True,
+        className="checks",
+    )
+
+
+def facts(pairs: list[tuple[str, Any]]) -> Any:
+    """Names and values."""
+    return html.Dl([part for name, value in pairs for part in (html.Dt(name), html.Dd(value))], className="facts")
+
+
+def table(head: list[Any], rows: list[list[Any]], *, classes: list[str] | None = None) -> Any:
+    """A plain table; `classes` of its rows."""
+    names = classes or [""] * len(rows)
+    return html.Div(
+        html.Table(
+            [
+                html.Thead(html.Tr([html.Th(cell, scope="col") for cell in head])),
+                html.Tbody(
+                    [html.Tr([html.Td(c) for c in row], className=n) for row, n in zip(rows, names, strict=True)]
+                ),
+            ]
+        ),
+        className="table-box",
+    )
+
+
+def empty(text: str) -> Any:
+    return html.P(text, className="empty")

@@ -1,0 +1,196 @@
+"""What of a design's page needs the compiled program: graphs, placement, timeline, mapping primitives."""
+
+from __future__ import annotations
+
+import base64
+from functools import lru_cache
+from typing import Any
+
+from dash import MATCH, Dash, Input, Output, State, dcc, html
+
+from ...errors import AlloDseError
+from ..data.board import Ref
+from ..figures.style import Theme, theme
+from ..figures.timeline import occupancy_figure, timeline_figure
+from ..recordings import Recorded, record
+from .context import Context
+from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
+
+PLACE_SECONDS = 10.0
+MAX_CONTRIBUTORS = 10
+MAX_SOURCE = 20_000
+
+
+def register(app: Dash, context: Context) -> None:
+    @lru_cache(maxsize=16)
+    def recorded(ref: Ref, _key: str) -> Recorded:
+        return record(context.programs.candidate(ref).design)
+
+    def box(kind: str, *more: Any) -> tuple[Any, ...]:
+        own = {"type": kind, "design": MATCH}
+        return Output(own, "children"), Input(own, "id"), *more
+
+    def shown(target: dict[str, str], what: Any) -> Any:
+        ref = context.board.reference(target["design"])
+        if ref is None:
+            return empty("This design is not in the run any more.")
+        try:
+            return what(ref)
+        except AlloDseError as error:
+            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
+
+    @app.callback(*box("graphs"))
+    def graphs(target: dict[str, str]) -> Any:
+        return shown(target, lambda ref: graph_pictures(context, ref))
+
+    @app.callback(*box("placement"))
+    def placement(target: dict[str, str]) -> Any:
+        return shown(target, lambda ref: placement_picture(context, ref))
+
+    @app.callback(*box("timeline", State("theme", "data")))
+    def timeline(target: dict[str, str], look: str | None) -> Any:
+        return shown(target, lambda ref: timeline_cards(recorded(ref, target["design"]), theme(look)))
+
+
+def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Any]:
+    """Graph, placement and timeline, or the button that makes them."""
+    if not context.programs.is_loaded(ref.run):
+        return [_offer(context, ref)]
+    design = context.board.text(ref)
+
+    def later(kind: str) -> Any:
+        return dcc.Loading(html.Div(id={"type": kind, "design": design}, className="later"), type="dot")
+
+    try:
+        candidate = context.programs.candidate(ref).design
+        words, source = context.programs.explain(ref), candidate.vmg.mapping_source()
+    except AlloDseError as error:
+        return [card("Program", html.P(f"{error.message} ({error.hint})", className="error"))]
+    npu = candidate.device.family == "npu"
+    return [
+        card("In words", html.P(words)),
+        card("Virtual mapping graph, before and after folding", later("graphs"), wide=True),
+        *([card("Placement on the array", later("placement"), wide=True)] if npu else []),
+        later("timeline"),
+        card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source")),
+    ]
+
+
+def _offer(context: Context, ref: Ref) -> Any:
+    file = context.programs.file_of(ref.run)
+    if file is None:
+        words = "The run does not say which file defines its study; start the dashboard with --study FILE.py."
+        return card("Graph, placement and timeline", html.P(words, className="hint"))
+    return card(
+        "Graph, placement and timeline",
+        html.P(["These need the program: this executes ", html.Code(str(file)), "."], className="hint"),
+        html.Div(
+            html.Button("Compile the program", id={"type": "compile", "run": ref.run}, className="primary"),
+            className="buttons",
+        ),
+        html.Div(id="compile-error", className="error", role="alert"),
+    )
+
+
+def svg_image(svg: str, words: str) -> Any:
+    """A picture; as an image it cannot run scripts, whatever names are in it."""
+    source = f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+    return html.Div(html.Img(src=source, alt=words), className="svg-box")
+
+
+def graph_pictures(context: Context, ref: Ref) -> Any:
+    """The graph as written, and as folded."""
+    from ...mapper.pictures import vmg_svg
+
+    design = context.programs.candidate(ref).design
+    return html.Div(
+        [
+            html.Div([html.H3("Before"), svg_image(vmg_svg(design.program.vmg), "The unfolded graph")]),
+            html.Div([html.H3("After"), svg_image(vmg_svg(design.vmg), "The folded graph")]),
+        ],
+        className="tiles",
+    )
+
+
+def placement_picture(context: Context, ref: Ref) -> Any:
+    """The design on the array, with routes and the use of every tile's ports and memory."""
+    from ...mapper.pictures import placement_svg
+    from ...mapper.place import PlacedDesign, place
+
+    design = context.programs.candidate(ref).design
+    placed = place(design.vmg, design.device, design.buffering, time_limit_s=PLACE_SECONDS)
+    if not isinstance(placed, PlacedDesign):
+        return html.P(f"Not placed: {placed}", className="error")
+    head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]
+    rows = [
+        [
+            str(tile),
+            use.dma_in,
+            use.dma_out,
+            use.descriptors,
+            use.locks,
+            f"{use.bytes:,}",
+            ", ".join(f"{side} {count}" for side, count in use.ports.items()),
+        ]
+        for tile, use in placed.usage.items()
+    ]
+    return html.Div(
+        [
+            html.P(str(placed), className="hint"),
+            svg_image(placement_svg(placed), "The placed design"),
+            html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
+        ]
+    )
+
+
+def timeline_cards(found: Recorded, look: Theme) -> Any:
+    """Timeline with stalls and critical path, buffers, and what the time goes to."""
+    line, why = found.timeline, found.explanation
+    cards = [
+        card(
+            "Timeline",
+            html.P(f"{found.words} {_pace(found)}", className="hint"),
+            _plot("timeline-plot", timeline_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)),
+            tools=image_buttons("timeline-plot"),
+            wide=True,
+        )
+    ]
+    if why is not None:
+        per = found.ticks_per_cycle
+        rows = [
+            [b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]
+        ]
+        kinds = ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
+        occupied = occupancy_figure(line, why, look, ticks_per_cycle=per)
+        cards.append(
+            html.Div(
+                [
+                    card(
+                        "Buffers waited for most",
+                        _plot("occupancy-plot", occupied),
+                        tools=image_buttons("occupancy-plot"),
+                    ),
+                    card(
+                        "Critical path",
+                        html.P(kinds, className="hint"),
+                        table(["who", "cycles", "share"], rows),
+                    ),
+                ],
+                className="tiles",
+            )
+        )
+    return html.Div(cards)
+
+
+def _pace(found: Recorded) -> str:
+    """What sets the pace, in cycles."""
+    worst = found.explanation.bottleneck if found.explanation is not None else None
+    if worst is None:
+        return ""
+    cycles = found.timeline.cycles / found.ticks_per_cycle
+    return f"{worst.name} sets the pace: {100 * worst.share:.1f} % of the {cycles:,.0f} cycles."
+
+
+def _plot(name: str, figure: dict[str, Any]) -> Any:
+    height = figure["layout"].get("height", 320)
+    return dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")

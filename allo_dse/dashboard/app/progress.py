@@ -1,0 +1,115 @@
+"""Callbacks of the progress page."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from dash import Dash, Input, Output, State, html
+from dash.exceptions import PreventUpdate
+
+from ..data.analysis import importance, sample
+from ..data.progress import statuses, timeline
+from ..data.table import RunTable
+from ..data.units import label, text
+from ..figures import progress as figures
+from ..figures.style import theme
+from .context import Context, page_of
+from .front import hidden_runs
+
+
+def register(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @lru_cache(maxsize=16)
+    def shares(run: int, objective: str, _size: int) -> dict[str, float]:
+        with board.lock:
+            found = sample(board.runs[run], objective)
+        return importance(found)
+
+    @app.callback(
+        Output("numbers", "children"),
+        Output("hv-designs", "figure"),
+        Output("hv-time", "figure"),
+        Output("rate", "figure"),
+        Output("feasible", "figure"),
+        Output("failures", "figure"),
+        Output("lost", "figure"),
+        Output("workers", "figure"),
+        Input("url", "pathname"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("progress-run", "value"),
+        Input("runs", "value"),
+    )
+    def draw(path: str | None, _: str, look: str | None, number: int, shown: list[int]) -> Any:
+        if page_of(path) != "progress" or not look:
+            raise PreventUpdate
+        paint, hidden = theme(look), hidden_runs(board, shown)
+        with board.lock:
+            run = board.runs[number or 0]
+            spans = timeline(run)
+            return (
+                key_numbers(run),
+                figures.hypervolume_figure(board, paint, hidden=hidden),
+                figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
+                figures.rate_figure(spans, paint),
+                figures.feasible_figure(spans, paint),
+                figures.failures_figure(spans, paint),
+                figures.lost_figure(run, paint),
+                figures.workers_figure(spans, paint),
+            )
+
+    @app.callback(
+        Output("importance-objective", "options"),
+        Output("importance-objective", "value"),
+        Input("progress-run", "value"),
+        State("importance-objective", "value"),
+    )
+    def objectives(number: int, chosen: str | None) -> Any:
+        names = board.runs[number or 0].objectives
+        options = [{"label": label(n), "value": n} for n in names]
+        return options, chosen if chosen in names else names[0]
+
+    @app.callback(
+        Output("importance", "figure"),
+        Input("url", "pathname"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("progress-run", "value"),
+        Input("importance-objective", "value"),
+    )
+    def importances(path: str | None, _: str, look: str | None, number: int, objective: str | None) -> Any:
+        if page_of(path) != "progress" or not look or not objective:
+            raise PreventUpdate
+        with board.lock:
+            size = len(board.runs[number or 0])
+            # While a run grows, the order of its parameters changes slowly: it is computed anew every few percent.
+            step = max(20, 1 << max(0, size.bit_length() - 4))
+        return figures.importance_figure(shares(number or 0, objective, size // step), theme(look))
+
+
+def key_numbers(run: RunTable) -> list[Any]:
+    """The state of a run in numbers."""
+    counts = statuses(run)
+    at = run.numbers("at")
+    seconds = float(at.max()) if len(at) else 0.0
+    proposed = len(run) + counts["violation"]
+    last = run.ticks[-1] if run.ticks else None
+    cached = run.column("cached")
+    hits = last.cache_hits if last else (0 if cached is None else float((cached.codes >= 0).sum()))
+    volume = run.hypervolume[-1] if len(run) else float("nan")
+    numbers = {
+        "designs evaluated": text(len(run)),
+        "wall time (s)": text(round(seconds, 1)),
+        "designs per second": text(len(run) / seconds) if seconds else "–",
+        "feasible": f"{100 * counts['ok'] / proposed:.0f} %" if proposed else "–",
+        "ruled out by limits": text(counts["violation"]),
+        "constraints violated": text(counts["infeasible"]),
+        "failed": text(counts["failed"]),
+        "cache hits": text(hits),
+        "repeats": text(last.repeats if last else 0),
+        "on the front": text(len(run.front)),
+        "hypervolume": text(round(volume, 4)),
+    }
+    return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]

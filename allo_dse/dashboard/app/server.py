@@ -1,0 +1,77 @@
+"""The server: the app at /, Optuna's dashboard where its own addresses are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dash import Dash
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from ...errors import StudyError
+from ..data.board import Board
+from .optuna import storage_of
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+LOCAL = ("localhost", "127.0.0.1", "::1")
+_OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/favicon.ico", "/artifacts", "/img")
+
+
+class Site:
+    """Hands requests to the app or to Optuna's dashboard, and refuses those that are not meant for this server.
+
+    A page of another site can make a browser send requests here under a name that resolves to this computer; so a
+    server that only serves this computer insists on being called by one of its names.
+    """
+
+    def __init__(self, app: Dash, board: Board, *, any_host: bool) -> None:
+        self._app: Wsgi = app.server.wsgi_app
+        self._board = board
+        self._any_host = any_host
+        self._lock = threading.Lock()
+        self._optuna: tuple[str, Wsgi] | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        host = str(environ.get("HTTP_HOST", "")).rsplit(":", 1)[0].strip("[]")
+        if not self._any_host and host not in LOCAL:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"this server is for this computer only\n"]
+        path = str(environ.get("PATH_INFO", "/"))
+        if path.rstrip("/") == "/optuna":
+            start_response("302 Found", [("Location", "/dashboard")])
+            return [b""]
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPTUNA_PATHS):
+            return self._optuna_app(renew=path.startswith("/dashboard"))(environ, start_response)
+        return self._app(environ, start_response)
+
+    def _optuna_app(self, *, renew: bool) -> Wsgi:
+        """Optuna's dashboard on the runs as they are when its page is opened."""
+        from optuna_dashboard import wsgi
+
+        with self._lock, self._board.lock:
+            if self._optuna is None or (renew and self._optuna[0] != self._board.version):
+                self._optuna = self._board.version, wsgi(storage_of(self._board))
+            return self._optuna[1]
+
+
+class _Quiet(WSGIRequestHandler):
+    """Does not write a line per request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass
+
+
+def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050) -> BaseWSGIServer:
+    """A server that is bound but does not answer yet; `serve_forever` makes it.
+
+    Raises:
+        StudyError: if the port is taken.
+    """
+    site = Site(app, board, any_host=host not in LOCAL)
+    try:
+        return make_server(host, port, site, threaded=True, request_handler=_Quiet)
+    except (OSError, SystemExit) as error:
+        raise StudyError(f"cannot listen on {host}:{port}: {error}", hint="choose another --port") from error

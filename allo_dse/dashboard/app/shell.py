@@ -1,0 +1,109 @@
+"""Callbacks of everything around the pages: growth of the runs, pages, theme, status, filter, saving plots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html, no_update
+
+from ...tune.rundir import running
+from ..data.filters import FilterError, parse_filter
+from ..data.progress import statuses
+from ..data.units import text
+from .context import PAGES, Context
+
+
+def register(app: Dash, context: Context) -> None:
+    _clientside(app)
+    board = context.board
+
+    @app.callback(
+        Output("version", "data"),
+        Output("alive", "data"),
+        Input("live", "n_intervals"),
+        State("version", "data"),
+        State("alive", "data"),
+        prevent_initial_call=True,
+    )
+    def grow(_: int, shown: str, lived: bool) -> Any:
+        alive = any(running(run.path) is not None for run in board.runs)
+        with board.lock:
+            board.refresh()
+            version = no_update if board.version == shown else board.version
+        return version, no_update if alive == lived else alive
+
+    @app.callback(Output("status", "children"), Input("version", "data"), Input("alive", "data"))
+    def status(_: str, _alive: bool) -> Any:
+        with board.lock:
+            return status_line(context)
+
+    @app.callback(Output("filter-applied", "data"), Output("filter-error", "children"), Input("filter", "value"))
+    def check_filter(source: str | None) -> Any:
+        try:
+            with board.lock:
+                condition = parse_filter(source or "")
+                condition.check(board.column_names)
+                for run in board.runs:
+                    condition(run)
+        except FilterError as error:
+            return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+        return source or "", ""
+
+
+def status_line(context: Context) -> list[Any]:
+    """The state of the runs in one line."""
+    runs = context.board.runs
+    counts = [statuses(run) for run in runs]
+    designs = sum(len(run) for run in runs)
+    ok = sum(c["ok"] for c in counts)
+    proposed = designs + sum(c["violation"] for c in counts)
+    parts = [f"{designs:,} designs"]
+    if proposed:
+        parts.append(f"{100 * ok / proposed:.0f} % feasible")
+    parts.append(f"front {', '.join(str(len(run.front)) for run in runs)}")
+    volumes = [run.hypervolume[-1] for run in runs if len(run) and run.hypervolume[-1] == run.hypervolume[-1]]
+    if volumes:
+        parts.append(f"hypervolume {', '.join(text(v) for v in volumes)}")
+    alive = any(running(run.path) is not None for run in runs)
+    return [html.Span("● running · ", className="live") if alive else "", html.Span(" · ".join(parts))]
+
+
+def _clientside(app: Dash) -> None:
+    def run(name: str, *arguments: Any, **options: Any) -> None:
+        app.clientside_callback(ClientsideFunction("allo", name), *arguments, **options)
+
+    run(
+        "theme",
+        Output("theme", "data"),
+        Input("theme-button", "n_clicks"),
+        Input("url", "pathname"),
+        State("theme", "data"),
+    )
+    run("page", *[Output(f"page-{name}", "style") for name in PAGES], Input("url", "pathname"))
+    run(
+        "gesture", Output("gesture", "data"), Input("scatter", "selectedData"), State("x", "value"), State("y", "value")
+    )
+    run("zoom", Output("zoom", "data"), Input("scatter", "relayoutData"), State("x", "value"), State("y", "value"))
+    run("brush", Output("brush", "data"), Input("parallel", "restyleData"), State("parallel", "figure"))
+    run(
+        "purge",
+        Output("purged", "data"),
+        Input("version", "data"),
+        Input("filter-applied", "data"),
+        Input("selection", "data"),
+        Input("runs", "value"),
+        prevent_initial_call=True,
+    )
+    run(
+        "image",
+        Output("saved", "data"),
+        Input({"type": "image", "graph": ALL, "format": ALL}, "n_clicks"),
+        prevent_initial_call=True,
+    )
+    run(
+        "help",
+        Output("help", "title"),
+        Input("help-button", "n_clicks"),
+        Input("help-close", "n_clicks"),
+        prevent_initial_call=True,
+    )

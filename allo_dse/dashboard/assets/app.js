@@ -1,0 +1,127 @@
+"use strict";
+// What runs in the browser: theme, pages, gestures reduced to a few numbers, keys, and saving plots.
+
+(function () {
+  const PAGES = ["front", "progress", "design", "compare"];
+  const skip = () => window.dash_clientside.no_update;
+
+  function pageOf(pathname) {
+    const name = (pathname || "/").split("/")[1];
+    return PAGES.includes(name) ? name : PAGES[0];
+  }
+
+  function press(id) {
+    const element = document.getElementById(id);
+    if (element) element.click();
+  }
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    allo: {
+      theme: function (clicks, pathname, stored) {
+        let name = stored;
+        if (name !== "dark" && name !== "light") {
+          name = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+        }
+        const pressed = window.dash_clientside.callback_context.triggered.some((t) => t.prop_id.startsWith("theme-button"));
+        if (pressed && clicks) name = name === "dark" ? "light" : "dark";
+        document.documentElement.dataset.theme = name;
+        document.documentElement.dataset.agThemeMode = name;
+        document.body.dataset.agThemeMode = name;
+        return name;
+      },
+
+      page: function (pathname) {
+        const now = pageOf(pathname);
+        window.setTimeout(() => window.dispatchEvent(new Event("resize")), 30);
+        for (const name of PAGES) {
+          const tab = document.getElementById("tab-" + name);
+          if (tab) {
+            if (name === now) tab.setAttribute("aria-current", "page");
+            else tab.removeAttribute("aria-current");
+          }
+        }
+        return PAGES.map((name) => ({ display: name === now ? "block" : "none" }));
+      },
+
+      // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
+      gesture: function (selected, x, y) {
+        if (selected === undefined) return skip();
+        if (!selected) return null;
+        if (selected.range && selected.range.x) return { x: x, y: y, range: selected.range };
+        if (selected.lassoPoints && selected.lassoPoints.x) return { x: x, y: y, lasso: selected.lassoPoints };
+        return skip();
+      },
+
+      zoom: function (changed, x, y) {
+        const keys = Object.keys(changed || {});
+        if (keys.some((key) => /^[xy]axis\.autorange$/.test(key))) return null;
+        const span = (axis) => (axis + ".range[0]" in changed ? [changed[axis + ".range[0]"], changed[axis + ".range[1]"]] : null);
+        if (!keys.some((key) => /^[xy]axis\.range/.test(key))) return skip();
+        return { x: x, y: y, spans: [span("xaxis"), span("yaxis")] };
+      },
+
+      brush: function (restyled, figure) {
+        if (!restyled || !figure || !figure.data || !figure.data.length) return skip();
+        const changes = restyled[0], found = {};
+        for (const key of Object.keys(changes)) {
+          const match = /^dimensions\[(\d+)\]\.constraintrange/.exec(key);
+          if (!match) continue;
+          const dimension = figure.data[0].dimensions[Number(match[1])];
+          const value = changes[key] && changes[key][0];
+          found[dimension.name] = value ? (Array.isArray(value[0]) ? value : [value]) : null;
+        }
+        return Object.keys(found).length ? found : skip();
+      },
+
+      purge: function () {
+        const grid = window.dash_ag_grid;
+        if (grid) {
+          grid.getApiAsync("table").then((api) => api && api.purgeInfiniteCache && api.purgeInfiniteCache());
+        }
+        return Date.now();
+      },
+
+      image: function () {
+        const context = window.dash_clientside.callback_context;
+        const hit = context.triggered.find((t) => t.value);
+        if (!hit) return skip();
+        const id = JSON.parse(hit.prop_id.slice(0, hit.prop_id.lastIndexOf(".")));
+        const plot = document.querySelector("#" + CSS.escape(id.graph) + " .js-plotly-plot");
+        if (plot && window.Plotly) {
+          const dark = document.documentElement.dataset.theme === "dark";
+          const shown = { data: plot.data, layout: Object.assign({}, plot.layout, { paper_bgcolor: dark ? "#1d2129" : "#ffffff" }) };
+          const size = { width: plot.clientWidth, height: plot.clientHeight };
+          window.Plotly.downloadImage(shown, Object.assign({ format: id.format, filename: id.graph, scale: id.format === "png" ? 2 : 1 }, size));
+        }
+        return Date.now();
+      },
+
+      help: function (open, close) {
+        const dialog = document.getElementById("help");
+        if (!dialog) return skip();
+        const triggered = window.dash_clientside.callback_context.triggered;
+        if (triggered.some((t) => t.prop_id.startsWith("help-button") && t.value)) dialog.showModal();
+        else if (dialog.open) dialog.close();
+        return skip();
+      },
+    },
+  });
+
+  document.addEventListener("keydown", function (event) {
+    const tag = event.target.tagName;
+    const typing = tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || event.target.isContentEditable;
+    if (event.key === "Escape" && tag === "INPUT") event.target.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const dialog = document.getElementById("help");
+    if (dialog && dialog.open) return;
+    const byKey = { t: "theme-button", "?": "help-button", r: "make-reference", c: "compare-now", j: "next-design", k: "previous-design", Escape: "clear" };
+    if (event.key >= "1" && event.key <= "4") press("tab-" + PAGES[Number(event.key) - 1]);
+    else if (event.key === "/") {
+      event.preventDefault();
+      document.getElementById("page-front").style.display = "block"; // what is hidden cannot be focused
+      document.getElementById("filter").focus();
+      press("tab-front");
+    } else if (event.key === "Enter" && event.target === document.body) press("open-design");
+    else if (byKey[event.key]) press(byKey[event.key]);
+  });
+})();

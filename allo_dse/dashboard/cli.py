@@ -1,0 +1,120 @@
+"""The commands `allo-tune dashboard` and `allo-tune report`."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..errors import AlloDseError, StudyError
+
+if TYPE_CHECKING:
+    from .data.board import Board, Ref
+
+DEFAULT_PORT = 8050
+
+Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. [default: the newest]")]
+StudyFile = Annotated[
+    Path | None,
+    typer.Option("--study", help="Study file, to compile the program at once; executes it.", show_default=False),
+]
+Reference = Annotated[
+    str | None, typer.Option(help="Key of the design that others are compared with.", show_default=False)
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    app.command("dashboard", help="Show runs, live or finished, in the browser.")(dashboard)
+    app.command("report", help="Write one self-contained HTML file about runs.")(report)
+
+
+def dashboard(
+    runs: Runs = None,
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other computers in.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    study: StudyFile = None,
+    reference: Reference = None,
+) -> None:
+    from .app.context import Context
+    from .app.factory import make_app
+    from .app.server import LOCAL, listen
+    from .data.board import Board
+    from .programs import Programs
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    board = Board.open(_paths(runs))
+    context = Context(board, Programs(board, study), _reference(board, reference))
+    if study is not None:
+        for number in range(len(board.runs)):
+            context.programs.load(number)
+    server = listen(make_app(context), board, host=host, port=port)
+    if host not in LOCAL:
+        console.print(
+            f"[bold yellow]warning:[/] whoever can reach {escape(host)}:{server.port} can see these runs and have the "
+            "study's file executed; there is no password"
+        )
+    url = f"http://{'localhost' if host in (*LOCAL, '0.0.0.0', '::') else host}:{server.port}"
+    designs = sum(len(run) for run in board.runs)
+    console.print(f"{designs:,} designs of {escape(', '.join(board.names))}: [bold]{url}[/]   (Ctrl-C ends)")
+    if browser:
+        webbrowser.open(url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+
+
+def report(
+    runs: Runs = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
+    study: StudyFile = None,
+    reference: Reference = None,
+) -> None:
+    from .data.board import Board
+    from .programs import Programs
+    from .report import write_report
+
+    board = Board.open(_paths(runs))
+    programs = Programs(board, study)
+    if study is not None:
+        for number in range(len(board.runs)):
+            programs.load(number)
+    size = write_report(board, programs, output, reference=_reference(board, reference))
+    print(f"{output}: {size / 1e6:.1f} MB, opens without a network")
+
+
+def _paths(runs: list[Path] | None) -> list[Path]:
+    """The run directories that were named, or the newest one."""
+    from ..tune.rundir import find_run
+
+    return [find_run(path) for path in runs] if runs else [find_run(None)]
+
+
+def _reference(board: Board, key: str | None) -> Ref | None:
+    """The design of a key, which may be abbreviated."""
+    if key is None:
+        return None
+    found = board.find(key)
+    if found is None:
+        raise StudyError(f"no design {key!r} in {', '.join(board.names)}", hint="keys stand in pareto.csv")
+    return found
+
+
+def main() -> None:
+    """These commands alone, for `python -m allo_dse.dashboard.cli`."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    add_commands(app)
+    try:
+        app()
+    except AlloDseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,174 @@
+"""The table of designs: columns, and the rows of a window as AG Grid's infinite row model asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .board import Board, Ref
+from .columns import MISSING, Column, Mask
+from .selection import Selection
+from .table import RunTable
+
+ID, MARK, RUN = "_id", "_mark", "run"
+_KINDS = ("objective", "parameter", "mapping", "metric", "meta")
+_HIDDEN = ("key", "evaluator", "genes")
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the table shows.
+
+    Attributes:
+        hidden: runs that are not shown.
+        only_selected: selected designs only, if any are.
+        sort: (column, descending), the most important first.
+        filters: AG Grid's own filters, by column.
+    """
+
+    source: str = ""
+    hidden: tuple[int, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    only_selected: bool = True
+    sort: tuple[tuple[str, bool], ...] = ()
+    filters: tuple[tuple[str, str], ...] = ()
+
+
+def grid_columns(board: Board, *, hide_equal: bool) -> list[tuple[str, str, bool]]:
+    """The columns of the table: name, kind, and whether it holds numbers. `hide_equal` leaves out the others."""
+    found: list[tuple[str, str, bool]] = []
+    for kind in _KINDS:
+        for name in board.column_names:
+            columns = [run.columns[name] for run in board.runs if name in run.columns]
+            if columns[0].kind != kind or name in _HIDDEN:
+                continue
+            if hide_equal and kind != "objective" and name not in board.varying(kind):
+                continue
+            found.append((name, kind, all(c.numeric for c in columns)))
+    return found
+
+
+class Grid:
+    """Answers for windows of rows; remembers the order of the last queries."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self._order = lru_cache(maxsize=8)(self._ordered)
+
+    def window(self, query: Query, start: int, end: int) -> tuple[list[dict[str, Any]], int]:
+        """Rows `start` to `end` of the table, and how many there are in all."""
+        refs = self._order(query, self.board.version)
+        return [self._row(point_ref) for point_ref in refs[start:end].tolist()], len(refs)
+
+    def refs(self, query: Query) -> list[Ref]:
+        """All designs of the table, in its order."""
+        return [Ref(run, row) for run, row in self._order(query, self.board.version).tolist()]
+
+    def _row(self, place: list[int]) -> dict[str, Any]:
+        ref = Ref(*place)
+        run = self.board.runs[ref.run]
+        row = {name: column.value(ref.row) for name, column in run.columns.items() if name not in _HIDDEN}
+        row[ID] = self.board.text(ref)
+        row[RUN] = self.board.names[ref.run]
+        row[MARK] = "knee" if ref.row == run.knee else "front" if ref.row in run.front else ""
+        return row
+
+    def _ordered(self, query: Query, _version: str) -> NDArray[np.int64]:
+        kept = self.board.filtered(query.source, query.hidden)
+        if query.selection and query.only_selected:
+            kept = [a & b for a, b in zip(kept, self.board.selected(query.selection), strict=True)]
+        models = [(name, decode_model(text)) for name, text in query.filters]
+        parts = []
+        for number, run in enumerate(self.board.runs):
+            mask = kept[number]
+            for name, model in models:
+                mask = mask & model_mask(run, name, model)
+            rows = np.flatnonzero(mask)
+            parts.append(np.stack([np.full(len(rows), number), rows], axis=1))
+        places = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
+        return places[self._sorted(places, query.sort)]
+
+    def _sorted(self, places: NDArray[np.int64], sort: Sequence[tuple[str, bool]]) -> NDArray[np.int64]:
+        """The order of the rows: by the columns asked for, else the fronts first, then as evaluated."""
+        if not sort:
+            rank = np.ones(len(places))
+            for number, run in enumerate(self.board.runs):
+                mine = places[:, 0] == number
+                rank[mine] = ~np.isin(places[mine, 1], run.front)
+            objectives = self.board.objectives[:1]
+            first = self._keys(places, objectives[0], False) if objectives else rank
+            return np.lexsort((first, rank))
+        keys = [self._keys(places, name, descending) for name, descending in sort]
+        return np.lexsort(keys[::-1])
+
+    def _keys(self, places: NDArray[np.int64], name: str, descending: bool) -> NDArray[np.float64]:
+        """Sort keys of a column; rows without a value come last."""
+        if name == MARK:
+            keys = np.array([float(row in self.board.runs[run].front) for run, row in places.tolist()])
+        elif name == RUN:
+            keys = places[:, 0].astype(float)
+        else:
+            axis = self.board.axis(name)
+            keys = np.full(len(places), np.nan)
+            for number, numbers in enumerate(axis.numbers):
+                mine = places[:, 0] == number
+                keys[mine] = numbers[places[mine, 1]]
+        return np.where(np.isnan(keys), np.inf, -keys if descending else keys)
+
+
+Model = Mapping[str, Any]
+
+
+def decode_model(text: str) -> Model:
+    return dict(json.loads(text))
+
+
+def model_mask(run: RunTable, name: str, model: Model) -> Mask:
+    """Rows that one of AG Grid's column filters keeps."""
+    if "conditions" in model:
+        masks = [model_mask(run, name, m) for m in model["conditions"]]
+        combine = np.logical_or if model.get("operator") == "OR" else np.logical_and
+        return np.asarray(combine.reduce(masks))
+    column = run.columns.get(name)
+    if column is None:
+        return np.full(len(run), model.get("type") == "blank")
+    if model.get("type") in ("blank", "notBlank"):
+        return (column.codes == MISSING) == (model["type"] == "blank")
+    if column.numeric and model.get("filterType") == "number":
+        return _number_mask(column, model)
+    return _text_mask(column, model)
+
+
+def _number_mask(column: Column, model: Model) -> Mask:
+    values, limit = column.numbers, float(model.get("filter") or 0)
+    tests: dict[str, Callable[[], Mask]] = {
+        "equals": lambda: values == limit,
+        "notEqual": lambda: values != limit,
+        "lessThan": lambda: values < limit,
+        "lessThanOrEqual": lambda: values <= limit,
+        "greaterThan": lambda: values > limit,
+        "greaterThanOrEqual": lambda: values >= limit,
+        "inRange": lambda: (values >= limit) & (values <= float(model.get("filterTo") or limit)),
+    }
+    test = tests.get(str(model.get("type")))
+    return np.asarray(test()) if test else np.ones(len(values), bool)
+
+
+def _text_mask(column: Column, model: Model) -> Mask:
+    wanted = str(model.get("filter", "")).lower()
+    tests: dict[str, Callable[[str], bool]] = {
+        "contains": lambda c: wanted in c,
+        "notContains": lambda c: wanted not in c,
+        "equals": lambda c: wanted == c,
+        "notEqual": lambda c: wanted != c,
+        "startsWith": lambda c: c.startswith(wanted),
+        "endsWith": lambda c: c.endswith(wanted),
+    }
+    test = tests.get(str(model.get("type")), tests["contains"])
+    return np.array([*(test(c.lower()) for c in column.categories), False])[column.codes]

@@ -1,0 +1,59 @@
+"""What a device has of what designs use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...errors import DeviceError
+
+_FPGA = ("bram18", "uram", "dsp", "lut", "ff")
+
+
+@dataclass(frozen=True)
+class Use:
+    """How much of a limit a design uses."""
+
+    name: str
+    used: float
+    limit: float
+
+    @property
+    def share(self) -> float:
+        return self.used / self.limit if self.limit else 0.0
+
+
+def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
+    """The resources of a built-in device that a design's metrics speak of; empty for other devices."""
+    limits = _limits(device)
+    return [
+        Use(name, float(metrics[name]), limit)
+        for name, limit in limits.items()
+        if isinstance(metrics.get(name), int | float)
+    ]
+
+
+def is_fpga(device: str) -> bool:
+    """Whether a built-in device is an FPGA."""
+    return "lut" in _limits(device)
+
+
+@lru_cache(maxsize=32)
+def _limits(name: str) -> dict[str, float]:
+    from ...backends.device import Device
+
+    if name not in Device.names():
+        return {}
+    try:
+        device: Any = Device.load(name)
+    except DeviceError:
+        return {}
+    if device.family == "fpga":
+        left = {name: float(getattr(device.resources, name) - getattr(device.shell, name)) for name in _FPGA}
+        return {name: amount for name, amount in left.items() if amount > 0}
+    return {
+        "pe_count": float(device.compute_tiles),
+        "local_memory_bytes": float(device.core.memory_bytes),
+    }

@@ -1,0 +1,174 @@
+"""Taking designs away: parameters, JSON, mapping primitives, HLS projects, tables, and commands that reproduce them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import AlloDseError, StudyError
+from .data.board import Board, Ref
+from .data.units import label
+from .programs import Programs
+
+Content = tuple[str, bytes]
+"""A file's name and what is in it."""
+
+
+def parameters_json(board: Board, _: Programs, ref: Ref) -> Content:
+    """The program's parameters."""
+    return _json("parameters", board, ref, board.table(ref).record(ref.row).get("params") or {})
+
+
+def design_json(board: Board, _: Programs, ref: Ref) -> Content:
+    """Everything the log says about the design, rung by rung."""
+    table = board.table(ref)
+    key = table.keys[ref.row]
+    verification = table.verified.get(key)
+    return _json(
+        "design",
+        board,
+        ref,
+        {
+            "run": str(table.path),
+            "command": list(table.facts.command),
+            "records": [table.record(ref.row, position) for position in range(len(table.rungs[key]))],
+            "verification": None if verification is None else vars(verification),
+        },
+    )
+
+
+def primitives_py(board: Board, programs: Programs, ref: Ref) -> Content:
+    """A Python module whose `mapping_primitives()` returns what Allo takes."""
+    design = programs.candidate(ref).design
+    return f"{_stem('mapping', board, ref)}.py", design.vmg.mapping_source().encode()
+
+
+def build_zip(board: Board, programs: Programs, ref: Ref) -> Content:
+    """Everything to build the design, as `Result.best().export()` writes it."""
+    from ..tune.record import Record
+    from ..tune.result import BestDesign
+
+    study = programs.load(ref.run)
+    best = BestDesign(study, Record.from_dict(board.table(ref).record(ref.row)))
+    with tempfile.TemporaryDirectory() as scratch:
+        best.export(scratch)
+        return f"{_stem('build', board, ref)}.zip", _zipped(Path(scratch))
+
+
+def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
+    """An HLS project of the design.
+
+    Raises:
+        AlloDseError: when the program cannot be written as HLS C++.
+    """
+    design = programs.candidate(ref).design
+    try:
+        hls = import_module("allo_dse.backends.hls")
+    except ImportError:
+        raise StudyError("this version of allo-dse cannot write HLS projects") from None
+    project = hls.emit_project(
+        design.program, schedule=design.schedule, depths=dict(design.depths), device=design.device
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        project.write(scratch)
+        return f"{_stem('hls', board, ref)}.zip", _zipped(Path(scratch))
+
+
+EXPORTS: dict[str, Callable[[Board, Programs, Ref], Content]] = {
+    "parameters": parameters_json,
+    "json": design_json,
+    "primitives": primitives_py,
+    "build": build_zip,
+    "hls": hls_zip,
+}
+NEED_PROGRAM = ("primitives", "build", "hls")
+
+
+def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
+    """Designs as CSV, one row each, with every column of their runs."""
+    names = board.column_names
+    out = io.StringIO()
+    writer = csv.writer(out)
+    several = len(board.runs) > 1
+    writer.writerow([*(["run"] if several else []), *names])
+    for ref in refs:
+        columns = board.table(ref).columns
+        cells = [columns[n].value(ref.row) if n in columns else None for n in names]
+        writer.writerow([*([board.names[ref.run]] if several else []), *map(_safe, cells)])
+    return out.getvalue().encode()
+
+
+def _safe(cell: Any) -> Any:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
+
+
+def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
+    """The command that repeats the run, and the lines of Python that rebuild the design and measure it again."""
+    table = board.table(ref)
+    facts, record = table.facts, table.record(ref.row)
+    file = programs.file_of(ref.run) or Path("STUDY.py")
+    command = facts.command_line or shlex.join(["allo-tune", str(file), "--seed", str(facts.seed or 0)])
+    settings = "".join(f", {key!r}: {value!r}" for key, value in facts.settings.items())[2:]
+    return "\n".join(
+        [
+            f"# the run that found it (seed {facts.seed})",
+            command,
+            "",
+            "# this design alone, in Python",
+            "from allo_dse.tune.loader import load_studies",
+            f"studies = load_studies({str(file)!r}, {{{settings}}})",
+            f"study = next(s for s in studies if s.name == {facts.study!r})",
+            f"design = study.space.decode_genes({json.dumps(record.get('genes') or {})}).design",
+            f"assert design.key == {table.keys[ref.row]!r}",
+            "print(study.make_evaluator().evaluate(design))",
+        ]
+    )
+
+
+def file_name(table: str, board: Board, run: int) -> str:
+    return f"{table}-{board.runs[run].name}.csv"
+
+
+def exported(board: Board, programs: Programs, ref: Ref, kind: str) -> Content:
+    """One of `EXPORTS`; the study is loaded where that is needed.
+
+    Raises:
+        AlloDseError: if it cannot be made.
+    """
+    if kind not in EXPORTS:
+        raise StudyError(f"there is no export {kind!r}")
+    if kind in NEED_PROGRAM:
+        programs.load(ref.run)
+    try:
+        return EXPORTS[kind](board, programs, ref)
+    except AlloDseError:
+        raise
+    except OSError as error:
+        raise StudyError(f"cannot write the {label(kind)}: {error}") from error
+
+
+def _stem(what: str, board: Board, ref: Ref) -> str:
+    table = board.table(ref)
+    return f"{table.facts.study}-{table.keys[ref.row][:8]}-{what}".replace("/", "_")
+
+
+def _json(what: str, board: Board, ref: Ref, values: Any) -> Content:
+    return f"{_stem(what, board, ref)}.json", (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _zipped(directory: Path) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(directory))
+    return out.getvalue()

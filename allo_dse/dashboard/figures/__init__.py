@@ -1,0 +1,1 @@
+"""The pictures, as Plotly figures in plain data: the app and the report draw the same ones."""

@@ -1,0 +1,121 @@
+"""Pictures of one design, and of two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..data.analysis import Difference
+from ..data.limits import Use
+from ..data.units import label, text
+from .style import GREEN, ORANGE, VERMILLION, Figure, Theme, axis, layout, note
+from .words import change_text
+
+
+def resources_figure(found: list[Use], look: Theme) -> Figure:
+    """Used shares of the device's resources."""
+    if not found:
+        return note(look, "the device's limits are not known here")
+    found = found[::-1]
+    colors = [VERMILLION if u.share > 1 else ORANGE if u.share > 0.9 else look.front for u in found]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * u.share for u in found],
+        "y": [label(u.name) for u in found],
+        "marker": {"color": colors},
+        "text": [f"{text(u.used)} of {text(u.limit)}" for u in found],
+        "textposition": "auto",
+        "insidetextanchor": "start",
+        "hovertemplate": "%{y}: %{text} (%{x:.1f} %)<extra></extra>",
+    }
+    most = max(102.0, *(105 * u.share for u in found))
+    line = {"type": "line", "x0": 100, "x1": 100, "yref": "paper", "y0": 0, "y1": 1}
+    return {
+        "data": [trace],
+        "layout": layout(
+            look,
+            xaxis=axis(look, "used (% of the device's limit)", range=[0, most]),
+            yaxis=axis(look, ""),
+            shapes=[{**line, "line": {"color": look.muted, "dash": "dash", "width": 1}}],
+            bargap=0.35,
+        ),
+    }
+
+
+def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
+    """The share of the run time each resource was busy."""
+    shares = sorted(((k, v) for k, v in bound.items() if isinstance(v, int | float)), key=lambda item: item[1])
+    if not shares:
+        return note(look, "the evaluator does not say what was busy")
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * v for _, v in shares],
+        "y": [k for k, _ in shares],
+        "marker": {"color": [look.front] * (len(shares) - 1) + [ORANGE]},
+        "texttemplate": "%{x:.1f} %",
+        "textposition": "auto",
+        "hovertemplate": "%{y}: %{x:.1f} %<extra></extra>",
+    }
+    return {
+        "data": [trace],
+        "layout": layout(
+            look,
+            xaxis=axis(look, "busy (% of the run time)", range=[0, 102]),
+            yaxis=axis(look, ""),
+            bargap=0.35,
+        ),
+    }
+
+
+def compare_figure(found: list[Difference], look: Theme) -> Figure:
+    """The relative change of every number that differs, objectives by whether they got better."""
+    numbers = [d for d in found if d.change is not None and d.kind in ("objective", "metric")][::-1]
+    if not numbers:
+        return note(look, "no metric differs")
+    trace: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [_clipped(100 * (d.change or 0.0)) for d in numbers],
+        "y": [label(d.name) for d in numbers],
+        "marker": {
+            "color": [_color(d, look) for d in numbers],
+            "pattern": {"shape": [_pattern(d) for d in numbers], "fillmode": "overlay", "fgcolor": "#ffffff"},
+        },
+        "text": [change_text(d) for d in numbers],
+        "customdata": [f"{text(d.first)} → {text(d.second)}" for d in numbers],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{y}: %{customdata} (%{text})<extra></extra>",
+    }
+    low, high = min(0.0, *trace["x"]), max(0.0, *trace["x"])
+    room = 0.25 * max(high - low, 1.0)
+    return {
+        "data": [trace],
+        "layout": layout(
+            look,
+            xaxis=axis(look, "change (%)", range=[low - room, high + room]),
+            yaxis=axis(look, ""),
+            bargap=0.3,
+            height=90 + 30 * len(numbers),
+        ),
+    }
+
+
+MOST_PERCENT = 400.0
+
+
+def _clipped(percent: float) -> float:
+    """Bars beyond this would hide all others; the number beside them is right."""
+    return min(MOST_PERCENT, percent)
+
+
+def _color(difference: Difference, look: Theme) -> str:
+    if difference.better is None:
+        return look.dominated
+    return GREEN if difference.better else VERMILLION
+
+
+def _pattern(difference: Difference) -> str:
+    return "/" if difference.better is False else ""

@@ -1,0 +1,123 @@
+"""Parallel coordinates of everything that varies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.board import Axis, Board
+from ..data.selection import Selection
+from ..data.units import label
+from .style import ORANGE, Figure, Theme, layout, note, packed
+
+MAX_LINES = 1_500
+MAX_AXES = 14
+MAX_TICKS = 12
+NAME = 16
+"""Characters of an axis's name."""
+
+
+def parallel_columns(board: Board) -> list[str]:
+    """The axes: parameters and mapping that vary, then the objectives."""
+    varying = board.varying("parameter", "mapping")
+    objectives = [name for name in board.objectives if name in board.column_names]
+    return [*varying[: MAX_AXES - len(objectives)], *objectives]
+
+
+def parallel_figure(
+    board: Board,
+    look: Theme,
+    *,
+    source: str = "",
+    selection: Selection | None = None,
+    hidden: tuple[int, ...] = (),
+    dominated: bool = True,
+) -> Figure:
+    """At most `MAX_LINES` designs: the fronts, what is selected, and an even sample of the rest.
+
+    Raises:
+        FilterError: if the filter cannot be understood.
+    """
+    selection = selection or Selection()
+    names = parallel_columns(board)
+    kept, chosen = board.filtered(source, hidden), board.selected(selection)
+    rows = [_rows(board, n, kept[n], chosen[n], dominated) for n in range(len(board.runs))]
+    total = sum(map(len, rows))
+    if not total or len(names) < 2:
+        return note(look, "no feasible designs to show yet")
+    picked = np.concatenate([chosen[n][r] for n, r in enumerate(rows)])
+    on_front = np.concatenate([np.isin(r, board.runs[n].front) for n, r in enumerate(rows)])
+    rank = np.where(picked, 2, np.where(on_front, 1, 0)) if selection else np.where(on_front, 1, 0)
+    order = np.argsort(rank, kind="stable")
+    brushes = dict(selection.ranges)
+    dimensions = [_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names]
+    trace = {
+        "type": "parcoords",
+        "dimensions": [d for d in dimensions if d is not None],
+        "line": {
+            "color": packed(rank[order]),
+            "cmin": 0,
+            "cmax": 2,
+            "colorscale": [[0, _faint(look)], [0.5, look.front], [1, ORANGE]],
+            "showscale": False,
+        },
+        "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
+        "labelangle": -18,
+        "labelfont": {"size": 11, "color": look.text},
+        "tickfont": {"size": 10, "color": look.muted},
+        "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
+    }
+    return {"data": [trace], "layout": layout(look, margin={"l": 64, "r": 96, "t": 84, "b": 16})}
+
+
+def _faint(look: Theme) -> str:
+    return "#d5dae0" if look.name == "light" else "#3a424d"
+
+
+def _rows(
+    board: Board, number: int, kept: NDArray[np.bool_], chosen: NDArray[np.bool_], dominated: bool
+) -> NDArray[np.int64]:
+    run = board.runs[number]
+    front = run.front
+    must = np.zeros(len(run), bool)
+    must[front] = True
+    usable = kept & run.ok & (must | dominated | chosen)
+    share = MAX_LINES // max(1, len(board.runs))
+    first = np.flatnonzero(usable & must)
+    picked = _sample(np.flatnonzero(usable & chosen & ~must), max(share // 2, share - len(first)))
+    rest = _sample(np.flatnonzero(usable & ~must & ~chosen), max(0, share - len(first) - len(picked)))
+    return np.concatenate([rest, picked, first])
+
+
+def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+
+
+def _dimension(
+    axis: Axis,
+    rows: list[NDArray[np.int64]],
+    order: NDArray[np.int64],
+    brushes: tuple[tuple[float, float], ...],
+) -> dict[str, Any] | None:
+    """One axis. Numbers that are few or double from one to the next stand at equal distances."""
+    values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return None
+    low = float(known.min())
+    values = np.where(np.isfinite(values), values, low)
+    dimension: dict[str, Any] = {"label": _short(label(axis.name)), "values": packed(values), "name": axis.name}
+    distinct = np.unique(known)
+    if axis.ticks is not None:
+        dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [t[:NAME] for t in axis.ticks]}
+    elif len(distinct) <= MAX_TICKS:
+        dimension["tickvals"] = distinct.tolist()
+    if brushes:
+        dimension["constraintrange"] = [list(b) for b in brushes] if len(brushes) > 1 else list(brushes[0])
+    return dimension
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 2 * NAME else f"{name[: 2 * NAME - 1]}…"

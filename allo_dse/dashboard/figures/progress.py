@@ -1,0 +1,188 @@
+"""How a run went: hypervolume, rates, failures, workers, and which parameters matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..data.board import Board
+from ..data.progress import Timeline, lost
+from ..data.table import RunTable
+from ..data.units import label
+from .style import Figure, Theme, axis, layout, note, packed
+
+MAX_STEPS = 2_000
+MAX_REASONS = 6
+
+
+def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", hidden: tuple[int, ...] = ()) -> Figure:
+    """The hypervolume of each run against evaluated designs or wall time ("time")."""
+    traces = []
+    for number, run in enumerate(board.runs):
+        values = np.array(run.hypervolume)
+        known = np.flatnonzero(~np.isnan(values))
+        if number in hidden or not len(known):
+            continue
+        steps = known[np.flatnonzero(np.diff(values[known], prepend=-1.0) != 0)]
+        steps = np.append(steps, known[-1])
+        if len(steps) > MAX_STEPS:
+            steps = steps[np.linspace(0, len(steps) - 1, MAX_STEPS).astype(np.int64)]
+        x = steps + 1.0 if against == "designs" else run.numbers("at")[steps]
+        traces.append(
+            {
+                "type": "scattergl",
+                "mode": "lines",
+                "name": board.names[number],
+                "x": packed(x),
+                "y": packed(values[steps]),
+                "line": {"shape": "hv", "width": 2, "color": look.series[number % len(look.series)]},
+                "hovertemplate": "%{x:,.0f}: %{y:.4f}<extra></extra>",
+            }
+        )
+    if not traces:
+        return note(look, "the hypervolume is known from 20 feasible designs on")
+    title = "evaluated designs" if against == "designs" else "wall time (s)"
+    return {
+        "data": traces,
+        "layout": layout(
+            look,
+            xaxis=axis(look, title),
+            yaxis=axis(look, "hypervolume (share)"),
+            showlegend=len(traces) > 1,
+        ),
+    }
+
+
+def rate_figure(spans: Timeline, look: Theme) -> Figure:
+    """Evaluated designs per second, and repeats that were answered from what is known."""
+    middles = packed(spans.middles)
+    traces: list[dict[str, Any]] = [
+        _bars("evaluated", middles, spans.designs / spans.seconds, look.front, spans.seconds),
+    ]
+    known = (("answered by the cache", spans.cache_hits), ("proposed again", spans.repeats))
+    for position, (name, amount) in enumerate(known, start=1):
+        if amount.sum():
+            color = look.series[position]
+            traces.append(_bars(name, middles, amount / spans.seconds, color, spans.seconds, pattern=position))
+    return {
+        "data": traces,
+        "layout": layout(
+            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "designs per second"), barmode="stack", bargap=0
+        ),
+    }
+
+
+def feasible_figure(spans: Timeline, look: Theme) -> Figure:
+    """The share of proposals that satisfied everything."""
+    known = ~np.isnan(spans.feasible)
+    trace = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": packed(spans.middles[known]),
+        "y": packed(100 * spans.feasible[known]),
+        "line": {"color": look.front},
+        "marker": {"size": 5},
+        "hovertemplate": "%{x:.1f} s: %{y:.0f} %<extra></extra>",
+    }
+    return {
+        "data": [trace],
+        "layout": layout(
+            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "feasible (% of proposals)", range=[0, 102])
+        ),
+    }
+
+
+def failures_figure(spans: Timeline, look: Theme) -> Figure:
+    """Designs lost over time by kind: limits of the device, constraints of the study, failed evaluations."""
+    if not spans.failures:
+        return note(look, "no design was ruled out")
+    names = list(spans.failures)
+    shown = {name: spans.failures[name] for name in names[:MAX_REASONS]}
+    rest = names[MAX_REASONS:]
+    if rest:
+        shown[f"{len(rest)} other reasons"] = np.sum([spans.failures[name] for name in rest], axis=0)
+    middles = packed(spans.middles)
+    traces = [
+        _bars(name, middles, counts, look.series[i % len(look.series)], spans.seconds, pattern=i)
+        for i, (name, counts) in enumerate(shown.items())
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "designs ruled out"), barmode="stack", bargap=0
+        ),
+    }
+
+
+_OVER = {"fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.6, "size": 6, "solidity": 0.25}
+_PATTERNS = ("", "/", "\\", ".", "x", "-", "+")
+
+
+def _bars(name: str, middles: Any, values: Any, color: str, width: float, pattern: int = 0) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": name,
+        "x": middles,
+        "y": packed(values),
+        "width": width,
+        "marker": {"color": color, "line": {"width": 0}, "pattern": {**_OVER, "shape": _PATTERNS[pattern % 7]}},
+        "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
+    }
+
+
+def _plain(name: str) -> str:
+    """A name that Plotly does not take for markup."""
+    return name.replace("<", "‹").replace(">", "›").replace("%{", "% {")
+
+
+def lost_figure(table: RunTable, look: Theme) -> Figure:
+    """What ruled designs out, and how many."""
+    counts = lost(table).most_common(12)[::-1]
+    if not counts:
+        return note(look, "no design was ruled out")
+    return _ranking([n for n, _ in counts], [c for _, c in counts], look, "designs (one may break several)", ",d")
+
+
+def importance_figure(shares: dict[str, float], look: Theme) -> Figure:
+    """How much each parameter decides."""
+    if not shares:
+        return note(look, "known from 20 feasible designs on, if a parameter varies")
+    top = list(shares.items())[:12][::-1]
+    return _ranking([label(n) for n, _ in top], [100 * v for _, v in top], look, "importance (%)", ".0f")
+
+
+def _ranking(names: list[str], values: list[float], look: Theme, title: str, form: str) -> Figure:
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": values,
+        "y": [_plain(name) for name in names],
+        "marker": {"color": look.front},
+        "texttemplate": f"%{{x:{form}}}",
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": f"%{{y}}: %{{x:{form}}}<extra></extra>",
+    }
+    across = axis(look, title, range=[0, 1.12 * max([*values, 1e-9])])
+    return {"data": [trace], "layout": layout(look, xaxis=across, yaxis=axis(look, ""), bargap=0.25)}
+
+
+def workers_figure(spans: Timeline, look: Theme) -> Figure:
+    """How busy each worker was over time."""
+    names = list(spans.workers)
+    trace = {
+        "type": "heatmap",
+        "x": packed(spans.middles),
+        "y": [_plain(name) for name in names],
+        "z": [(100 * spans.workers[name]).round(1).tolist() for name in names],
+        "zmin": 0,
+        "zmax": 100,
+        "colorscale": "Cividis",
+        "colorbar": {"title": {"text": "busy (%)"}, "thickness": 12, "outlinewidth": 0},
+        "hovertemplate": "%{y}, %{x:.1f} s: %{z:.0f} % busy<extra></extra>",
+    }
+    return {
+        "data": [trace],
+        "layout": layout(look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "worker", type="category")),
+    }

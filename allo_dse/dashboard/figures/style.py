@@ -1,0 +1,116 @@
+"""Colours, and how figures are put together.
+
+The colours are those of Okabe and Ito (2008), which people with any form of colour blindness can tell apart; what
+matters is also told by a marker's shape.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
+    "#0072B2",
+    "#56B4E9",
+    "#009E73",
+    "#E69F00",
+    "#D55E00",
+    "#CC79A7",
+    "#F0E442",
+)
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, YELLOW)
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
+
+Figure = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a figure's surroundings."""
+
+    name: str
+    text: str
+    muted: str
+    grid: str
+    panel: str
+    front: str
+    dominated: str
+    series: tuple[str, ...] = SERIES
+
+
+LIGHT = Theme("light", "#1b1f24", "#5b6470", "#e2e6eb", "#ffffff", BLUE, "#a9b2bd")
+DARK = Theme(
+    "dark",
+    "#e8ebf0",
+    "#9aa4b1",
+    "#333a44",
+    "#1d2129",
+    SKY,
+    "#667180",
+    (SKY, ORANGE, GREEN, PURPLE, VERMILLION, BLUE, YELLOW),
+)
+
+
+def theme(name: str | None) -> Theme:
+    return DARK if name == "dark" else LIGHT
+
+
+def packed(values: NDArray[Any] | list[Any]) -> Any:
+    """Numbers as Plotly reads them fastest: base64 of the array's bytes."""
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind not in "fiu" or not len(array):
+        return array.tolist()
+    code = {"f8": "f8", "f4": "f4", "i8": "i4", "i4": "i4", "i2": "i2", "i1": "i1"}.get(array.dtype.str[1:], "f8")
+    return {"dtype": code, "bdata": base64.b64encode(array.astype(f"<{code}").tobytes()).decode()}
+
+
+def axis(look: Theme, title: str, **options: Any) -> dict[str, Any]:
+    """An axis with its title."""
+    return {
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": look.grid,
+        "zerolinecolor": look.grid,
+        "linecolor": look.grid,
+        "tickfont": {"color": look.muted},
+        "automargin": True,
+        **options,
+    }
+
+
+def number_axis(look: Theme, title: str, *, log: bool = False, ticks: list[str] | None = None) -> dict[str, Any]:
+    """An axis of numbers, linear or logarithmic; of texts when there are ticks."""
+    if ticks is not None:
+        return axis(look, title, tickvals=list(range(len(ticks))), ticktext=ticks, range=[-0.5, len(ticks) - 0.5])
+    if log:
+        return axis(look, title, type="log", minor={"showgrid": True, "gridcolor": look.grid, "griddash": "dot"})
+    return axis(look, title, type="linear")
+
+
+def layout(look: Theme, **options: Any) -> dict[str, Any]:
+    """A figure's layout: no background of its own, the page's fonts, no animation that would slow down updates."""
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": look.text},
+        "margin": {"l": 60, "r": 16, "t": 12, "b": 48},
+        "hoverlabel": {"bgcolor": look.panel, "bordercolor": look.grid, "font": {"color": look.text}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}},
+        "colorway": list(look.series),
+        **options,
+    }
+
+
+def note(look: Theme, text: str) -> Figure:
+    """A figure that says why there is nothing to see."""
+    words = {"text": text, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    hidden = {"visible": False}
+    return {
+        "data": [],
+        "layout": layout(
+            look, xaxis=hidden, yaxis=hidden, annotations=[{**words, "font": {"color": look.muted, "size": 14}}]
+        ),
+    }

@@ -1,0 +1,191 @@
+"""What every core and channel of a design did over time, and what was in the buffers between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...eval.simulator.explain import Explanation
+from ...eval.simulator.labels import node_label
+from ...eval.simulator.timeline import Activity, Timeline
+from .style import BLUE, GREEN, ORANGE, PURPLE, SERIES, VERMILLION, Figure, Theme, axis, layout, note, packed
+
+BINS = 360
+MAX_ROWS = 40
+MAX_BUFFERS = 6
+MAX_STEPS = 3_000
+NAME = 34
+"""Characters of a row's name."""
+IDLE = 0.02
+"""A row that does something for less than this share of an interval is idle in it."""
+ACTIVITIES = {
+    Activity.WORK: ("works", BLUE),
+    Activity.WAIT_GET: ("waits for a token", ORANGE),
+    Activity.WAIT_PUT: ("waits for room", VERMILLION),
+    Activity.WAIT_RESOURCE: ("waits for DRAM", PURPLE),
+    Activity.SERVICE: ("is served by DRAM", GREEN),
+}
+
+Floats = NDArray[np.float64]
+
+
+def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+    """A row per core and channel, coloured by what it does most around each time; the critical path as a line."""
+    if not timeline.cycles:
+        return note(look, "the run takes no time")
+    rows = _chosen(timeline)
+    edges = np.linspace(0, timeline.cycles, BINS + 1)
+    labels = found.labels if found is not None else None
+    names = [_name(node_label(labels, timeline.network, node) if labels else str(node)) for node in rows]
+    names = [f"{name} #{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    shares = np.stack([_shares(timeline, node, edges) for node in rows])
+    most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1).astype(float)
+    most[most < 0] = np.nan
+    middle = (edges[1:] + edges[:-1]) / 2 / ticks_per_cycle
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "x": packed(middle),
+        "y": names,
+        "z": [[None if v != v else int(v) for v in row] for row in most.tolist()],
+        "text": [[_shares_text(bin_) for bin_ in row] for row in shares],
+        "hovertemplate": "%{y}<br>%{x:,.0f} cycles<br>%{text}<extra></extra>",
+        "colorscale": _discrete(),
+        "zmin": -0.5,
+        "zmax": len(ACTIVITIES) - 0.5,
+        "ygap": 1,
+        "colorbar": {
+            "tickvals": list(range(len(ACTIVITIES))),
+            "ticktext": [text for text, _ in ACTIVITIES.values()],
+            "thickness": 12,
+            "outlinewidth": 0,
+            "len": 0.9,
+        },
+    }
+    data = [trace, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
+    return {
+        "data": data,
+        "layout": layout(
+            look,
+            xaxis=axis(look, "time (cycles)"),
+            yaxis=axis(look, "", autorange="reversed", type="category", tickfont={"size": 10, "color": look.muted}),
+            height=150 + 17 * len(rows),
+            showlegend=len(data) > 1,
+        ),
+    }
+
+
+def _discrete() -> list[list[Any]]:
+    """A colour scale of steps."""
+    count = len(ACTIVITIES)
+    return [[(i + end) / count, color] for i, (_, color) in enumerate(ACTIVITIES.values()) for end in (0, 1)]
+
+
+def _chosen(timeline: Timeline) -> list[int]:
+    """The busiest rows, in order of their numbers."""
+    busy = timeline.node_cycles[:, Activity.WORK] + timeline.node_cycles[:, Activity.SERVICE]
+    return sorted(np.argsort(-busy, kind="stable")[:MAX_ROWS].tolist())
+
+
+def _name(text: str) -> str:
+    return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
+
+
+def _shares(timeline: Timeline, node: int, edges: Floats) -> Floats:
+    """(bins, activities): the share of each interval that a node spends on each activity."""
+    table = timeline.intervals
+    mine = table[table["node"] == node]
+    result = np.zeros((len(edges) - 1, len(ACTIVITIES)))
+    for activity in ACTIVITIES:
+        own = mine[mine["activity"] == int(activity)]
+        if len(own):
+            result[:, int(activity)] = np.diff(_done(own["start"].to_numpy(), own["end"].to_numpy(), edges))
+    return result / (edges[1] - edges[0])
+
+
+def _done(start: NDArray[Any], end: NDArray[Any], edges: Floats) -> Floats:
+    """Time in ascending intervals up to each edge."""
+    total = np.cumsum(end - start)
+    times = np.stack([start, end], axis=1).ravel()
+    values = np.stack([total - (end - start), total], axis=1).ravel()
+    return np.interp(edges, times, values)
+
+
+def _shares_text(shares: Floats) -> str:
+    parts = [f"{100 * share:.0f} % {text}" for share, (text, _) in zip(shares, ACTIVITIES.values(), strict=True)]
+    return ", ".join(p for p, share in zip(parts, shares, strict=True) if share > IDLE) or "idle"
+
+
+def _path(
+    timeline: Timeline, found: Explanation | None, rows: list[int], names: list[str], look: Theme, per_cycle: int
+) -> list[dict[str, Any]]:
+    """The critical path, as far as it runs through the rows that are shown."""
+    if found is None or not len(found.path):
+        return []
+    path = found.path
+    place = dict(zip(rows, names, strict=True))
+    keep = np.linspace(0, len(path) - 1, min(len(path), MAX_STEPS)).astype(np.int64)
+    nodes = timeline.network.task_node[path.task[keep]].tolist()
+    x: list[float | None] = []
+    y: list[str | None] = []
+    for node, start, end in zip(nodes, path.start[keep].tolist(), path.end[keep].tolist(), strict=True):
+        if node in place:
+            x += [start / per_cycle, end / per_cycle]
+            y += [place[node]] * 2
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "critical path",
+            "x": x,
+            "y": y,
+            "line": {"color": look.text, "width": 1.5},
+            "hoverinfo": "skip",
+        }
+    ]
+
+
+def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+    """What the buffers that are waited for most hold over time."""
+    streams = _busiest(timeline)
+    if not streams:
+        return note(look, "nothing waits for a buffer")
+    edges = np.linspace(0, max(1, timeline.cycles), BINS + 1)
+    traces = []
+    for position, stream in enumerate(streams):
+        held = timeline.occupancy(stream)
+        most = np.zeros(BINS)
+        place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
+        np.maximum.at(most, place, held.tokens)
+        at_start = held.tokens[np.maximum(np.searchsorted(held.time, edges[:-1], side="right") - 1, 0)]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{_name(found.labels.stream(stream))} (of {int(timeline.network.depth[stream])})",
+                "x": packed(edges[:-1] / ticks_per_cycle),
+                "y": packed(np.maximum(most, at_start)),
+                "line": {
+                    "shape": "hv",
+                    "width": 1.5,
+                    "color": SERIES[position % len(SERIES)],
+                    "dash": ("solid", "dash", "dot")[position % 3],
+                },
+            }
+        )
+    return {
+        "data": traces,
+        "layout": layout(
+            look, xaxis=axis(look, "time (cycles)"), yaxis=axis(look, "tokens in the buffer", rangemode="tozero")
+        ),
+    }
+
+
+def _busiest(timeline: Timeline) -> list[int]:
+    """Streams of tokens by the time that is spent waiting for them."""
+    table = timeline.intervals
+    table = table[table["activity"].isin([int(Activity.WAIT_GET), int(Activity.WAIT_PUT)])]
+    waits = np.bincount(table["on"], weights=table["end"] - table["start"], minlength=timeline.network.stream_count)
+    order = np.argsort(-waits, kind="stable")[:MAX_BUFFERS]
+    return sorted(int(s) for s in order if waits[s] > 0)

@@ -1,0 +1,57 @@
+"""Designs in few words: only what differs from the reference."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ..data.analysis import DECIDING, Difference, differences
+from ..data.board import Board, Ref
+from ..data.units import label, text
+
+MAX_LINES = 14
+
+
+def change_text(difference: Difference) -> str:
+    """The relative change, as `-12 %` or `3.4x`."""
+    change = difference.change
+    if change is None:
+        return ""
+    if abs(change) < 1:
+        return f"{100 * change:+.3g} %".replace("-", "−")
+    return f"{1 + change:.3g}×" if change > 0 else f"{100 * change:+,.0f} %".replace("-", "−")
+
+
+def status_text(board: Board, ref: Ref) -> str:
+    """Whether a design is on the front, dominated or infeasible, and why."""
+    table = board.table(ref)
+    verification = table.verified.get(table.keys[ref.row])
+    if verification is not None and not verification.ok:
+        return "computed wrong numbers"
+    if not table.ok[ref.row]:
+        return f"infeasible: {table.columns['reason'].value(ref.row)}"
+    if ref.row == table.knee:
+        return "knee of the Pareto front"
+    return "on the Pareto front" if ref.row in table.front else "dominated"
+
+
+def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
+    """Objectives, and then what differs from the reference, as lines of HTML; names are escaped."""
+    table = board.table(ref)
+    name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
+    lines = [f"<b>{escape(name)}{escape(table.keys[ref.row][:8])}</b> · {escape(status_text(board, ref))}"]
+    if reference is None or reference == ref:
+        lines += [
+            f"{escape(label(n))}: {escape(text(table.columns[n].value(ref.row)))}"
+            for n in table.names("objective", "parameter", varying=True)
+        ]
+        return lines[:MAX_LINES]
+    base = board.table(reference)
+    found = differences(base, reference.row, table, ref.row, DECIDING)
+    for d in found[:MAX_LINES]:
+        if d.kind == "objective":
+            lines.append(f"{escape(label(d.name))}: {escape(text(d.second))} ({change_text(d)})")
+        else:
+            lines.append(f"{escape(label(d.name))}: {escape(text(d.first))} → {escape(text(d.second))}")
+    if len(found) > MAX_LINES:
+        lines.append(f"and {len(found) - MAX_LINES} more")
+    return lines

@@ -1,0 +1,108 @@
+"""The programs behind the designs of a run.
+
+Looking at a run never executes anything. Graphs, placements, timelines and `mapping_primitives` need the compiled
+program, and so the study's file, which is executed only when the user names it (`--study`) or asks for it on the page.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AlloDseError, StudyError
+from .data.board import Board, Ref
+
+if TYPE_CHECKING:
+    from ..space.space import Candidate
+    from ..tune.spec import StudySpec
+
+
+@dataclass
+class Programs:
+    """Studies by run, loaded when asked for.
+
+    Attributes:
+        file: the study file of all runs; by default what each run says it was started with.
+    """
+
+    board: Board
+    file: Path | None = None
+    _studies: dict[int, StudySpec] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._candidate = lru_cache(maxsize=64)(self._decode)
+
+    def file_of(self, run: int) -> Path | None:
+        """The file that defines a run's study, if it is known."""
+        if self.file is not None:
+            return self.file
+        stated = self.board.runs[run].facts.study_file
+        return None if stated is None else Path(stated)
+
+    def is_loaded(self, run: int) -> bool:
+        return run in self._studies
+
+    def load(self, run: int) -> StudySpec:
+        """Execute the study file of a run.
+
+        Raises:
+            AlloDseError: when it is not there, does not run, or is not of this run any more.
+        """
+        with self._lock:
+            if run not in self._studies:
+                self._studies[run] = self._load(run)
+            return self._studies[run]
+
+    def _load(self, run: int) -> StudySpec:
+        from ..tune.loader import load_studies
+
+        facts, file = self.board.runs[run].facts, self.file_of(run)
+        if file is None:
+            raise StudyError(
+                "the run does not say which file defines its study", hint="allo-tune dashboard RUN --study FILE.py"
+            )
+        studies = load_studies(file, facts.settings)
+        for study in studies:
+            if study.name == facts.study:
+                return study
+        names = ", ".join(study.name for study in studies)
+        raise StudyError(f"{file} has no study {facts.study!r}", hint=f"it defines {names}")
+
+    def candidate(self, ref: Ref) -> Candidate:
+        """The design, rebuilt from what the log keeps.
+
+        Raises:
+            AlloDseError: if the study is not loaded, or generates another design from the same genes.
+        """
+        return self._candidate(ref.run, self.board.table(ref).keys[ref.row])
+
+    def _decode(self, run: int, key: str) -> Candidate:
+        if run not in self._studies:
+            raise StudyError("the program is not compiled yet")
+        table = self.board.runs[run]
+        genes = table.record(table.row_of[key]).get("genes") or {}
+        with self._lock:
+            try:
+                candidate = self._studies[run].space.decode_genes(genes)
+            except AlloDseError:
+                raise
+            except Exception as error:  # whatever the user's program raises
+                raise StudyError(f"the design cannot be rebuilt: {type(error).__name__}: {error}") from error
+        if candidate is None or candidate.key != key:
+            raise StudyError(
+                f"design {key} is not what its study makes of the same choices now",
+                hint="the program, the device or allo-dse has changed since the run; run it again with --fresh",
+            )
+        return candidate
+
+    def explain(self, ref: Ref) -> str:
+        """A design in words."""
+        from ..tune.explain import explain
+
+        table = self.board.table(ref)
+        metrics: dict[str, Any] = dict(table.record(ref.row).get("metrics") or {})
+        return explain(self.candidate(ref).design, metrics)

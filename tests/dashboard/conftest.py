@@ -1,0 +1,105 @@
+"""A dashboard that is served in this process, and a headless Chromium that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from allo_dse.dashboard.app.context import Context
+from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.server import listen
+from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.programs import Programs
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+TIMEOUT_MS = 30_000
+SLACK = max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
+"""How much longer than on a quiet machine things may take."""
+ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+
+
+@contextmanager
+def served(*paths, study=None) -> Iterator[tuple[str, Context]]:
+    """The address of a dashboard on runs."""
+    board = Board.open(list(paths))
+    context = Context(board, Programs(board, study))
+    server = listen(make_app(context), board, port=0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}", context
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, headless."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (apt-get install chromium)")
+    with playwright.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A browser tab, with what went wrong in it and what it asked other servers for."""
+
+    def __init__(self, page, url):
+        self.page, self.url = page, url
+        self.problems, self.external = [], []
+        page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else self.external.append(r.url))
+
+    def open(self, path=""):
+        self.page.goto(f"{self.url}/{path}")
+        return self.page
+
+
+@pytest.fixture(scope="session")
+def shared(browser):
+    """One profile for most tests, so that scripts are fetched and compiled once."""
+    return _context(browser)
+
+
+def _context(browser, **options):
+    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, **options})
+    context.set_default_timeout(TIMEOUT_MS)
+    return context
+
+
+@pytest.fixture
+def serve():
+    """Serves runs until the end of the test, when the tabs are closed already."""
+    with ExitStack() as stack:
+        yield lambda *paths: stack.enter_context(served(*paths))
+
+
+@pytest.fixture
+def visit(browser, shared, serve):
+    """Opens tabs; at the end nothing may have gone wrong in them, and nothing may have been fetched from elsewhere."""
+    contexts, visits = [], []
+
+    def make(url, **options):
+        if options:
+            contexts.append(_context(browser, **options))
+        visits.append(Visit((contexts[-1] if options else shared).new_page(), url))
+        return visits[-1]
+
+    yield make
+    for visit in visits:
+        visit.page.close()
+    for context in contexts:
+        context.close()
+    assert [v.problems for v in visits if v.problems] == []
+    assert [v.external for v in visits if v.external] == []

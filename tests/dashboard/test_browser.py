@@ -1,0 +1,322 @@
+"""The dashboard in a real browser: select, filter, compare, export, live growth, themes, keys, narrow windows."""
+
+import csv
+import io
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from .conftest import SLACK, served
+from .synthetic import append, write_run
+
+DESIGNS = 300
+DRAWN = "() => document.querySelector('#scatter .js-plotly-plot')?.data?.length"
+TRACES = """() => Object.fromEntries(document.querySelector('#scatter .js-plotly-plot').data.map(
+    t => [t.name, t.customdata.length]))"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = write_run(tmp_path_factory.mktemp("runs") / "made", DESIGNS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def dashboard(run):
+    with served(run) as (url, context):
+        yield url, context
+
+
+@pytest.fixture
+def front(dashboard, visit):
+    """The front page, drawn."""
+    page = visit(dashboard[0]).open()
+    page.wait_for_function(DRAWN)
+    page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
+    return page
+
+
+def wait_text(page, selector, text):
+    page.wait_for_function(
+        "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
+    )
+
+
+def drag_over_scatter(page, left, top, right, bottom):
+    """Draw a box; corners as shares of the plotting area."""
+    area = page.locator("#scatter .nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + left * area["width"], area["y"] + top * area["height"])
+    page.mouse.down()
+    for share in (0.5, 1.0):
+        page.mouse.move(
+            area["x"] + (left + share * (right - left)) * area["width"],
+            area["y"] + (top + share * (bottom - top)) * area["height"],
+        )
+    page.mouse.up()
+
+
+def test_the_front_page_shows_front_knee_and_reference(front, dashboard):
+    table = dashboard[1].board.runs[0]
+    traces = front.evaluate(TRACES)
+    assert traces["Pareto front"] == len(table.front)
+    assert {"dominated", "knee", "reference", "open design"} <= set(traces)
+    assert f"{DESIGNS:,} designs" in front.inner_text("#status")
+
+
+def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, dashboard):
+    drag_over_scatter(front, 0.02, 0.4, 0.5, 0.98)
+    wait_text(front, "#selection-text", "selected")
+    count = int(front.inner_text("#selection-text").split(" ")[0])
+    assert 0 < count < DESIGNS
+    wait_text(front, "#table-note", f"{count:,} of {DESIGNS} designs")
+    front.wait_for_function(
+        """() => document.querySelector('#parallel .js-plotly-plot').data[0].dimensions
+            .filter(d => d.constraintrange).map(d => d.name).join() === 'latency_us,bram18'"""
+    )
+    front.wait_for_function(
+        "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'selected')"
+    )
+    front.click("#clear")
+    wait_text(front, "#table-note", f"{DESIGNS} of {DESIGNS} designs")
+
+
+def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front):
+    front.evaluate(
+        """() => Plotly.restyle(document.querySelector('#parallel .js-plotly-plot'),
+            {'dimensions[0].constraintrange': [[31, 65]]}, [0])"""
+    )
+    wait_text(front, "#selection-text", "selected: tile 31 to 65")
+    front.wait_for_function(
+        "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'selected')"
+    )
+
+
+def test_rows_that_are_ticked_are_selected_and_compared(front):
+    boxes = front.locator(".ag-pinned-left-cols-container .ag-selection-checkbox input, .ag-row .ag-checkbox-input")
+    boxes.nth(0).click()
+    boxes.nth(3).click()
+    wait_text(front, "#selection-text", "2 picked designs")
+    front.click("#compare-picked")
+    front.wait_for_url("**/compare")
+    wait_text(front, "#compare-page", "What differs")
+    first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
+    assert first[:8] != second[:8]
+
+
+def test_filter_expressions_narrow_all_views(front, dashboard):
+    board = dashboard[1].board
+    source = "bram18 < 40 and latency_us < 9000"
+    expected = int(board.filtered(source)[0].sum())
+    front.press("body", "/")
+    front.keyboard.type(source)
+    wait_text(front, "#table-note", f"{expected} of {DESIGNS} designs")
+    on_front = int(board.filtered(source)[0][board.runs[0].front].sum())
+    front.wait_for_function(
+        "n => document.querySelector('#scatter .js-plotly-plot').data"
+        ".find(t => t.name === 'Pareto front')?.customdata.length === n",
+        arg=on_front,
+    )
+    front.fill("#filter", "bram < 40")
+    wait_text(front, "#filter-error", "did you mean bram18?")
+    assert f"{expected} of" in front.inner_text("#table-note")
+
+
+def test_hovering_shows_only_what_differs_from_the_reference(front, dashboard):
+    x, y = front.evaluate(
+        """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
+            const trace = plot._fullData.find(t => t.name === 'Pareto front'), layout = plot._fullLayout;
+            return [layout.xaxis.d2p(trace.x[2]) + layout.xaxis._offset + box.x,
+                    layout.yaxis.d2p(trace.y[2]) + layout.yaxis._offset + box.y]; }"""
+    )
+    front.mouse.move(x - 40, y - 40)
+    front.mouse.move(x, y)
+    wait_text(front, ".tooltip-text", "latency")
+    words = front.inner_text(".tooltip-text")
+    assert dashboard[1].board.runs[0].keys[dashboard[1].board.runs[0].front[2]][:8] in words
+    assert "on the Pareto front" in words
+    assert "→" in words
+    assert "size" not in words
+
+
+def test_sorting_the_table_sorts_all_designs(front, dashboard):
+    front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
+    lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)
+    front.wait_for_function(
+        "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
+        arg=int(lowest),
+    )
+
+
+def test_equal_columns_are_hidden_until_asked_for(front):
+    shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
+    assert "tile" in front.evaluate(shown)
+    assert "size" not in front.evaluate(shown)
+    front.click("#hide-equal label")
+    front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
+
+
+def test_a_design_is_opened_and_taken_away(front, dashboard, run):
+    board = dashboard[1].board
+    front.keyboard.press("j")
+    front.keyboard.press("j")
+    wait_text(front, "#design-words", "Pareto front")
+    front.click("#open-design")
+    front.wait_for_url("**/design")
+    front.wait_for_selector("#design-page h2 code")
+    key = front.inner_text("#design-page h2 code")
+    row = board.runs[0].row_of[key]
+    with front.expect_download() as download:
+        front.click("#design-page button:has-text('Parameters')")
+    assert json.loads(download.value.path().read_text()) == board.runs[0].record(row)["params"]
+    with front.expect_download() as download:
+        front.click("#design-page button:text-is('JSON')")
+    assert json.loads(download.value.path().read_text())["records"][0]["key"] == key
+    front.click("#design-page button:has-text('mapping_primitives')")
+    wait_text(front, "#export-error", "made_up.py")
+    assert "allo-tune studies/made_up.py" in front.inner_text("#reproduce")
+    assert key in front.inner_text("#reproduce")
+
+
+def test_the_front_and_the_filtered_table_are_saved_as_csv(front, dashboard):
+    board = dashboard[1].board
+    with front.expect_download() as download:
+        front.click("#export-front")
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert [r["key"] for r in rows] == [board.runs[0].keys[row] for row in board.runs[0].front]
+    front.fill("#filter", "tile == 64")
+    wait_text(front, "#table-note", f"{int(board.filtered('tile == 64')[0].sum())} of")
+    with front.expect_download() as download:
+        front.click("#export-table")
+    saved = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert {r["tile"] for r in saved} == {"64"}
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_plots_are_saved_as_pictures(front, kind):
+    with front.expect_download() as download:
+        front.click(f"#scatter-card button:text-is('{kind.upper()}')")
+    start = download.value.path().read_bytes()[:8]
+    assert start.startswith(b"\x89PNG" if kind == "png" else b"<svg")
+
+
+def test_the_reference_can_be_chosen(front):
+    before = front.inner_text("#design-words")
+    front.keyboard.press("j")
+    front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
+    key = front.inner_text("#design-words").split(" ")[0]
+    front.keyboard.press("r")
+    wait_text(front, "#design-words", f"Reference: {key}")
+    front.keyboard.press("j")
+    front.keyboard.press("c")
+    front.wait_for_url("**/compare")
+    wait_text(front, "#compare-page", key)
+
+
+def test_new_designs_appear_within_two_seconds(tmp_path, visit, serve):
+    path = write_run(tmp_path / "live", 60)
+    page = visit(serve(path)[0]).open()
+    wait_text(page, "#status", "60 designs")
+    page.wait_for_function(DRAWN)
+    append(path, range(60, 90))
+    grown = "() => document.querySelector('#status').textContent.includes('90 designs')"
+    page.wait_for_function(grown, timeout=2_000 * SLACK)
+    wait_text(page, "#table-note", "90 of 90")
+
+
+def test_every_axis_choice_draws_also_in_space(front):
+    front.click("#z")
+    front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
+    front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
+
+
+def test_infeasible_designs_are_shown_by_reason(front):
+    front.click("#show label:nth-of-type(2)")
+    front.wait_for_function(
+        """() => document.querySelector('#scatter .js-plotly-plot').data.some(
+            t => t.name === 'infeasible: bram18 <= 300')"""
+    )
+
+
+def test_progress_is_drawn(dashboard, visit):
+    page = visit(dashboard[0]).open("progress")
+    wait_text(page, "#numbers", "designs evaluated")
+    for name in ("hv-designs", "hv-time", "rate", "feasible", "failures", "lost", "importance", "workers"):
+        page.wait_for_function(f"() => document.querySelector('#{name} .js-plotly-plot')?.data?.length")
+    page.wait_for_function(
+        "() => document.querySelector('#importance .js-plotly-plot').data[0].y.at(-1) === 'k.axis0.nodes'"
+    )
+
+
+@pytest.mark.parametrize("path", ["front", "progress", "design", "compare"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_narrow_window_in_both_themes(dashboard, visit, path, scheme):
+    page = visit(dashboard[0], viewport={"width": 420, "height": 900}, color_scheme=scheme).open(path)
+    page.wait_for_function("() => document.querySelector('#page-" + path + "')?.offsetHeight > 400")
+    page.wait_for_function("t => document.documentElement.dataset.theme === t", arg=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def test_the_theme_is_switched_by_key_and_kept(dashboard, visit):
+    page = visit(dashboard[0], color_scheme="light").open()
+    page.wait_for_function(DRAWN)
+    page.keyboard.press("t")
+    page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+    page.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').layout.font.color === '#e8ebf0'")
+    page.reload()
+    page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+
+
+def test_pages_are_reached_by_keys_and_by_tab(front):
+    for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
+        front.keyboard.press(key)
+        front.wait_for_url(f"**/{path}")
+    front.keyboard.press("?")
+    front.wait_for_selector("#help[open]")
+    front.keyboard.press("Escape")
+    front.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(12):
+        front.keyboard.press("Tab")
+        reached.append(front.evaluate("document.activeElement.id"))
+    assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
+    assert "filter" in reached
+
+
+def test_two_runs_are_shown_together(tmp_path, visit, serve):
+    url, _ = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / "two", 40))
+    page = visit(url).open()
+    page.wait_for_function(DRAWN)
+    assert {"front: one", "front: two"} <= set(page.evaluate(TRACES))
+    page.click("#runs label:nth-of-type(2)")
+    page.wait_for_function(
+        "() => !document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'front: two')"
+    )
+    wait_text(page, "#table-note", "80 of 120")
+
+
+def test_names_in_a_run_are_text_not_markup(tmp_path, visit, serve):
+    path = write_run(tmp_path / "<b>run", 40, name="<img src=x onerror=alert(1)>")
+    page = visit(serve(path)[0]).open()
+    page.wait_for_function(DRAWN)
+    page.keyboard.press("3")
+    page.wait_for_selector("#reproduce")
+    assert page.locator("img[src=x]").count() == 0
+    assert "<b>run" in page.inner_text("h1")
+
+
+def test_optunas_dashboard_is_one_link_away(dashboard, visit):
+    tab = visit(dashboard[0])
+    page = tab.open()
+    page.wait_for_function(DRAWN)
+    assert page.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
+    page = tab.open("optuna")
+    page.wait_for_selector("text=made", timeout=15_000)
+
+
+def test_the_server_refuses_other_names(dashboard):
+    request = urllib.request.Request(dashboard[0], headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request)
+    assert caught.value.code == 403

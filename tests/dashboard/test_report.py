@@ -1,0 +1,79 @@
+"""The report: one file that opens without a network, with the same pictures and nothing that could be executed."""
+
+import json
+import re
+
+import pytest
+
+from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.programs import Programs
+from allo_dse.dashboard.report import script_json, write_report
+from allo_dse.errors import StudyError
+
+from .synthetic import verify, write_run
+
+
+def written(path, *runs):
+    board = Board.open(list(runs))
+    size = write_report(board, Programs(board), path)
+    assert size == path.stat().st_size
+    return board, path.read_text()
+
+
+def test_a_report_opens_without_a_network(tmp_path, visit):
+    run = write_run(tmp_path / "made", 200)
+    board, _ = written(tmp_path / "report.html", run)
+    tab = visit("file://", offline=True)
+    page = tab.page
+    page.goto(f"file://{tmp_path}/report.html")
+    page.wait_for_function("() => document.querySelectorAll('.main-svg').length >= 16")
+    shown = page.evaluate(
+        "() => document.getElementById('front-0').data.find(t => t.name === 'Pareto front').text.length"
+    )
+    assert shown == len(board.runs[0].front)
+    for plot in ("parallel", "hv-designs", "failures", "importance", "bound-0"):
+        assert page.evaluate(f"() => document.getElementById('{plot}').data.length") > 0
+    rows = page.locator("tbody tr").count()
+    assert rows >= len(board.runs[0].front)
+
+
+def test_the_report_says_what_the_run_was(tmp_path):
+    run = write_run(tmp_path / "made", 100)
+    board = Board.open([run])
+    key = board.runs[0].keys[board.runs[0].knee]
+    verify(run, key, ok=True, message="equal to the reference (64x64)")
+    _, html = written(tmp_path / "report.html", run)
+    for text in ("allo-tune studies/made_up.py", key, "equal to the reference (64x64)", "npu1_4col", "knee"):
+        assert text in html
+
+
+def test_a_report_of_two_runs_has_both(tmp_path):
+    _, html = written(tmp_path / "r.html", write_run(tmp_path / "one", 60), write_run(tmp_path / "two", 60))
+    assert "front: one" in html
+    assert "front: two" in html
+
+
+def test_names_cannot_break_out_of_the_report(tmp_path):
+    name = "</script><script>alert(1)</script>"
+    run = write_run(tmp_path / "<img src=x>", 60, name=name)
+    _, html = written(tmp_path / "report.html", run)
+    assert name not in html
+    assert "<img src=x>" not in html
+    figures = re.search(r'<script id="figures" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert "front-0" in json.loads(figures[1])
+
+
+def test_json_in_scripts_survives_any_text():
+    text = "</script> <!-- & \u2028 ü"
+    encoded = script_json({"x": text})
+    assert json.loads(encoded)["x"] == text
+    assert not set("<>&\u2028") & set(encoded)
+
+
+def test_a_run_without_designs_has_no_report(tmp_path):
+    board = Board.open([write_run(tmp_path / "made", 0)])
+    with pytest.raises(StudyError, match="no evaluated design"):
+        write_report(board, Programs(board), tmp_path / "r.html")
+    board = Board.open([write_run(tmp_path / "more", 30)])
+    with pytest.raises(StudyError, match="cannot write"):
+        write_report(board, Programs(board), tmp_path / "absent" / "r.html")
