@@ -1,9 +1,9 @@
 """Schedules derived from a program: what is worth varying about its loops, arrays and tensors on an FPGA.
 
-Per nest of loops: at which level it is pipelined (everything inside is unrolled), by how much that loop is unrolled
-besides, and with which interval. Arrays then get the banks that the copies of their accesses need, a part of them, or
-none: their factors follow from the loops and are not searched one by one. Tensors are copied in words of a power of two
-elements.
+Per kernel: how many copies of their innermost bodies its nests of loops make (a nest is pipelined at the level, and
+its loop unrolled by the factor, that come closest), and with which interval. Nests that do little beside the others may
+make fewer copies. Arrays get the banks that let the copies of their accesses run in every cycle, or half of them: their
+factors follow from the loops and are not searched one by one. Tensors are copied in words of a power of two elements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ..backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
 from ..backends.fpga.plan import REGION
 from ..errors import StudyError
 from ..frontend.program import CompiledProgram, Directive, Kernel, TaskClass
-from .encoding import Gene
 from .schedules import (
     Answer,
     Ask,
@@ -32,9 +31,10 @@ from .schedules import (
 )
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
-INTERVALS = (1, 2, 4, 8)
-SHARES = ("all", "half", "none")
-LEVELS = ("innermost", "1 out", "2 out", "3 out")
+INTERVALS = (1, 2, 4)
+BANKS = ("all", "half")
+SHARES = ("all", "quarter", "one")
+MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,28 @@ class Chain:
     names: tuple[str, ...]
     trips: tuple[int, ...]
 
-    def copies(self, level: int) -> int:
-        """Copies of the innermost body when the loop `level` steps further out is pipelined."""
-        return math.prod(self.trips[len(self.trips) - level :])
+    @property
+    def rounds(self) -> int:
+        """How often the innermost body runs."""
+        return math.prod(self.trips)
+
+    def options(self, most: int) -> list[tuple[int, int, int]]:
+        """Per possible number of copies of the innermost body: that, the level that is pipelined, and its factor.
+
+        Level 0 is the innermost loop; everything inside the pipelined level is unrolled.
+        """
+        found: dict[int, tuple[int, int, int]] = {}
+        inside = 1
+        for level, trips in enumerate(reversed(self.trips)):
+            for factor in range(1, trips + 1):
+                if trips % factor == 0 and factor * inside <= most:
+                    found.setdefault(factor * inside, (factor * inside, level, factor))
+            inside *= trips
+        return sorted(found.values())
+
+    def nearest(self, wanted: int, most: int) -> tuple[int, int, int]:
+        """The option with the number of copies that comes closest."""
+        return min(self.options(most), key=lambda o: (max(o[0], wanted) / min(o[0], wanted), o[0]))
 
 
 class AutoSchedules:
@@ -64,15 +83,18 @@ class AutoSchedules:
 
     def describe(self) -> Any:
         own = self._declared.describe() if self._declared else []
-        return ["auto", MOST_COPIES, list(INTERVALS), list(SHARES), own]
+        return ["auto", MOST_COPIES, MINOR, list(INTERVALS), list(BANKS), list(SHARES), own]
 
     def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives: list[Directive] = []
         unrolled: dict[tuple[str, str], int] = {}
+        halved: set[str] = set()
         for kernel in program.kernels:
-            for position, chain in enumerate(self._chains_of(kernel)):
-                directives += self._nest(kernel.name, position, chain, ask, unrolled)
-        directives += self._banks(program, ask, unrolled)
+            directives += self._kernel(kernel, ask, unrolled)
+            copied = any(factor > 1 for (name, _), factor in unrolled.items() if name == kernel.name)
+            if copied and str(_asked(ask, word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
+                halved.add(kernel.name)
+        directives += self._banks(program, unrolled, halved)
         said, depths = self._declared.decide(program, ask) if self._declared else ((), ())
         directives += self._tensors(program, said, ask)
         return (*directives, *said), depths
@@ -88,18 +110,35 @@ class AutoSchedules:
             self._chains[key] = list(found.values())
         return self._chains[key]
 
-    def _nest(
-        self, kernel: str, position: int, chain: Chain, ask: Ask, unrolled: dict[tuple[str, str], int]
-    ) -> Iterator[Directive]:
-        name = f"schedule.{kernel}.{position}"
+    def _kernel(self, kernel: Kernel, ask: Ask, unrolled: dict[tuple[str, str], int]) -> Iterator[Directive]:
+        """Pipeline and unroll the nests of a kernel."""
+        chains = self._chains_of(kernel)
+        if not chains:
+            return
         most = min(MOST_COPIES, self._device.limit("dsp"))
-        levels = [n for n in range(min(len(chain.names), len(LEVELS))) if chain.copies(n) <= most]
-        level = LEVELS.index(str(_asked(ask, word(f"{name}.level", [LEVELS[n] for n in levels], LEVELS))))
+        name = f"schedule.{kernel.name}"
+        largest = max(chain.rounds for chain in chains)
+        wanted = sorted({o[0] for chain in chains for o in chain.options(most)})
+        copies = int(_asked(ask, number(f"{name}.copies", wanted, MOST_COPIES)))
+        interval = int(_asked(ask, number(f"{name}.interval", INTERVALS, INTERVALS[-1])))
+        for position, chain in enumerate(chains):
+            share = "all"
+            if chain.rounds * MINOR < largest:
+                share = str(_asked(ask, word(f"{name}.{position}.share", SHARES, SHARES)))
+            target = {"all": copies, "quarter": max(1, copies // 4), "one": 1}[share]
+            yield from self._nest(kernel.name, chain, chain.nearest(target, most), interval, unrolled)
+
+    def _nest(
+        self,
+        kernel: str,
+        chain: Chain,
+        option: tuple[int, int, int],
+        interval: int,
+        unrolled: dict[tuple[str, str], int],
+    ) -> Iterator[Directive]:
+        _, level, factor = option
         at = len(chain.names) - 1 - level
-        loop, trips = chain.names[at], chain.trips[at]
-        factors = [f for f in range(1, trips + 1) if trips % f == 0 and f * chain.copies(level) <= most]
-        factor = int(_asked(ask, number(f"{name}.unroll", factors, most)))
-        interval = int(_asked(ask, Question(f"{name}.interval", INTERVALS, Gene(1, INTERVALS[-1], "log"))))
+        loop = chain.names[at]
         yield Directive("pipeline", kernel, loop, {"initiation_interval": interval})
         if factor > 1:
             yield Directive("unroll", kernel, loop, {"factor": factor})
@@ -108,18 +147,26 @@ class AutoSchedules:
             unrolled[kernel, inner] = count
 
     def _banks(
-        self, program: CompiledProgram, ask: Ask, unrolled: Mapping[tuple[str, str], int]
+        self, program: CompiledProgram, unrolled: Mapping[tuple[str, str], int], halved: set[str]
     ) -> Iterator[Directive]:
-        """Partitions that give the copies of each access a bank of its own, as far as the answer wants."""
-        needed = needed_banks(program, unrolled)
-        for (scope, array), dims in sorted(needed.items()):
-            if all(factor <= self._device.arrays.ports for factor in dims.values()) and len(dims) < 2:
-                continue
-            share = str(_asked(ask, word(f"schedule.banks.{scope}.{array}", SHARES, SHARES)))
-            for dim, factor in sorted(dims.items()):
-                wanted = {"all": factor, "half": max(1, factor // 2), "none": 1}[share]
-                if wanted > 1:
-                    options = {"dim": dim, "factor": wanted, "partition_type": "cyclic"}
+        """Partitions that let the copies of each access run in every cycle, or every second one."""
+        written = {
+            (REGION, port.tensor.name)
+            for kernel in program.kernels
+            for task_class in kernel.classes
+            for port in task_class.tensor_ports
+            if port.writes
+        }
+        for (scope, array), dims in sorted(needed_banks(program, unrolled).items()):
+            # A task's own array is read and written in a round; a tensor that is only read has both ports for that.
+            spare = scope == REGION and (scope, array) not in written
+            half = scope in halved or (scope == REGION and halved == {kernel.name for kernel in program.kernels})
+            rest = (2 if spare else 1) * (2 if half else 1)
+            for dim, factor in sorted(dims.items(), key=lambda item: -item[1]):
+                saved = math.gcd(rest, factor)
+                rest //= saved
+                if factor // saved > 1:
+                    options = {"dim": dim, "factor": factor // saved, "partition_type": "cyclic"}
                     yield Directive("partition", scope, array, options)
 
     def _tensors(self, program: CompiledProgram, said: Sequence[Directive], ask: Ask) -> Iterator[Directive]:

@@ -172,7 +172,8 @@ def _resolved(node: Node, plan: Plan, pids: Mapping[int, int], pipelined: Collec
 def _unrolled(loop: Planned, factor: int) -> Planned:
     if factor == 1 or loop.trips == 0:
         return loop
-    if factor == 0 or factor >= loop.trips:
+    factor = min(factor or loop.trips, loop.trips)
+    if factor == loop.trips and loop.mode != "pipeline":
         return replace(loop, mode="unroll")
     inner_variable = -1 - loop.variable  # value numbers are not negative
     form = Linear(((inner_variable, loop.step), (loop.variable, 1)))

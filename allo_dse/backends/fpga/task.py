@@ -25,6 +25,7 @@ from .pipeline import Flat, Pipelined, build, flatten
 from .plan import Item, Planned, plan_of, planned
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
+_NO_VARIABLE = -(1 << 40)
 _MOST_EVENTS = 1 << 14  # stream operations of one repetition that are told apart
 
 
@@ -190,7 +191,7 @@ class _Task:
         self._pipelines: list[Pipelined] = []
         self._sequential = 0
         self._states = 0
-        self._straight: list[Item] = []
+        self._straight: list[Pipelined] = []
 
     def block(self, items: Sequence[Item], times: int, *, outermost: bool = False) -> tuple[Part, ...]:
         """Parts of a block: loops one after the other, with what stands between them."""
@@ -306,7 +307,11 @@ class _Task:
         """Operations outside loops, one after the other."""
         if not items:
             return []
-        self._straight += items
+        once = build(_once(items), self.device, self.storages)
+        if any(isinstance(item, Planned) for item in items):  # unrolled loops: memory ports count
+            self._pipelines.append(once)
+            return [Wait(once.cycles)] if not once.events else [self._pipe(once)]
+        self._straight.append(once)
         walk = Walk(self.device, self.storages)
         walk.block(items)
         self._states += walk.finish + 1
@@ -342,7 +347,7 @@ class _Task:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
         shared: dict[str, Resources] = {}
         total = Resources()
-        for pipelined in self._pipelines:
+        for pipelined in (*self._pipelines, *self._straight):
             for unit, copies in pipelined.units:
                 needed = unit.resources * math.ceil(copies / pipelined.ii)
                 if unit.resources.dsp:
@@ -358,6 +363,11 @@ class _Task:
             lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in self._pipelines),
         )
         return Resources.total([total, control, *shared.values()])
+
+
+def _once(items: Sequence[Item]) -> Flat:
+    """Operations outside loops as a loop of one round."""
+    return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, tuple(items)),), (), ())
 
 
 def _weight(kind: str) -> int:
