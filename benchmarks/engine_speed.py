@@ -1,4 +1,4 @@
-"""Speed of the run engine, as ratios to the same semantics in plain Python run on the same machine at the same time.
+"""Speed of the run engine, as ratios to the same semantics in Numba (`engine_reference.py`) at the same time.
 
 For a 16 x 16 systolic array with K = 1024 it prints millions of stream operations per second, of compiled bodies that
 compute the product as well as the times and of the same array as operation tables, and what building and compiling
@@ -18,12 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.eval.simulator.engine import Engine, compile_bodies, table_engine
+from allo_dse.eval.simulator.functional import run_graph
 from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
 from allo_dse.ir.signature import Body
+from allo_dse.lang import install
+from allo_dse.mapper.folds import fold_choices
+from allo_dse.mapper.program import load_program
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the reference and the bodies are the tests'
+install()
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the bodies are the tests'
+from benchmarks.engine_reference import operations, poll, systolic
+from studies.gemm_npu import gemm
 from tests.eval.engine_bodies import matrices, systolic_bodies, systolic_network
-from tests.eval.engine_reference import simulate
 
 SIZE, K = 16, 1024
 TASKS, NODES = 100_000, 100
@@ -49,14 +56,12 @@ def best(action: Callable[[], object], times: int = 5) -> float:
     return min(seconds)
 
 
-def reference_speed() -> float:
-    """Stream operations per second of the reference semantics: a chain of 20 tasks."""
-    hops, tokens = 20, 500
-    scripts = [[("put", 0, 0), ("wait", 0, 1)] * tokens]
-    scripts += [[("get", i, 0), ("put", i + 1, 0), ("wait", 0, 1)] * tokens for i in range(hops - 1)]
-    scripts += [[("get", hops - 1, 0), ("wait", 0, 1)] * tokens]
-    seconds = best(lambda: simulate(scripts, [2] * hops, [1] * hops, [0] * hops, 0), 3)
-    return 2 * hops * tokens / seconds
+def reference_speed(depth: int) -> float:
+    """Stream operations per second of the same array by the reference."""
+    arguments = systolic(SIZE, K, depth)
+    clocks, _ = poll(*arguments)
+    assert clocks.max() == K + 2 * SIZE * (1 if depth <= 2 else 2)
+    return operations(SIZE, K) / best(lambda: poll(*arguments), 3)
 
 
 def table_network(depth: int, rounds: int = K) -> Network:
@@ -82,12 +87,12 @@ def table_network(depth: int, rounds: int = K) -> Network:
 
 
 def report_speed() -> None:
-    baseline = reference_speed()
-    print(f"reference semantics in plain Python: {baseline / 1e6:.2f} M stream operations/s")
     start = time.perf_counter()
     engine = compile_bodies(systolic_bodies(K))
     print(f"compiling three bodies and the scheduler: {time.perf_counter() - start:.3f} s (first: with MLIR's import)")
     for depth in (2, 4, 16):
+        baseline = reference_speed(depth)
+        print(f"reference in Numba, depth {depth:2d}: {baseline / 1e6:.0f} M stream operations/s")
         a, b, c = matrices(SIZE, K)
         network = systolic_network(engine, a, b, c, depth=depth)
         build = best(lambda a=a, b=b, c=c, d=depth: systolic_network(engine, a, b, c, depth=d))  # type: ignore[misc]
@@ -103,7 +108,29 @@ def show(kind: str, engine: Engine, network: Network, depth: int, build: float, 
     speed = result.operations / seconds
     print(
         f"{kind}, {SIZE}x{SIZE}, K={K}, depth {depth:2d}: {result.cycles} cycles, {speed / 1e6:4.0f} M stream "
-        f"operations/s = {speed / baseline:4.0f} x reference; building {build * 1e3:.2f} ms"
+        f"operations/s = {speed / baseline:.1f} x reference; building {build * 1e3:.2f} ms"
+    )
+
+
+def report_second_design() -> None:
+    """What another mapping or other depths of a program cost beside their run: nothing is compiled."""
+    program = load_program(gemm, M=64, N=64, K=64, Pm=16, Pn=16, Pk=4)
+    fold = next(fold for fold in fold_choices(program, 16) if fold.node_count == 16)
+    primitives = program.vmg.fold(fold).mapping_primitives
+    arrays = [np.zeros((64, 64), np.int16) for _ in range(3)]
+    run_graph(program.vmg, *arrays)
+    folded = program.vmg.apply(primitives)
+    run_graph(folded, *arrays)
+    beside: list[float] = []
+    for _ in range(10):
+        start = time.perf_counter()
+        result = run_graph(folded, *arrays)
+        whole = time.perf_counter() - start
+        engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for k in program.kernels for c in k.classes)
+        beside.append(whole - best(lambda n=result.network, e=engine: e.run(n), 3))  # type: ignore[misc]
+    print(
+        f"another design of a program of {program.task_count} tasks on {folded.node_count} nodes: "
+        f"{min(beside) * 1e3:.2f} ms beside its run"
     )
 
 
@@ -173,5 +200,6 @@ def report_memory() -> None:
 if __name__ == "__main__":
     report_memory()
     report_speed()
+    report_second_design()
     report_variants()
     report_extrapolation()

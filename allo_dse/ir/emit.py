@@ -282,6 +282,11 @@ class Emitter:
             op = func.CallOp(list(results), ir.FlatSymbolRefAttr.get(name), list(arguments))
         return op.results[0] if results else None
 
+    def prefetch(self, address: Any) -> None:
+        """Have a cache line at hand soon; any address will do."""
+        with self.here():
+            llvm.Prefetch(address, 0, 3, 1)
+
     def coro_resume(self, frame: Any) -> None:
         with self.here():
             llvm.CoroResumeOp(frame)

@@ -22,6 +22,8 @@ from .variant import Variant
 RUN = "df_run"
 DESTROY = "df_destroy"
 TURN, START_SLOT, GRANT, BEFORE = "df_turn", "df_start_slot", "df_grant", "df_before"
+PREFETCHED = 4
+"""Cache lines of a coroutine's frame that are fetched ahead."""
 PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
 
 
@@ -64,11 +66,20 @@ def _define_run(module: Any, variant: Variant) -> None:
         position = e.bits_and(head, e.load(header, Header.READY_MASK))
         node = e.load(e.load_ptr(header, Header.READY), position, ptr)
         e.store(e.add(head, 1), header, Header.READY_HEAD)
+        _prefetch(e, header, e.add(head, 1))
         e.call(TURN, [header, node])
         with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
             e.store(1, header, Header.STATUS)
             e.branch(stop)
     e.return_()
+
+
+def _prefetch(e: Emitter, header: Any, head: Any) -> None:
+    """Fetch the frame of the node that comes next; every place of the queue names some node."""
+    position = e.bits_and(head, e.load(header, Header.READY_MASK))
+    frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
+    for line in range(PREFETCHED):
+        e.prefetch(e.field(frame, 8 * line))
 
 
 def _define_turn(module: Any) -> None:

@@ -99,6 +99,7 @@ class Arena:
         self.nodes[:, Node.SLOT] = self._at["slots"] + slot_bytes * network.first[:-1]
         self.nodes[:, Node.SLOT_END] = self._at["slots"] + slot_bytes * network.first[1:]
         count = network.node_count
+        self._queue[:] = self._at["nodes"]
         self._queue[:count] = self._at["nodes"] + WORD * Node.SIZE * np.arange(count)
         header = self.header
         header[Header.READY_TAIL] = count
@@ -172,7 +173,7 @@ class Arena:
 
 def _ring_sizes(depth: IntArray) -> IntArray:
     """The smallest powers of two that hold `depth` tokens."""
-    return np.left_shift(1, np.ceil(np.log2(depth)).astype(np.int64))
+    return np.left_shift(1, np.frexp(depth - 1)[1].astype(np.int64))
 
 
 def _starts(sizes: IntArray) -> IntArray:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class Engine:
         self._texts = tuple(bodies)
         self._codes: dict[Variant, _Code] = {}
         self._steps: dict[str, Steps | None] = {}
+        self._checked: WeakSet[Network] = WeakSet()
         self._lock = threading.Lock()
         self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
         self._has_pipelines = any(s.pipelines for s in self.signatures.values())
@@ -88,9 +90,7 @@ class Engine:
         Raises:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
         """
-        for group in network.groups:
-            if isinstance(group, Tasks):
-                self._check(network, group)
+        self._require_fitting(network)
         limits = _Limits(max_events if record else None, seconds, progress)
         if extrapolate and not record:
             tables = network if can_repeat(network) else None if payload else self._as_tables(network)
@@ -143,8 +143,19 @@ class Engine:
         number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
         return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
 
-    def _check(self, network: Network, tasks: Tasks) -> None:
-        """Compiled code trusts its arguments, so they are checked here."""
+    def _require_fitting(self, network: Network) -> None:
+        """Compiled code trusts its arguments, so they are checked when a network is first run."""
+        if network in self._checked:
+            return
+        words = entry_words(network.token_bytes)
+        uniform = int(words[0]) if len(words) and (words == words[0]).all() else None
+        for group in network.groups:
+            if isinstance(group, Tasks):
+                self._check(network, group, uniform)
+        self._checked.add(network)
+
+    def _check(self, network: Network, tasks: Tasks, uniform: int | None) -> None:
+        """Check the arguments of some tasks; `uniform` are the words of an entry of all streams, if they are equal."""
         signature = self.signatures.get(tasks.body)
         if signature is None:
             raise SimulationError(f"this engine was compiled without the task body {tasks.body!r}")
@@ -164,7 +175,7 @@ class Engine:
             streams = tasks.words[:, column]
             if streams.size and not 0 <= streams.min() <= streams.max() < network.stream_count:
                 raise SimulationError(f"task body {tasks.body!r} is given a stream that does not exist")
-            if parameter.token_bytes == ANY_TOKEN:
+            if parameter.token_bytes == ANY_TOKEN or entry_words(parameter.token_bytes) == uniform:
                 continue
             sizes = network.token_bytes[streams]
             wrong = entry_words(sizes) != entry_words(parameter.token_bytes)

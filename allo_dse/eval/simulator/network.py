@@ -56,7 +56,7 @@ class Processes:
     log_limit: IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """A network of tasks over bounded FIFOs, ready to run.
 
