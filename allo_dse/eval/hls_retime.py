@@ -7,6 +7,7 @@ half, since the tool does not know how processes wait for each other; the simula
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,10 +27,12 @@ class Retiming:
 
     Attributes:
         timings: per kernel and task class, by value number of a loop's variable, what the report says of the loop.
-        matched: pipelined loops of the report that belong to a task; unmatched: the other ones, by name.
+        copies: cycles that the process takes which loads or stores a tensor, by the tensor's name; the slower of both.
+        matched: pipelined loops of the report that belong to a task or a copy; unmatched: the other ones, by name.
     """
 
     timings: Timings
+    copies: Mapping[str, int]
     matched: int
     unmatched: tuple[str, ...]
 
@@ -43,26 +46,37 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
         for function, symbol in names.items()
         if symbol in classes
     }
+    movers = {f"{verb}_{tensor.name}": tensor.name for tensor in program.tensors for verb in ("load", "store")}
     timings: dict[tuple[str, str], dict[int, Measured]] = {}
     matched, unmatched = 0, []
     for loop in report.all_loops():
         if not loop.pipelined or loop.ii is None or loop.depth is None:
             continue
-        function = _longest(variables, loop.module)
+        function = _function(loop, variables)
         variable = None if function is None else _variable(loop, variables[function])
         if function is None or variable is None:
-            unmatched.append(f"{loop.module}/{loop.name}")
+            is_copy = _longest(movers, loop.module) is not None
+            matched += is_copy
+            unmatched += [] if is_copy else [f"{loop.module}/{loop.name}"]
             continue
         task_class = classes[names[function]]
         own = timings.setdefault((task_class.kernel, task_class.name), {})
         own[variable] = _worse(own.get(variable), Measured(loop.ii, loop.depth))
         matched += 1
-    return Retiming(timings, matched, tuple(unmatched))
+    copies: dict[str, int] = {}
+    for module in report.modules:
+        if module.name in movers and module.latency.max is not None:
+            name = movers[module.name]
+            copies[name] = max(copies.get(name, 0), module.latency.max)
+    return Retiming(timings, copies, matched, tuple(unmatched))
 
 
 def retimed(mapping: FpgaMapping, found: Retiming) -> FpgaMapping:
-    """The mapping with the report's intervals and depths."""
-    return replace(mapping, measured=found.timings)
+    """The mapping with the report's intervals, depths and times of copies."""
+    words = {tensor.name: math.prod(tensor.shape) for tensor in mapping.vmg.program.tensors}
+    latency = mapping.device.external.latency_cycles  # which the simulator adds
+    rates = {name: words[name] / max(1, cycles - latency) for name, cycles in found.copies.items()}
+    return replace(mapping, measured=found.timings, rates=rates)
 
 
 def _variables(task_class: TaskClass, labels: list[str]) -> dict[str, int]:
@@ -85,6 +99,15 @@ def _in_order(nodes: Iterable[object]) -> Iterable[Loop]:
         elif isinstance(node, Branch):
             for side in node.sides:
                 yield from _in_order(side)
+
+
+def _function(loop: HlsLoop, variables: Mapping[str, Mapping[str, int]]) -> str | None:
+    """The function a loop is of: by its module's name; where the tool inlined the function, by a label of its own."""
+    function = _longest(variables, loop.module)
+    if function is not None:
+        return function
+    having = [name for name, labels in variables.items() if _variable(loop, labels) is not None]
+    return having[0] if len(having) == 1 else None
 
 
 def _longest(names: Iterable[str], text: str) -> str | None:

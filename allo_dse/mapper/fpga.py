@@ -57,6 +57,7 @@ class FpgaMapping:
         schedule: directives beside those of the program.
         depths: stream depths by array name, where they differ from the declared ones.
         measured: per kernel and class what is known of its loops (see `task_cost`).
+        rates: elements per cycle that a tensor's copies are known to move, by its name.
     """
 
     vmg: VMG
@@ -64,6 +65,7 @@ class FpgaMapping:
     schedule: tuple[Directive, ...] = ()
     depths: Mapping[str, int] | None = None
     measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
@@ -128,7 +130,7 @@ class FpgaMapping:
         )
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
         packed = max(1, bits // tensor.dtype.bits)
-        return onchip, min(packed, per_port, self.device.arrays.ports * banks)
+        return onchip, self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
 
     def _about(self, tensor: Tensor) -> list[Directive]:
         program = self.vmg.program

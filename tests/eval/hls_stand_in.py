@@ -80,9 +80,18 @@ def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def report_xml(top: str, loops: Loops, *, latency: int, dsp: int = 3) -> str:
-    """A synthesis report as the tool writes it, with what tests need."""
+def report_xml(top: str, loops: Loops, *, latency: int, dsp: int = 3, copies: Mapping[str, int] | None = None) -> str:
+    """A synthesis report as the tool writes it, with what tests need.
+
+    Args:
+        copies: cycles of processes that load or store tensors, by name.
+    """
     modules = "".join(_module(name, found) for name, found in loops.items())
+    modules += "".join(
+        f"<Module><Name>{name}</Name><PerformanceEstimates><SummaryOfOverallLatency><Worst-caseLatency>{cycles}"
+        "</Worst-caseLatency></SummaryOfOverallLatency></PerformanceEstimates></Module>"
+        for name, cycles in (copies or {}).items()
+    )
     return f"""<?xml version="1.0"?>
 <profile>
   <ReportVersion><Version>2023.2</Version></ReportVersion>

@@ -121,6 +121,16 @@ def test_depths_of_the_report_delay_what_is_put(tool: Path) -> None:
     assert cycles[1] - cycles[0] == pytest.approx(200, abs=4)  # both processes are 100 deeper
 
 
+def test_copies_of_tensors_take_the_time_of_their_processes(tool: Path) -> None:
+    stand_in.install(tool)
+    cycles = []
+    for copy in (4167, 8263):
+        text = stand_in.report_xml("top", loops_of(design(), 1, 10), latency=1, copies={"load_A": copy})
+        (tool / "csynth.xml").write_text(text)
+        cycles.append(HlsEvaluator().evaluate(design()).latency_cycles)
+    assert cycles[1] - cycles[0] == pytest.approx(4096, abs=4)
+
+
 def test_loops_are_found_by_their_labels(tool: Path, tmp_path: Path) -> None:
     subject = design()
     project = emit_project(subject.program, device=subject.device)
@@ -130,13 +140,14 @@ def test_loops_are_found_by_their_labels(tool: Path, tmp_path: Path) -> None:
         f"{load}_1": [("_".join(load_labels), 1, 2, 7)],  # the tool copied the function
         f"{load}_2": [("_".join(load_labels), 1, 4, 5)],
         scale: [(scale_labels[-1], 1, 6, 9)],  # not flattened
-        "load_A": [("VITIS_LOOP_9_1", 1, 1, 3)],
+        "load_A_Pipeline_1": [("VITIS_LOOP_9_1", 1, 1, 3)],
+        "something": [("VITIS_LOOP_77_1", 1, 1, 3)],
     }
     file = tmp_path / "csynth.xml"
     file.write_text(stand_in.report_xml("top", loops, latency=1))
     found = retiming(subject.program, project, read_hls_report(file))
-    assert found.matched == 3
-    assert len(found.unmatched) == 1
+    assert found.matched == 4
+    assert found.unmatched == ("something/VITIS_LOOP_77_1",)
     values = sorted((t.ii, t.depth) for timing in found.timings.values() for t in timing.values())
     assert values == [(4, 7), (6, 9)]
 
