@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from ..lang.storage import is_wide, numpy_dtype
 from ..mapper.fpga import FpgaMapping
 from ..space.design import Design
 from .evaluator import Metrics
-from .fpga import run
+from .fpga import run, solve_depths
 from .hls_design import hls_project
 from .hls_retime import Retiming, retimed, retiming
 from .hls_tool import HlsToolError, run_steps, unavailable
@@ -38,6 +41,8 @@ class HlsEvaluator:
         cosim: run RTL co-simulation too; its cycles are then the design's.
         seconds: time limit of the tool per design; at the limit the tool is ended with all that it started.
         directory: where projects are kept, in a directory per design, and found again; temporary ones by default.
+        depths: "solve" for the smallest stream depths that cost no time, where the design does not say, as the
+            simulator of FPGA designs does; "declared" for those of the program.
     """
 
     name = "hls"
@@ -45,8 +50,15 @@ class HlsEvaluator:
     resource = "vitis"
     isolate = True
 
-    def __init__(self, *, cosim: bool = False, seconds: float = 3600, directory: str | Path | None = None) -> None:
-        self.cosim, self.seconds = cosim, seconds
+    def __init__(
+        self,
+        *,
+        cosim: bool = False,
+        seconds: float = 3600,
+        directory: str | Path | None = None,
+        depths: Literal["solve", "declared"] = "solve",
+    ) -> None:
+        self.cosim, self.seconds, self.depths = cosim, seconds, depths
         self.directory = None if directory is None else Path(directory)
 
     @property
@@ -68,11 +80,22 @@ class HlsEvaluator:
             HlsToolError: if the tool is missing, fails, takes too long, or leaves no usable report.
             SimulationError: if the design deadlocks.
         """
-        device = FpgaDevice.of(design.device)
-        project = hls_project(design)
+        mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, dict(design.depths))
+        mapping = replace(mapping, depths=self._depths(design, mapping))
+        project = hls_project(design, mapping.depths)
         with self._workspace(design) as path:
             report = self._report(project, path)
-        return _metrics(design, device, project, report)
+        return _metrics(design, mapping, project, report)
+
+    def _depths(self, design: Design, mapping: FpgaMapping) -> dict[str, int]:
+        """Depths by stream array, where they differ from the declared ones."""
+        depths = dict(design.depths)
+        if self.depths == "declared" or depths:
+            return depths
+        try:
+            return solve_depths(mapping)[0]
+        except SimulationError:  # control that depends on data has no static times
+            return depths
 
     @contextmanager
     def _workspace(self, design: Design) -> Iterator[Path]:
@@ -86,7 +109,10 @@ class HlsEvaluator:
 
     def _report(self, project: HlsProject, path: Path) -> HlsReport:
         """The report of a project, made now or in an earlier run."""
-        if not (path / _DONE).exists():
+        digest = hashlib.sha256(json.dumps(dict(project.files), sort_keys=True).encode()).hexdigest()
+        done = path / _DONE
+        if not done.exists() or done.read_text() != digest:
+            done.unlink(missing_ok=True)
             shutil.rmtree(path / "hls", ignore_errors=True)
             project.write(path)
             if self.cosim:
@@ -102,7 +128,7 @@ class HlsEvaluator:
         if self.cosim and (report.cosim is None or not report.cosim.passed):
             outcome = "was not run" if report.cosim is None else "failed"
             raise HlsToolError(f"RTL co-simulation of {report.top} {outcome}", hint="see the tool's log")
-        (path / _DONE).touch()
+        done.write_text(digest)
         return report
 
 
@@ -117,10 +143,9 @@ def _inputs(project: HlsProject) -> list[Any]:
     return arrays
 
 
-def _metrics(design: Design, device: FpgaDevice, project: HlsProject, report: HlsReport) -> Metrics:
-    mapping = FpgaMapping(design.vmg, device, design.schedule, dict(design.depths))
-    found = retiming(design.program, project, report)
-    cycles, source = _cycles(mapping, found, report, dict(design.depths))
+def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: HlsReport) -> Metrics:
+    found, device = retiming(design.program, project, report), mapping.device
+    cycles, source = _cycles(mapping, found, report)
     clock_ns = report.clock_ns if report.clock_ns is not None else 1.0 / device.clock_ghz
     used = {name: getattr(report.resources, name) or 0 for name in RESOURCES}
     shares = {name: used[name] / device.limit(name) for name in RESOURCES if device.limit(name)}
@@ -140,17 +165,18 @@ def _metrics(design: Design, device: FpgaDevice, project: HlsProject, report: Hl
         loops_matched=found.matched,
         loops_unmatched=list(found.unmatched),
         ii_violations=[str(violation) for violation in report.ii_violations],
+        stream_depths=dict(mapping.depths or {}),
         hls_tool=report.tool,
         evaluator=f"{HlsEvaluator.name} {HlsEvaluator.version}",
     )
 
 
-def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport, depths: Mapping[str, int]) -> tuple[int, str]:
+def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:
     """The design's cycles, and where they come from."""
     cosim = report.cosim
     if cosim is not None and cosim.passed and cosim.latency.max is not None:
         return cosim.latency.max, "co-simulation"
-    mapping = retimed(mapping, found)
+    mapping, depths = retimed(mapping, found), mapping.depths or {}
     try:
         fpga_network(mapping, depths)
     except SimulationError as error:  # control that depends on data has no static times

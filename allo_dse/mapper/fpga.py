@@ -69,7 +69,9 @@ class FpgaMapping:
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
-        """Shared by all mappings of one graph with one schedule: depths change none of it."""
+        """Shared by all mappings of one graph with one schedule, unless something was measured: depths change none."""
+        if self.measured:
+            return {}
         known = _COSTS.setdefault(self.vmg, {})
         return known.setdefault((self.device.key, *map(str, self.schedule)), {})
 

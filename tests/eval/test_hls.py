@@ -177,6 +177,12 @@ def test_projects_that_are_kept_are_not_made_again(tool: Path, tmp_path: Path) -
     assert (tmp_path / "kept" / design().key / "kernel.cpp").exists()
     evaluator.evaluate(design(depths=(("pipe", 8),)))
     assert stand_in.calls(tool) == 2
+    (kernel,) = (tmp_path / "kept").glob(f"{design().key}/kernel.cpp")
+    assert first.stream_depths == {"pipe": 2}
+    assert "hls::stream<float, 2>" in kernel.read_text()
+    HlsEvaluator(directory=tmp_path / "kept", depths="declared").evaluate(design())  # another kernel
+    assert stand_in.calls(tool) == 3
+    assert "hls::stream<float, 4>" in kernel.read_text()
 
 
 @pytest.mark.parametrize(
@@ -227,6 +233,23 @@ def test_without_a_tool_there_is_a_message(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "vitis_hls" in reason
     with pytest.raises(HlsToolError, match="no HLS tool"):
         HlsEvaluator().evaluate(design())
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_study_goes_on_without_the_tool(tool: Path, tmp_path: Path, is_here: bool, capsys) -> None:
+    if is_here:
+        stand_in.install(tool)
+    study = dse.Study(
+        "chain",
+        program=chain,
+        device="u280",
+        objectives=[dse.minimize("latency_cycles")],
+        rungs=[dse.Rung(HlsEvaluator(seconds=60), at_most=1)],
+    )
+    result = study.run(4, run_dir=tmp_path / "run", progress="plain")
+    best = result.best("latency_cycles")
+    assert best.metrics.evaluator == ("hls 1" if is_here else "fpga-simulator 1")
+    assert ("(hls 1) is left out: no HLS tool on PATH" in capsys.readouterr().err) != is_here
 
 
 def test_deadlocks_are_errors_whatever_the_report_says(tool: Path) -> None:
