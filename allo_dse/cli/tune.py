@@ -70,7 +70,13 @@ def tune(
             help="Same seed and one worker: same trials. \\[default: the earlier run's, or 0]", show_default=False
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="1 evaluates in this process, more in worker processes.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="1 evaluates in this process, more in worker processes. \\[default: 1; with --ray one per CPU]",
+            show_default=False,
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Use the workers of a running Ray cluster.", show_default=False),

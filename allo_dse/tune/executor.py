@@ -82,6 +82,10 @@ class Executor(Protocol):
         """Whether a rung has workers of its own, which would be idle while only cheaper rungs are busy."""
         ...
 
+    def news(self) -> list[str]:
+        """What has happened to the workers since it was last asked, in words."""
+        ...
+
     def stop(self) -> None:
         """Forget what has not been started yet."""
         ...
@@ -121,6 +125,9 @@ class InlineExecutor:
 
     def separate(self, rung: int) -> bool:
         return False
+
+    def news(self) -> list[str]:
+        return []
 
     def stop(self) -> None:
         self._waiting.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,10 @@ class Pool:
 
     Attributes:
         actors: the workers.
+        ready: positions of those that have started.
+        failures: how often a worker at a position could not be started.
+        idle_since: since when none is ready; None while one is.
+        given_up: whether nobody is expected to become ready any more.
         waiting: tasks nobody has been given; those of a higher rung come after those of a lower one.
         suspects: tasks that were with a worker that died.
         running: batches by the reference of their result.
@@ -47,6 +51,10 @@ class Pool:
     """
 
     actors: list[Any]
+    ready: set[int] = field(default_factory=set)
+    failures: Counter[int] = field(default_factory=Counter)
+    idle_since: float | None = None
+    given_up: bool = False
     waiting: deque[Task] = field(default_factory=deque)
     suspects: deque[Task] = field(default_factory=deque)
     running: dict[Any, Batch] = field(default_factory=dict)
@@ -59,7 +67,9 @@ class Pool:
 
     def room(self, rung: int) -> int:
         """How many more tasks keep every worker busy until the driver looks again."""
-        return max(0, AHEAD * len(self.actors) * self.batch_size(rung) - self.outstanding())
+        if self.given_up:
+            return 0
+        return max(0, AHEAD * max(1, len(self.ready)) * self.batch_size(rung) - self.outstanding())
 
     def batch_size(self, rung: int) -> int:
         """How many designs to send at once, so that sending costs little beside evaluating."""
@@ -71,6 +81,23 @@ class Pool:
         before = self.seconds.get(rung)
         self.seconds[rung] = seconds if before is None else 0.9 * before + 0.1 * seconds
 
+    def lost(self, worker: int) -> tuple[Task, ...]:
+        """Take back what a dead worker had been given. It was at the first batch: those tasks are returned, the rest
+        waits again."""
+        self.ready.discard(worker)
+        references = [reference for reference, batch in self.running.items() if batch.worker == worker]
+        first, *others = [self.running.pop(reference) for reference in references]
+        self.waiting.extendleft(task for batch in reversed(others) for task in reversed(batch.tasks))
+        return first.tasks
+
+    def abandon(self) -> int:
+        """Give up: forget everything that waits for a worker; returns how much that was."""
+        count = len(self.waiting) + len(self.suspects)
+        self.waiting.clear()
+        self.suspects.clear()
+        self.given_up = True
+        return count
+
     def busy(self, worker: int) -> bool:
         """Whether a worker has something to do."""
         return any(batch.worker == worker for batch in self.running.values())
@@ -79,10 +106,12 @@ class Pool:
         """The next tasks and who shall have them, taken from what waits; None when all workers have enough."""
         if not self.suspects and not self.waiting:
             return None
-        load = [0] * len(self.actors)
+        if not self.ready:
+            return None
+        load = dict.fromkeys(sorted(self.ready), 0)
         for batch in self.running.values():
             load[batch.worker] += AHEAD if batch.alone else 1
-        worker = min(range(len(load)), key=load.__getitem__)
+        worker = min(load, key=load.__getitem__)
         # A suspect has its worker for itself, so that if that worker dies it is known why.
         alone = bool(self.suspects)
         if load[worker] >= (1 if alone else AHEAD):

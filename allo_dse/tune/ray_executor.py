@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import RayActorError, RayError
 
 from ..errors import StudyError
 from ..eval.evaluator import Needs, why_unavailable
@@ -27,6 +28,9 @@ from .spec import StudySpec
 WAIT_SECONDS = 0.1
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
+KNOCK_SECONDS = 5.0  # for a cluster's address to answer
+PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
+MAX_STARTS = 3  # of a worker that fails to start
 
 
 class Workbench:
@@ -75,13 +79,15 @@ class RayExecutor:
         StudyError: when the cluster cannot be reached, or its workers cannot load the study.
     """
 
-    def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int, address: str | None) -> None:
+    def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int | None, address: str | None) -> None:
         self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
         self._needs = list(needs)
         self._own = not ray.is_initialized()
         self._known: list[Outcome] = []
+        self._news: list[str] = []
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
+        self._starting: dict[Any, tuple[str | None, int]] = {}
         self._connect(study, workers, address)
         try:
             self._hire(workers)
@@ -92,18 +98,19 @@ class RayExecutor:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def _connect(self, study: StudySpec, workers: int, address: str | None) -> None:
+    def _connect(self, study: StudySpec, workers: int | None, address: str | None) -> None:
         if not self._own:
             return
         try:
             if address:
+                _knock(address)
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             else:
                 ray.init(
-                    address="local", num_cpus=workers, resources=self._local_resources(study),
+                    address="local", num_cpus=workers or 1, resources=self._local_resources(study),
                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                 )  # fmt: skip
-        except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        except (OSError, RuntimeError, ValueError, RayError) as error:
             raise StudyError(
                 f"cannot reach Ray at {address or 'this machine'}: {error}",
                 hint="start a cluster with `ray start --head`, or leave --ray out to use this machine",
@@ -114,34 +121,40 @@ class RayExecutor:
         evaluators = zip(study.make_evaluators(), self._needs, strict=True)
         return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
-    def _hire(self, workers: int) -> None:
-        """Start the workers: as many as asked for, and one for each unit of a resource that the cluster has."""
+    def _hire(self, workers: int | None) -> None:
+        """Start the workers: as many as asked for, or one per CPU, and one for each unit of a resource there is."""
         has = ray.cluster_resources()
         for resource in {need.resource: None for need in self._needs}:
-            count = workers if resource is None else int(has.get(resource, 0))
+            count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
             if count:
-                self._pools[resource] = Pool([self._start(resource) for _ in range(count)])
+                pool = self._pools[resource] = Pool([None] * count, idle_since=time.monotonic())
+                for worker in range(count):
+                    self._start(resource, pool, worker)
 
-    def _start(self, resource: str | None) -> Any:
+    def _start(self, resource: str | None, pool: Pool, worker: int) -> None:
+        """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
-        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench)
-        return actor.remote(self._source)
+        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source)
+        pool.actors[worker] = actor
+        self._starting[actor.problems.remote()] = (resource, worker)
 
     def _ask_around(self) -> list[str | None]:
         """Per rung, why nobody can serve it."""
-        said = {resource: self._said(pool) for resource, pool in self._pools.items()}
+        said = {resource: self._first_words(resource) for resource in self._pools}
         return [
             said[need.resource][rung] if need.resource in said else _missing(need.resource)
             for rung, need in enumerate(self._needs)
         ]
 
-    def _said(self, pool: Pool) -> list[str | None]:
-        try:
-            problems: list[str | None] = ray.get(pool.actors[0].problems.remote(), timeout=START_SECONDS)
-            return problems
-        except GetTimeoutError:
+    def _first_words(self, resource: str | None) -> list[str | None]:
+        """What the first worker of a kind says about the rungs."""
+        references = [r for r, (of, _) in self._starting.items() if of == resource]
+        ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
+        if not ready:
             return ["its workers do not start: are there free CPUs in the cluster?"] * len(self._needs)
+        try:
+            problems: list[str | None] = ray.get(ready[0])
         except RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, StudyError):
@@ -150,6 +163,44 @@ class RayExecutor:
                 f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
+        return problems
+
+    def _greet(self, reference: Any) -> None:
+        """Take a worker that has started into its pool; try again with one that could not."""
+        resource, worker = self._starting.pop(reference)
+        pool = self._pools[resource]
+        try:
+            ray.get(reference)
+        except RayError:
+            pool.failures[worker] += 1
+            if pool.failures[worker] < MAX_STARTS:
+                self._start(resource, pool, worker)
+            return
+        pool.ready.add(worker)
+        pool.idle_since = None
+        pool.given_up = False
+
+    def _look_after(self) -> None:
+        """Give up a rung whose workers are gone and do not come back.
+
+        Raises:
+            StudyError: when it is the rung of every design.
+        """
+        for resource, pool in self._pools.items():
+            if pool.ready:
+                continue
+            pool.idle_since = pool.idle_since or time.monotonic()
+            if not pool.outstanding() or time.monotonic() - pool.idle_since < PATIENCE_SECONDS:
+                continue
+            if resource == self._needs[0].resource:
+                raise StudyError(
+                    "all workers are lost, and no others can be started",
+                    hint="everything evaluated so far is kept: see to the cluster and run the same command again",
+                )
+            count = pool.abandon()
+            self._news.append(
+                f"the workers with {resource!r} are lost: {count} promoted design(s) wait for a later run"
+            )
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -163,6 +214,10 @@ class RayExecutor:
 
     def separate(self, rung: int) -> bool:
         return self._needs[rung].resource != self._needs[0].resource
+
+    def news(self) -> list[str]:
+        said, self._news = self._news, []
+        return said
 
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -183,61 +238,77 @@ class RayExecutor:
     def collect(self) -> list[Outcome]:
         outcomes, self._known = self._known, []
         timeout = 0.0 if outcomes else WAIT_SECONDS
-        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout) if self._running else ([], [])
+        references = [*self._running, *self._starting]
+        ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         if ready:  # and whatever else is finished by now
-            ready, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        elif not references:
+            time.sleep(timeout)
         for reference in ready:
-            if reference in self._running:
+            if reference in self._starting:
+                self._greet(reference)
+            elif reference in self._running:
                 outcomes += self._finish(reference)
+        self._look_after()
         self._dispatch()
         return outcomes
 
     def _finish(self, reference: Any) -> list[Outcome]:
-        resource, batch = self._running.pop(reference)
+        resource, batch = self._running[reference]
         pool = self._pools[resource]
-        pool.running.pop(reference)
         try:
             outcomes: list[Outcome] = ray.get(reference)
         except RayActorError as error:
-            return self._bury(resource, batch, error)
+            return self._bury(resource, batch.worker, error)
         except RayError as error:
+            self._done(reference)
             return [Outcome(t.number, t.rung, None, f"worker: {error}", 0.0) for t in batch.tasks]
+        self._done(reference)
         for found in outcomes:
             pool.learn(found.rung, found.seconds)
         return outcomes
 
-    def _bury(self, resource: str | None, batch: Batch, error: RayActorError) -> list[Outcome]:
+    def _done(self, reference: Any) -> None:
+        resource, _ = self._running.pop(reference)
+        self._pools[resource].running.pop(reference)
+
+    def _bury(self, resource: str | None, worker: int, error: RayActorError) -> list[Outcome]:
         """Replace a dead worker. Its designs are tried again one by one; one that is lost again is the cause."""
         pool = self._pools[resource]
-        lost = [batch]
-        for reference in [r for r, b in pool.running.items() if b.worker == batch.worker]:
-            lost.append(pool.running.pop(reference))
-            self._running.pop(reference)
-        pool.actors[batch.worker] = self._start(resource)
-        outcomes = []
-        for task in (task for b in lost for task in b.tasks):
-            if task.deaths == 0:
-                pool.suspects.append(replace(task, deaths=1))
-            else:
-                reason = str(error).strip().splitlines()[0]
-                text = f"poisonous: the worker process died twice with this design: {reason}"
-                outcomes.append(Outcome(task.number, task.rung, None, text, 0.0))
-        return outcomes
+        tasks = pool.lost(worker)
+        self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
+        self._start(resource, pool, worker)
+        pool.suspects.extend(replace(task, deaths=1) for task in tasks if task.deaths == 0)
+        reason = str(error).strip().splitlines()[0]
+        text = f"poisonous: the worker process died twice with this design: {reason}"
+        return [Outcome(task.number, task.rung, None, text, 0.0) for task in tasks if task.deaths]
 
     def stop(self) -> None:
         for pool in self._pools.values():
             pool.waiting.clear()
 
     def close(self) -> None:
-        actors = [actor for pool in self._pools.values() for actor in pool.actors]
+        actors = [actor for pool in self._pools.values() for actor in pool.actors if actor is not None]
         if any(need.isolate for need in self._needs):
             # A killed worker's child process ends by itself, but not before it notices.
-            idle = [a for pool in self._pools.values() for n, a in enumerate(pool.actors) if not pool.busy(n)]
-            ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
+            idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
+            if idle:
+                ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
         for actor in actors:
             ray.kill(actor)
         if self._own:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes to reach a host that does not answer.
+
+    Raises:
+        OSError: when nobody listens at a `host:port`.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
 
 
 def _missing(resource: str | None) -> str:

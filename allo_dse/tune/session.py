@@ -40,7 +40,7 @@ class RunOptions:
 
     trials: int | None
     time: str | float | None = None
-    workers: int = 1
+    workers: int | None = None
     seed: int | None = None
     sampler: Any = "auto"
     run_dir: Path | None = None
@@ -54,7 +54,7 @@ class RunOptions:
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
     """Run a study; see `Study.run`."""
-    if options.workers < 1:
+    if options.workers is not None and options.workers < 1:
         raise StudyError(f"{options.workers} workers cannot work", hint="--workers 1 evaluates in this process")
     if options.trials is not None and options.trials < 1:
         raise StudyError(f"a budget of {options.trials} trials leaves nothing to do")
@@ -136,7 +136,7 @@ class _Session:
                 {"name": e.name, "version": e.version, "resource": needs(e).resource} for e in self.evaluators
             ],
             "sampler": sampler if isinstance(sampler, str) else type(sampler).__name__,
-            "workers": self.options.workers,
+            "workers": self.options.workers or 1,
         }  # fmt: skip
 
     def run(self) -> Result:
@@ -201,7 +201,7 @@ class _Session:
             seed=self.seed,
             done=self.next_number,
             trials=self.options.trials,
-            strict=self.options.workers == 1,
+            strict=self.options.workers in (None, 1) and self.options.ray_address is None,
         )
         proposer.restore([(r, self.judge.told(r)) for r in self.history], self.next_number)
         workforce = recruit(self.study, self.evaluators, self.options.workers, self.options.ray_address)
@@ -237,7 +237,7 @@ class _Session:
             rebuild=self._rebuild,
             keep=keeper.keep,
             stop_requested=lambda: self.stop.requested,
-            watch=lambda: self._watch(view, keeper),
+            watch=lambda: self._watch(view, keeper, workforce),
         )
         self.reporter.start(view)
         try:
@@ -246,7 +246,9 @@ class _Session:
         finally:
             keeper.close()
 
-    def _watch(self, view: View, keeper: Keeper) -> None:
+    def _watch(self, view: View, keeper: Keeper, workforce: Workforce) -> None:
+        for text in workforce.executor.news():
+            self.reporter.note(text)
         keeper.tick(self.started_at + self.budget.elapsed)
         self.reporter.update(view)
 

@@ -49,7 +49,7 @@ class Study(StudySpec):
         trials: int | None = None,
         *,
         time: str | float | None = None,
-        workers: int = 1,
+        workers: int | None = None,
         seed: int | None = None,
         sampler: Any = "auto",
         run_dir: str | Path | None = None,
@@ -65,7 +65,8 @@ class Study(StudySpec):
         Args:
             trials: designs to evaluate in all, those of earlier runs in the same directory included.
             time: budget of this run, in seconds or as "90s", "5m", "1h30m".
-            workers: 1 evaluates in this process; more start as many worker processes through Ray.
+            workers: 1 evaluates in this process; more start as many worker processes through Ray. By default 1, or with
+                `ray_address` one per CPU of the cluster.
             seed: with one worker, the same seed gives the same trials; by default that of the earlier run, or 0.
             sampler: "auto", "evolution", "random", "nsga2", "tpe", "exhaustive" or an Optuna sampler.
             run_dir: `runs/<name>` by default.

@@ -25,13 +25,16 @@ class Workforce:
     notes: list[str]
 
 
-def recruit(study: StudySpec, evaluators: Sequence[Evaluator], workers: int, address: str | None) -> Workforce:
+def recruit(study: StudySpec, evaluators: Sequence[Evaluator], workers: int | None, address: str | None) -> Workforce:
     """Those who evaluate.
+
+    Args:
+        workers: by default this process, or with an address one per CPU of the cluster.
 
     Raises:
         StudyError: when the evaluator of every design can run nowhere, or the cluster cannot be reached.
     """
-    if workers == 1 and address is None:
+    if workers in (None, 1) and address is None:
         problems = [why_unavailable(evaluator) for evaluator in evaluators]
         notes = _notes(evaluators, problems)
         benches = [make_bench(study, n, e) if not problems[n] else None for n, e in enumerate(evaluators)]

@@ -1,0 +1,64 @@
+"""Evaluators for the tests with Ray: they note where and how often they evaluate."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tests.tune.fakes import FakeEvaluator
+from tests.tune.hazards import Hazard
+
+NOTES = "ALLO_DSE_TEST_NOTES"
+
+
+def is_deadly(key):
+    return int(key, 16) % 100 == 0
+
+
+class Noting(FakeEvaluator):
+    """Appends design and process to a file, then evaluates; `seconds` long."""
+
+    seconds = 0.0
+
+    def __init__(self, notes, **changes):
+        self.notes = str(notes)
+        self.__dict__.update(changes)
+
+    def evaluate(self, design):
+        with open(self.notes, "a") as file:
+            file.write(f"{design.key} {os.getpid()} {os.getppid()}\n")
+        time.sleep(self.seconds)
+        return super().evaluate(design)
+
+
+class Deadly(Noting):
+    """Kills its process for some designs."""
+
+    def evaluate(self, design):
+        metrics = super().evaluate(design)
+        if is_deadly(design.key):
+            os._exit(1)
+        return metrics
+
+
+class OnTheBoard(Noting):
+    name = "board"
+    resource = "board"
+
+
+class OnNothing(Noting):
+    name = "nothing"
+    resource = "nothing"
+
+
+class HangsInAWorker(Hazard):
+    deadline_s = 0.3
+
+    def trip(self, design):
+        time.sleep(300)
+
+
+def noted(path):
+    """(key, process) of every evaluation that was begun."""
+    return [tuple(line.split()[:2]) for line in Path(path).read_text().splitlines()] if Path(path).exists() else []
