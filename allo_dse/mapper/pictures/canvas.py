@@ -112,12 +112,14 @@ class Canvas:
         anchor: str = "start",
         bold: bool = False,
         faint: bool = False,
+        color: str = "",
     ) -> None:
         """One line of text; `y` is its base line."""
         self._reach(x + (text_width(text, size) if anchor == "start" else 0), y + size / 3)
         style = f' text-anchor="{anchor}"' if anchor != "start" else ""
         style += ' font-weight="600"' if bold else ""
         style += ' fill-opacity="0.72"' if faint else ""
+        style += f' fill="{color}"' if color else ""
         self.parts.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{style}>{escape(text)}</text>')
 
     def legend(self, x: float, y: float, entries: Iterable[tuple[str, str, str]], most: float = 900) -> float:

@@ -11,6 +11,7 @@ from .summary import Flow
 _MOST_LABELS = 24
 _BEND = GAP_Y * 0.55
 _LABEL_LINE = 11.0
+_MOST_LINES = 5
 
 
 def amount(flows: Sequence[Flow]) -> str:
@@ -83,15 +84,15 @@ class Wires:
         else:
             self.canvas.path([start, end], _BEND, color, dash=dash, tip=tip)
         if self.labelled:
-            self._label(self.entering[number], end, amount([flow]))
+            self._label(number, flow)
 
-    def _label(self, place: tuple[int, int], end: Point, text: str) -> None:
-        """Beside the arrowhead, the leftmost of several on its left."""
-        position, count = place
-        left = count > 1 and position == 0
-        y = end[1] - 10 - _LABEL_LINE * (0 if left else count - 1 - position)
-        anchor, shift = ("end", -5) if left else ("start", 5)
-        self.canvas.text(end[0] + shift, y, text, size=9.5, anchor=anchor, faint=True)
+    def _label(self, number: int, flow: Flow) -> None:
+        """To the right of all arrows at a box, a line in the colour of each."""
+        position, count = self.entering[number]
+        x = self._across(flow.target, (count - 1, count)) + 5
+        y = self.layout.corners[flow.target][1] - 9 - _LABEL_LINE * (count - 1 - position)
+        if count <= _MOST_LINES:
+            self.canvas.text(x, y, amount([flow]), size=9.5, color=self.colors[flow.array][0])
 
     def _back(self, flow: Flow) -> None:
         """To a box that is not below: out at the bottom, up where there is room, in at the top."""
@@ -113,4 +114,4 @@ class Wires:
         points = [(x, y - size), (x + 16, y - size), (x + 16, y + size), (x, y + size)]
         self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
         if self.labelled:
-            self.canvas.text(x + 22, y - 6 + 12 * number, amount([flow]), size=9.5, faint=True)
+            self.canvas.text(x + 22, y - 6 + 12 * number, amount([flow]), size=9.5, color=color)
