@@ -83,7 +83,8 @@ def front_table(result: Result) -> Table:
         table.add_column(escape(name), justify="right", style="dim")
     table.add_column("design")
     table.add_column("checked")
-    if result.placed:
+    unplaced = any(not note.ok for note in result.placed.values())
+    if unplaced:
         table.add_column("placed")
     shown = _shown(result)
     for best in shown:
@@ -93,7 +94,7 @@ def front_table(result: Result) -> Table:
         params = [escape(str(best.params.get(n, ""))) for n in free]
         checked = "" if verification is None else ("yes" if verification.ok else "wrong")
         note = result.placed.get(best.key)
-        placed = [] if not result.placed else ["" if note is None else "yes" if note.ok else "no"]
+        placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
         table.add_row(mark, *values, *params, best.key[:8], checked, *placed, style="bold" if mark else None)
     if len(result.front) > len(shown):
         table.caption = f"{len(result.front) - len(shown)} more in pareto.csv"

@@ -40,10 +40,10 @@ class _Picture:
             self.bottoms[row] = y
 
     def drawn(self) -> Canvas:
-        canvas, problem = self.canvas, self.placed.problem
-        canvas.text(_LEFT, 24, f"{len(self.placed.tiles)} nodes on {problem.device}", size=15, bold=True)
-        streams = self._counts()
-        canvas.text(_LEFT, 42, streams, faint=True)
+        canvas = self.canvas
+        first, *rest = str(self.placed).split(", ")
+        canvas.text(_LEFT, 24, first, size=15, bold=True)
+        canvas.text(_LEFT, 42, ", ".join(rest), faint=True)
         tiles = {Tile(c, row) for c in range(self.limits.columns) for row in (0, 1)}
         for tile in sorted(tiles | set(self.limits.cores)):
             self._tile(tile)
@@ -54,11 +54,6 @@ class _Picture:
         entries = [(self._legend(name), *style) for name, style in self.styles.items()]
         canvas.legend(_LEFT, bottom, entries, max(_CELL_WIDTH * self.limits.columns, 420))
         return canvas
-
-    def _counts(self) -> str:
-        routed = sum(owner is None for owner in self.placed.owners)
-        shared = len(self.placed.owners) - routed
-        return f"{shared} streams in shared memory, {routed} routed; {self.placed.link_count} wires between switches"
 
     def _legend(self, name: str) -> str:
         flows = [flow for flow in self.placed.problem.flows if flow.tensor == name]

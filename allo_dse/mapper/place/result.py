@@ -96,10 +96,10 @@ class PlacedDesign:
 
     def __str__(self) -> str:
         routed = sum(owner is None for owner in self.owners)
-        return (
-            f"{len(self.tiles)} nodes on {self.problem.device}, {len(self.owners) - routed} streams in shared memory, "
-            f"{routed} routed, {self.link_count} switch links"
-        )
+        parts = [f"{_several(len(self.tiles), 'node')} on {self.problem.device}"]
+        if self.owners:
+            parts.append(f"{_several(len(self.owners) - routed, 'stream')} in shared memory, {routed} routed")
+        return ", ".join([*parts, f"{self.link_count} wires between switches"])
 
     @cached_property
     def link_count(self) -> int:
@@ -183,6 +183,10 @@ class Infeasible:
         if not self.proven:
             return "no placement found in time"
         return "; ".join(map(str, self.violations)) or "no placement within the limits"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _add(held: dict[Tile, list[int]], tile: Tile, *amounts: int) -> None:
