@@ -4,7 +4,7 @@ A transfer occupies one shim channel and one memory-tile channel; each flow that
 channel on the side of the cores. Shim and memory tile of a transfer are in the same column.
 
     transfer of d input flows      shim MM2S 1, memory tile in 1, out d
-    transfer of d output flows     shim S2MM 1, memory tile in d, out 1
+    transfer of d output flows     shim S2MM 1, memory tile in d, out 1; d streams from the cores
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ _MAX_TRIALS = 5_000
 
 @dataclass(frozen=True)
 class ColumnLimits:
-    """DMA channels per column: `shim_out` feed the array, `shim_in` drain it."""
+    """DMA channels per column: `shim_out` feed the array, `shim_in` drain it.
+
+    Attributes:
+        joins: streams from cores that the switch above a memory tile lets into it.
+    """
 
     columns: int
     shim_in: int
     shim_out: int
     memory_in: int
     memory_out: int
+    joins: int = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,13 @@ class _Column:
     shim_out: int
     memory_in: int
     memory_out: int
+    joins: int
 
 
 def _balanced(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Share, ...] | None:
     columns = [
-        _Column(c, limits.shim_in, limits.shim_out, limits.memory_in, limits.memory_out) for c in range(limits.columns)
+        _Column(c, limits.shim_in, limits.shim_out, limits.memory_in, limits.memory_out, limits.joins)
+        for c in range(limits.columns)
     ]
     transfers = _transfer_sizes(inputs, limits.columns * limits.shim_out)
     if transfers is None:
@@ -87,7 +94,8 @@ def _balanced_outputs(outputs: Counts, columns: list[_Column]) -> list[Share] | 
     for family, count in enumerate(outputs):
         taken: dict[int, int] = {}
         for _ in range(count):
-            fits = [c for c in columns if c.memory_in and (c.number in taken or (c.shim_in and c.memory_out))]
+            able = [c for c in columns if c.memory_in and c.joins]
+            fits = [c for c in able if c.number in taken or (c.shim_in and c.memory_out)]
             if not fits:
                 return None
             column = max(fits, key=lambda c: (c.memory_in, c.number in taken, -c.number))
@@ -95,6 +103,7 @@ def _balanced_outputs(outputs: Counts, columns: list[_Column]) -> list[Share] | 
                 column.shim_in -= 1
                 column.memory_out -= 1
             column.memory_in -= 1
+            column.joins -= 1
             taken[column.number] = taken.get(column.number, 0) + 1
         shares += [Share(family, "out", column, flows) for column, flows in sorted(taken.items())]
     return shares
@@ -147,10 +156,11 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
 def _is_too_much(inputs: Counts, outputs: Counts, limits: ColumnLimits, columns: int) -> bool:
     """Whether the totals alone exceed what `columns` columns have."""
     in_transfers = sum(-(-n // limits.memory_out) for n in inputs)
-    out_transfers = sum(-(-n // limits.memory_in) for n in outputs)
+    out_transfers = sum(-(-n // min(limits.memory_in, limits.joins)) for n in outputs)
     return (
         in_transfers > columns * limits.shim_out
         or out_transfers > columns * limits.shim_in
+        or sum(outputs) > columns * limits.joins
         or in_transfers + sum(outputs) > columns * limits.memory_in
         or out_transfers + sum(inputs) > columns * limits.memory_out
     )
@@ -165,7 +175,7 @@ def _column_loads(left: Counts, inputs: int, limits: ColumnLimits) -> Iterator[C
             for in_families in combinations(open_in, ins):
                 for out_families in combinations(open_out, outs):
                     for in_load in _fullest(left, in_families, limits.memory_out - outs):
-                        for out_load in _fullest(left, out_families, limits.memory_in - ins):
+                        for out_load in _fullest(left, out_families, min(limits.memory_in - ins, limits.joins)):
                             yield tuple(a + b for a, b in zip(in_load, out_load, strict=True))
 
 

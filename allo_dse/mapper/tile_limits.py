@@ -26,7 +26,7 @@ def channel_shortages(
     columns = limits.columns
     ins, outs = tuple(len(f.flows) for f in inputs), tuple(len(f.flows) for f in outputs)
     in_transfers = sum(-(-n // limits.memory_out) for n in ins)
-    out_transfers = sum(-(-n // limits.memory_in) for n in outs)
+    out_transfers = sum(-(-n // min(limits.memory_in, limits.joins)) for n in outs)
     detail = ", ".join(_summary(f) for f in (*inputs, *outputs))
     all_shims, all_memory = _tiles("shim tile", columns), _tiles("memory tile", columns)
     checks = (
@@ -34,6 +34,7 @@ def channel_shortages(
         ("shim_dma_in", all_shims, out_transfers, columns * limits.shim_in),
         ("memory_tile_dma_in", all_memory, in_transfers + sum(outs), columns * limits.memory_in),
         ("memory_tile_dma_out", all_memory, out_transfers + sum(ins), columns * limits.memory_out),
+        ("switch_ports", f"{all_memory} from the north", sum(outs), columns * limits.joins),
     )
     found = tuple(
         Violation(name, where, needed, limit, detail) for name, where, needed, limit in checks if needed > limit
@@ -51,7 +52,7 @@ def _uneven(ins: tuple[int, ...], outs: tuple[int, ...], detail: str, limits: Co
         next(enough, counts[-1]),
         limits.columns,
         f"{detail}; per column {limits.shim_out} shim channels in, {limits.shim_in} out, "
-        f"{limits.memory_in} memory-tile channels in, {limits.memory_out} out",
+        f"{limits.memory_in} memory-tile channels in, {limits.memory_out} out, {limits.joins} streams from cores",
     )
 
 

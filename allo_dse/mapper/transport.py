@@ -45,7 +45,9 @@ def plan_transport(vmg: VMG, device: NpuDevice, buffering: Buffering | None = No
 def column_limits(device: NpuDevice) -> ColumnLimits:
     """DMA channels that each column has for transfers."""
     shim, memory = device.shim, device.memory_tile
-    return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out)
+    wires = device.interconnect
+    joins = min(wires.core.south[0], wires.memory_tile.north[1])
+    return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out, joins)
 
 
 def _plan(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:

@@ -110,7 +110,7 @@ def test_the_hand_written_mapping_fits() -> None:
             "memory_tile.dma_out",
             3,
             2,
-            f"DMA out-channels on {MEMORY_TILES}: needs 11, has 8 ({JOINS})",
+            f"DMA out-channels on {MEMORY_TILES}: needs 12, has 8 ({JOINS})",
         ),
         (
             "memory_tile_memory",
@@ -242,14 +242,25 @@ def uneven_program() -> VMG:
 
 def test_totals_that_fit_but_not_column_by_column() -> None:
     """A column that distributes six inputs has no channel left to join outputs, and one column cannot join eleven."""
-    two = changed(NPU, {"array.columns": 2, "array.core_rows": 8})
+    wires = {"interconnect.core.south": (6, 6), "interconnect.memory_tile.north": (6, 6)}
+    two = changed(NPU, {"array.columns": 2, "array.core_rows": 8, **wires})
     (violation,) = check_mapping(uneven_program(), two)
     assert violation.constraint == "column_assignment"
     assert str(violation) == (
         "columns on the array: needs 3, has 2 (6 input flows of A, 11 output flows of B; per column "
-        "2 shim channels in, 2 out, 6 memory-tile channels in, 6 out)"
+        "2 shim channels in, 2 out, 6 memory-tile channels in, 6 out, 6 streams from cores)"
     )
     assert check_mapping(uneven_program(), changed(two, {"array.columns": 3})) == []
+
+
+def test_outputs_need_wires_down_to_the_memory_tiles() -> None:
+    """Eleven outputs on two columns: DMA channels for twelve, wires for eight."""
+    two = changed(NPU, {"array.columns": 2, "array.core_rows": 8})
+    (violation,) = check_mapping(uneven_program(), two)
+    assert str(violation) == (
+        "stream-switch ports on 2 memory tiles from the north: needs 11, has 8 "
+        "(6 input flows of A, 11 output flows of B)"
+    )
 
 
 def test_rows_of_half_words_cannot_be_moved() -> None:

@@ -215,4 +215,5 @@ def test_too_many_flows_leave_transfers_without_a_place() -> None:
         "shim_dma_in",
         "memory_tile_dma_in",
         "memory_tile_dma_out",
+        "switch_ports",
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allo_dse.mapper import assign
 from allo_dse.mapper.assign import ColumnLimits, Share, assign_columns
 
-NPU = ColumnLimits(columns=4, shim_in=2, shim_out=2, memory_in=6, memory_out=6)
+NPU = ColumnLimits(columns=4, shim_in=2, shim_out=2, memory_in=6, memory_out=6, joins=4)
 COUNTS = st.lists(st.integers(1, 20), max_size=3).map(tuple)
 
 
@@ -28,8 +28,9 @@ def assert_valid(shares: tuple[Share, ...], ins: tuple[int, ...], outs: tuple[in
         for family, count in enumerate(counts):
             assert sum(s.flows for s in shares if (s.direction, s.family) == (direction, family)) == count
     most = (limits.shim_out, limits.shim_in, limits.memory_in, limits.memory_out)
-    for load in loads(shares, limits.columns):
+    for column, load in enumerate(loads(shares, limits.columns)):
         assert all(used <= limit for used, limit in zip(load, most, strict=True))
+        assert sum(s.flows for s in shares if s.column == column and s.direction == "out") <= limits.joins
 
 
 def test_the_hand_written_gemm_fills_the_shims_and_memory_tiles() -> None:
@@ -38,38 +39,40 @@ def test_the_hand_written_gemm_fills_the_shims_and_memory_tiles() -> None:
     assert loads(shares, 4) == [(2, 1, 6, 3)] * 4
 
 
-@given(COUNTS, COUNTS, st.integers(1, 8))
-def test_assignments_keep_the_limits(ins: tuple[int, ...], outs: tuple[int, ...], columns: int) -> None:
-    limits = ColumnLimits(columns, 2, 2, 6, 6)
+@given(COUNTS, COUNTS, st.integers(1, 8), st.integers(2, 6))
+def test_assignments_keep_the_limits(ins: tuple[int, ...], outs: tuple[int, ...], columns: int, joins: int) -> None:
+    limits = ColumnLimits(columns, 2, 2, 6, 6, joins)
     shares = assign_columns(ins, outs, limits)
     if shares is not None:
         assert_valid(shares, ins, outs, limits)
 
 
 @st.composite
-def packings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def packings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
     """Counts that can be assigned, because they are sums of columns within the limits."""
-    columns = draw(st.integers(1, 4))
+    columns, joins = draw(st.integers(1, 4)), draw(st.integers(2, 6))
     ins, outs = [0, 0, 0], [0, 0, 0]
     for _ in range(columns):
         in_families = draw(st.lists(st.integers(0, 2), max_size=2, unique=True))
         out_families = draw(st.lists(st.integers(0, 2), max_size=2, unique=True))
         for counts, families, room in (
             (ins, in_families, 6 - len(out_families)),
-            (outs, out_families, 6 - len(in_families)),
+            (outs, out_families, min(joins, 6 - len(in_families))),
         ):
             for family in families:
                 amount = draw(st.integers(0, max(0, room)))
                 counts[family] += amount
                 room -= amount
-    return tuple(n for n in ins if n), tuple(n for n in outs if n), columns
+    return tuple(n for n in ins if n), tuple(n for n in outs if n), columns, joins
 
 
 @settings(max_examples=300)
 @given(packings())
-def test_an_assignment_is_found_whenever_there_is_one(packing: tuple[tuple[int, ...], tuple[int, ...], int]) -> None:
-    ins, outs, columns = packing
-    limits = ColumnLimits(columns, 2, 2, 6, 6)
+def test_an_assignment_is_found_whenever_there_is_one(
+    packing: tuple[tuple[int, ...], tuple[int, ...], int, int],
+) -> None:
+    ins, outs, columns, joins = packing
+    limits = ColumnLimits(columns, 2, 2, 6, 6, joins)
     shares = assign_columns(ins, outs, limits)
     assert shares is not None
     assert_valid(shares, ins, outs, limits)

@@ -114,7 +114,7 @@ class TestReasons:
     def test_too_many_nodes(self) -> None:
         found = place(gemm(1, 4, 8), Device.load("npu1_4col"))
         assert isinstance(found, Infeasible)
-        assert [v.constraint for v in found.violations] == ["compute_tiles", "memory_tile_dma_in"]
+        assert [v.constraint for v in found.violations] == ["compute_tiles", "memory_tile_dma_in", "switch_ports"]
 
     def test_more_peers_than_neighbours_and_channels(self) -> None:
         """Softmax of an unfolded attention of four chunks has nine streams, four neighbours, two channels each way."""
