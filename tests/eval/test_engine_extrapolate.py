@@ -342,3 +342,56 @@ def test_branches_on_loop_indices_are_told() -> None:
     times = engine.run(net, payload=False, extrapolate=True)
     assert times.skipped
     check(times, engine.run(net))
+
+
+def phase_text(symbol: str, counts: list[tuple[int, int]], parts: list[tuple[list, list, list]]) -> str:
+    """A task body with a nest of loops per phase; waits are costs, whose site is their number of cycles."""
+    lines: list[str] = []
+
+    def write(ops: list) -> None:
+        for kind, value in ops:
+            if kind == "wait":
+                lines.append(f'"df.cost"() {{site = {value}}} : () -> ()')
+            elif kind == "put":
+                lines.append(f'"df.put"(%s{value}, %v) {{op = 0}} : (index, i32) -> ()')
+            else:
+                lines.append(f'%g{len(lines)} = "df.get"(%s{value}) {{op = 1}} : (index) -> i32')
+
+    for (outer, inner), (before, inside, after) in zip(counts, parts, strict=True):
+        lines.append(f"affine.for %i{len(lines)} = 0 to {outer} {{")
+        write(before)
+        lines.append(f"affine.for %i{len(lines)} = 0 to {inner} {{")
+        write(inside)
+        lines.append("}")
+        write(after)
+        lines.append("}")
+    arguments = ", ".join(f"%s{i}: index" for i in range(8))
+    body = "\n".join(["%v = arith.constant 1 : i32", *lines])
+    return f"func.func @{symbol}({arguments}) {{\n{body}\nreturn }}"
+
+
+@settings(max_examples=10, deadline=None)
+@given(phases())
+def test_compiled_nests_in_sequence_and_folded_tasks(case: Phases) -> None:
+    rows = [[tuple([o for o in s if o[0] != "request"] for s in ops) for ops in row] for row in case.parts]
+    bodies, nodes = [], []
+    for process in range(len(rows[0])):
+        own = list(zip(case.counts, (row[process] for row in rows), strict=True))
+        groups = [[phase] for phase in own] if case.folded else [own]
+        names = [f"task{process}_{number}" for number in range(len(groups))]
+        nodes.append(names)
+        for name, group in zip(names, groups, strict=True):
+            bodies.append(Body(name, phase_text(name, [c for c, _ in group], [p for _, p in group])))
+    engine = compile_bodies(bodies)
+    b = NetworkBuilder()
+    depth, initial = zip(*case.streams, strict=True)
+    streams = b.streams([*depth, *[1] * (8 - len(depth))], initial=[*initial, *[0] * (8 - len(depth))], token_bytes=4)
+    site = b.costs(range(6))
+    for names in nodes:
+        tasks = [b.tasks(n, engine.signatures[n].words(1, streams.tolist(), cost_site=site))[0] for n in names]
+        b.node(tasks)
+    net = b.build()
+    full, times = engine.run(net), engine.run(net, payload=False, extrapolate=True)
+    event(f"finished: {full.finished}, skipped: {times.skipped > 0}")
+    check(times, full)
+    np.testing.assert_array_equal(times.task_end, full.task_end)
