@@ -267,15 +267,19 @@ class LayoutStep:
 
 @dataclass(frozen=True)
 class LayoutUse:
-    """A tensor argument that a body reads in another layout only.
+    """A tensor argument that a body reads in another layout only, or writes in another than it computes it in.
 
     Attributes:
         arg: position among the kernel's arguments.
-        steps: what the body does with it, in order, before it uses it.
+        direction: "in" for what it reads.
+        shape: of what the steps begin with: the argument, or the array that is written to it.
+        steps: what the body does, in order, before it uses the argument or to write it.
         sites: positions in `TaskClass.work` of the operations that do so.
     """
 
     arg: int
+    direction: Literal["in", "out"]
+    shape: tuple[int, ...]
     steps: tuple[LayoutStep, ...]
     sites: tuple[int, ...]
 
@@ -309,7 +313,7 @@ class TaskClass:
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
-        layouts: tensor arguments that are read in another layout only.
+        layouts: tensor arguments that are only read, or only written, in another layout.
     """
 
     name: str

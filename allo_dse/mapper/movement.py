@@ -142,9 +142,10 @@ class StreamFlow:
     token_bytes: int
 
 
-LayoutPlace = Literal["memory tile", "core", "nowhere"]
+LayoutPlace = Literal["memory tile", "core DMA", "core", "nowhere"]
 _PLACES: dict[LayoutPlace, str] = {
     "memory tile": "by the memory tile's DMA",
+    "core DMA": "by the core's DMA",
     "core": "on the cores",
     "nowhere": "without moving anything",
 }
@@ -157,14 +158,16 @@ class LayoutChoice:
     Attributes:
         tile_shape: of the tiles as they lie.
         steps: in words.
-        place: "memory tile": its DMA channel reads tiles in the new order; "core": the tasks do it; "nowhere": the
-            elements stay where they are.
+        direction: "in" for a tensor that is read.
+        place: "memory tile": its DMA channel reads tiles in the new order; "core DMA": the core's does, of tiles to be
+            written; "core": the tasks do it; "nowhere": the elements stay where they are.
         reason: why it is left to the cores.
         dims: the descriptor's (extent, step) loops in 32-bit words, innermost first.
         sites: per task class (kernel, class) the positions in its `work` of the operations that it consists of.
     """
 
     tensor: str
+    direction: Direction
     tile_shape: tuple[int, ...]
     steps: str
     place: LayoutPlace
@@ -179,6 +182,7 @@ class LayoutChoice:
         """Plain data, JSON-serialisable."""
         return {
             "tensor": self.tensor,
+            "direction": self.direction,
             "tile": list(self.tile_shape),
             "layout": self.steps,
             "where": self.place,

@@ -1,8 +1,9 @@
 """Where each change of layout happens: on the way, in the descriptors of DMA channels, or on the cores.
 
 A tensor that tasks only ever read in another layout (`TaskClass.layouts`) can arrive in it: the memory tile's channel
-reads the staged tile in the order of the result, if one descriptor expresses that. A view that moves nothing costs
-nothing. What is left stays with the cores, as the program has it.
+reads the staged tile in the order of the result, if one descriptor expresses that. What tasks turn around before they
+write it can leave as it was computed: the core's channel reads the output slot in the order of the tensor. A view that
+moves nothing costs nothing. What is left stays with the cores, as the program has it.
 """
 
 from __future__ import annotations
@@ -12,46 +13,56 @@ from weakref import WeakKeyDictionary
 
 from ...backends.device import NpuDevice
 from ...frontend.program import CompiledProgram, LayoutStep, LayoutUse, TaskClass, TensorPort
-from ..movement import LayoutChoice, LayoutPlace, LayoutPlan
+from ..movement import Direction, LayoutChoice, LayoutPlace, LayoutPlan
 from .affine import Arrangement
 from .descriptor import descriptor_walk
 
 _plans: WeakKeyDictionary[CompiledProgram, dict[str, LayoutPlan]] = WeakKeyDictionary()
 
-# Tasks that share tiles: tensor, layout, and tile shape.
-_Key = tuple[str, tuple[int | None, ...], tuple[int, ...]]
+# Tasks that share tiles: tensor, direction, layout, and tile shape.
+_Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
 
 
 def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
     """The layouts of a program's tensors on a device; the same for all of its folds.
 
     Cores that share a flow receive the same words, so a tensor's tile is arranged on the way only if all task classes
-    that read such tiles of it want them in the same layout.
+    that use such tiles of it want the same. So do the tasks of one core, whose output slots have one descriptor each.
     """
     plans = _plans.setdefault(program, {})
     if device.key not in plans:
-        readers: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
+        users: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
         for kernel in program.kernels:
             for cls in kernel.classes:
                 for port in cls.tensor_ports:
-                    if port.reads:
-                        key = (port.tensor.name, port.layout, port.tile_shape)
-                        readers.setdefault(key, []).append((cls, port))
-        choices = [choice for users in readers.values() for choice in _choices(users, device)]
+                    for direction in _directions(port):
+                        key = (port.tensor.name, direction, port.layout, port.tile_shape)
+                        users.setdefault(key, []).append((cls, port))
+        choices = [choice for key, found in users.items() for choice in _choices(key[1], found, device)]
         plans[device.key] = LayoutPlan(tuple(choices))
     return plans[device.key]
 
 
-def _choices(readers: Sequence[tuple[TaskClass, TensorPort]], device: NpuDevice) -> list[LayoutChoice]:
-    """What becomes of the layouts that the readers of one kind of tile want: one choice for each different wish."""
+def _directions(port: TensorPort) -> list[Direction]:
+    directions: list[Direction] = []
+    if port.reads:
+        directions.append("in")
+    if port.writes:
+        directions.append("out")
+    return directions
+
+
+def _choices(
+    direction: Direction, users: Sequence[tuple[TaskClass, TensorPort]], device: NpuDevice
+) -> list[LayoutChoice]:
+    """What becomes of the layouts that the users of one kind of tile want: one choice for each different wish."""
     wishes: dict[tuple[LayoutStep, ...], list[tuple[TaskClass, LayoutUse]]] = {}
-    for cls, port in readers:
-        use = next((use for use in cls.layouts if use.arg == port.arg), None)
-        if use is not None:
-            wishes.setdefault(use.steps, []).append((cls, use))
-    users = sum(len(found) for found in wishes.values())
-    unanimous = len(wishes) == 1 and users == len(readers)
-    _, port = readers[0]
+    for cls, port in users:
+        for use in cls.layouts:
+            if (use.arg, use.direction) == (port.arg, direction):
+                wishes.setdefault(use.steps, []).append((cls, use))
+    unanimous = len(wishes) == 1 and sum(len(found) for found in wishes.values()) == len(users)
+    _, port = users[0]
     return [_choice(port, steps, found, device, unanimous=unanimous) for steps, found in wishes.items()]
 
 
@@ -63,7 +74,10 @@ def _choice(
     *,
     unanimous: bool,
 ) -> LayoutChoice:
-    arrangement = arrange(port.tile_shape, steps)
+    _, first = users[0]
+    arrangement = arrange(first.shape, steps)
+    arriving = first.direction == "in"
+    tile = device.memory_tile if arriving else device.core
     place: LayoutPlace = "core"
     reason = ""
     dims: tuple[tuple[int, int], ...] = ()
@@ -74,13 +88,13 @@ def _choice(
     elif len(arrangement.walks) > 1:
         reason = "it takes two passes"
     else:
-        found = descriptor_walk(arrangement.walks[0], port.tensor.dtype.bits, device.memory_tile.descriptor)
+        found = descriptor_walk(arrangement.walks[0], port.tensor.dtype.bits, tile.descriptor)
         if isinstance(found, str):
             reason = found
         else:
-            place, dims = "memory tile", found.dims
+            place, dims = "memory tile" if arriving else "core DMA", found.dims
     sites = tuple(((cls.kernel, cls.name), use.sites) for cls, use in users)
-    return LayoutChoice(port.tensor.name, port.tile_shape, describe(steps), place, reason, dims, sites)
+    return LayoutChoice(port.tensor.name, first.direction, port.tile_shape, describe(steps), place, reason, dims, sites)
 
 
 def arrange(shape: tuple[int, ...], steps: Sequence[LayoutStep]) -> Arrangement:

@@ -89,3 +89,42 @@ def two_readers(T=int32):
             d[:, :] = allo.add(b, 1)
 
     return top
+
+
+def written_turned(T=int32):
+    """The sum is transposed on its way out."""
+
+    @df.region()
+    def top(A: T[M, N], C: T[N, M]):
+        @df.kernel(mapping=[P], args=[A, C])
+        def core(a: T[M, N] @ [S(0), R], c: T[N, M] @ [R, S(0)]):
+            total: T[M // P, N] = allo.add(a, 1)
+            c[:, :] = total.T
+
+    return top
+
+
+def written_twice(T=int32):
+    """What is transposed into the output is needed once more."""
+
+    @df.region()
+    def top(A: T[M, N], C: T[N, M], D: T[M, N]):
+        @df.kernel(mapping=[P], args=[A, C, D])
+        def core(a: T[M, N] @ [S(0), R], c: T[N, M] @ [R, S(0)], d: T[M, N] @ [S(0), R]):
+            total: T[M // P, N] = allo.add(a, 1)
+            c[:, :] = total.T
+            d[:, :] = total
+
+    return top
+
+
+def turned_through(T=int32):
+    """Nothing but a transpose: the input is read for it, and it needs no core either way."""
+
+    @df.region()
+    def top(A: T[M, N], C: T[N, M]):
+        @df.kernel(mapping=[1], args=[A, C])
+        def core(a: T[M, N], c: T[N, M]):
+            c[:, :] = a.T
+
+    return top

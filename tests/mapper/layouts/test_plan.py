@@ -31,9 +31,12 @@ from tests.mapper.layouts.programs import (
     a_bt,
     also_as_it_lies,
     there_and_back,
+    turned_through,
     twice,
     two_readers,
     views_only,
+    written_turned,
+    written_twice,
 )
 
 NPU = NpuDevice.of(dse.Device.load("npu1_4col"))
@@ -122,6 +125,28 @@ def test_inverse_steps_cancel() -> None:
     program, _ = classes(there_and_back)
     (choice,) = layout_plan(program, NPU).choices
     assert (choice.place, choice.steps) == ("nowhere", "transposed, transposed")
+
+
+@pytest.mark.parametrize(("dtype", "place"), [(int32, "core DMA"), (int16, "core")])
+def test_outputs_leave_as_they_were_computed(dtype, place) -> None:
+    program, (core,) = classes(written_turned, T=dtype)
+    (use,) = core.layouts
+    assert (use.arg, use.direction, use.shape) == (1, "out", (M // P, N))
+    (choice,) = layout_plan(program, NPU).choices
+    assert (choice.tensor, choice.direction, choice.place) == ("C", "out", place)
+    assert [core.work[site].kind for site in use.sites] == ["transpose"]
+    assert layout_plan(program, NPU).free_sites(core) == (frozenset(use.sites) if place == "core DMA" else frozenset())
+
+
+def test_outputs_that_are_needed_otherwise_are_left_to_the_cores() -> None:
+    program, (core,) = classes(written_twice)
+    assert core.layouts == ()
+    assert layout_plan(program, NPU).choices == ()
+
+
+def test_a_task_that_only_turns_its_input_is_left_alone() -> None:
+    """The task would have nothing to do: whether input or output is turned, one of the two slots would go unused."""
+    assert classes(turned_through)[1][0].layouts == ()
 
 
 def test_readers_that_disagree_leave_it_to_the_cores() -> None:
