@@ -11,6 +11,7 @@ import numpy as np
 
 from ..frontend.program import CompiledProgram, IntArray, StreamPort
 from .movement import StreamFlow
+from .port_families import port_families
 from .tiles import GroupTiles
 from .wiring import Wiring, group_wirings
 
@@ -72,14 +73,15 @@ def _collect(
     first = min(end.leaves[0] for end in wiring.open_ends)
     last = max(end.leaves[-1] for end in wiring.open_ends)
     tasks = group.group.leaves.tasks(first, last + 1)[nodes]
-    known: dict[tuple[int, tuple[int, ...]], IntArray] = {}
+    alike: dict[tuple[int, tuple[int, ...]], list[StreamPort]] = {}
     for end in wiring.open_ends:
-        place = (end.use.task.kernel, end.leaves)
-        if place not in known:
-            known[place] = program.pids(place[0], tasks[:, [leaf - first for leaf in end.leaves]].reshape(-1))
-        pids = known[place]
-        stream = program.first_stream[end.port.stream.name] + end.port.index.linear(pids)
-        ends[end.port.direction].add(stream, np.repeat(first_node + nodes, len(end.leaves)), end.port)
+        alike.setdefault((end.use.task.kernel, end.leaves), []).append(end.port)
+    for (kernel, leaves), ports in alike.items():
+        pids = program.pids(kernel, tasks[:, [leaf - first for leaf in leaves]].reshape(-1))
+        at_node = np.repeat(first_node + nodes, len(leaves))
+        for family in port_families(ports):
+            streams = family.streams(program, pids).reshape(-1)
+            ends[family.port.direction].add(streams, np.tile(at_node, len(family.members)), family.port)
 
 
 def _between(puts: _OpenEnds, gets: _OpenEnds) -> tuple[StreamFlow, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..frontend.program import CompiledProgram, IntArray, StreamPort
 from .groups import MeshLeaves
+from .port_families import port_families
 from .ports import ClassPorts, ClassUse, PortKey, program_ports
 from .tiles import GroupTiles
 
@@ -186,11 +187,15 @@ def _ends(program: CompiledProgram, group: GroupTiles, tasks: IntArray, directio
             continue
         pids = program.pids(use.task.kernel, tasks[:, use.in_round].reshape(-1))
         node, leaf = np.repeat(np.arange(len(tasks)), len(use.in_round)), np.tile(use.in_round, len(tasks))
-        for position, port in own:
-            stream = program.first_stream[port.stream.name] + port.index.linear(pids)
-            for column, values in zip(columns, (node, leaf, stream, np.full(len(node), len(kinds))), strict=True):
+        for family in port_families([port for _, port in own]):
+            count = len(family.members)
+            kind = len(kinds) + np.repeat(np.arange(count), len(node))
+            streams = family.streams(program, pids).reshape(-1)
+            for column, values in zip(
+                columns, (np.tile(node, count), np.tile(leaf, count), streams, kind), strict=True
+            ):
                 column.append(values)
-            kinds.append((use, position, port))
+            kinds += [(use, *own[member]) for member in family.members]
     node, leaf, stream, kind = (np.concatenate(c) if c else np.empty(0, np.int64) for c in columns)
     return _Ends(node, leaf, stream, kind, kinds)
 

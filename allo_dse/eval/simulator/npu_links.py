@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...frontend.program import CompiledProgram, IntArray
+from ...mapper.port_families import port_families
 from .npu_schedule import GroupSchedule
 
 Channel = tuple[int, int, str]
@@ -80,17 +82,14 @@ def stream_links(program: CompiledProgram, schedules: Sequence[GroupSchedule], c
     uses = _uses(program, schedules)
     place = [(group, row) for group, s in enumerate(schedules) for row in range(s.group.count)]
     depth: dict[Channel, int] = {}
+    first_streams = list(program.first_stream.values())
     for number, node, leaf, is_put, peer in _between(uses):
-        array = program.streams[int(np.searchsorted(_first_streams(program), number, side="right")) - 1]
+        array = program.streams[bisect_right(first_streams, number) - 1]
         channel = (node, peer, array.name) if is_put else (peer, node, array.name)
         depth[channel] = array.depth
         group, row = place[node]
         links[group].add(row, leaf, is_put, channel)
     return Links(links, depth)
-
-
-def _first_streams(program: CompiledProgram) -> list[int]:
-    return list(program.first_stream.values())
 
 
 def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses:
@@ -104,12 +103,12 @@ def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses
         for c, task_class in enumerate(schedule.class_list):
             leaves = np.flatnonzero(schedule.classes == c)
             pids = program.pids(kernels[task_class.kernel], tasks[:, leaves].reshape(-1))
-            for port in task_class.stream_ports:
-                number = program.first_stream[port.stream.name] + port.index.linear(pids)
-                tokens = min(port.tokens or 1, MOST_TOKENS)
-                put = np.full(len(number) * tokens, port.direction == "put")
-                at_node, at_leaf = np.repeat(nodes, len(leaves) * tokens), np.tile(leaves, len(nodes)).repeat(tokens)
-                parts.append((np.repeat(number, tokens), at_node, at_leaf, put))
+            for family in port_families(task_class.stream_ports):
+                members, tokens = len(family.members), min(family.port.tokens or 1, MOST_TOKENS)
+                number = family.streams(program, pids).reshape(-1).repeat(tokens)
+                at_node = np.tile(np.repeat(nodes, len(leaves)), members).repeat(tokens)
+                at_leaf = np.tile(leaves, len(nodes) * members).repeat(tokens)
+                parts.append((number, at_node, at_leaf, np.full(len(number), family.port.direction == "put")))
         first += schedule.group.count
     return _Uses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

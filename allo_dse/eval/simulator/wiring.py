@@ -1,16 +1,18 @@
 """Which FIFO every stream of a folded graph becomes.
 
 After folding, the streams of one array that lead from one node to another become one FIFO that is used in turn,
-provided that their tokens are consumed in the order in which they are produced; otherwise each keeps a FIFO of its own.
+provided that their tokens are consumed in the order in which they are produced, also where one task uses several of
+them; otherwise each keeps a FIFO of its own.
 A FIFO inside a node is a local buffer: it holds as many tokens as its node leaves in it at one time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import SimulationError
 from ...frontend.program import CompiledProgram, IntArray, StreamArray
@@ -52,9 +54,9 @@ def wiring_of(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
         first = program.first_stream[name]
         declared[first : first + array.count] = depth
     computed = any(isinstance(s, StreamArray) for k in program.kernels for c in k.classes for s in c.body.streams)
-    if computed or vmg.node_count == vmg.task_count:
+    if vmg.node_count == vmg.task_count:
         return one_fifo_each(program, declared)
-    return folded_wiring(vmg, declared)
+    return numbered_wiring(vmg, declared) if computed else folded_wiring(vmg, declared)
 
 
 def declared_depths(program: CompiledProgram) -> IntArray:
@@ -69,6 +71,17 @@ def one_fifo_each(program: CompiledProgram, depths: IntArray) -> Wiring:
     return Wiring(numbers, arrays, depths, numbers)
 
 
+def numbered_wiring(vmg: VMG, depths: IntArray) -> Wiring:
+    """Every stream a FIFO of its own, whose number bodies can compute; inside a node it holds all of its tokens."""
+    edges, program = vmg.graph.edges, vmg.program
+    wiring = one_fifo_each(program, depths)
+    inside = vmg.node_of_task[edges.source] == vmg.node_of_task[edges.target]
+    streams = edges.stream[inside]
+    depth = wiring.depth.copy()
+    np.maximum.at(depth, streams, _tokens(program, streams))
+    return replace(wiring, depth=depth)
+
+
 def folded_wiring(vmg: VMG, depths: IntArray) -> Wiring:
     """The FIFOs of a folded graph, `depths` giving the depth of every stream."""
     edges, program = vmg.graph.edges, vmg.program
@@ -76,11 +89,16 @@ def folded_wiring(vmg: VMG, depths: IntArray) -> Wiring:
         return one_fifo_each(program, depths)
     position = _positions(vmg)
     source, target = vmg.node_of_task[edges.source], vmg.node_of_task[edges.target]
-    order = np.lexsort((position[edges.source], edges.array, target, source))
+    put_place, get_place, single = _places(program)
+    order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
     new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
-    consumed = position[edges.target][order]
-    out_of_turn = np.concatenate(([False], (np.diff(consumed) < 0) & ~new[1:]))
+    consumed, taken = position[edges.target][order], get_place[edges.stream][order]
+    later = (np.diff(consumed) > 0) | ((np.diff(consumed) == 0) & (np.diff(taken) > 0))
+    same_task = (np.diff(edges.source[order]) == 0) | (np.diff(edges.target[order]) == 0)
+    one_by_one = single[edges.stream][order]
+    mixed = same_task & ~(one_by_one[1:] & one_by_one[:-1])
+    out_of_turn = np.concatenate(([False], (~later | mixed) & ~new[1:]))
     bundle = np.cumsum(new) - 1
     split = np.isin(bundle, bundle[out_of_turn])
     fifo_of_edge = np.cumsum(new | split) - 1
@@ -98,6 +116,27 @@ def folded_wiring(vmg: VMG, depths: IntArray) -> Wiring:
         program, position, edges.source[order], edges.target[order], used, fifo_of_edge
     )[inside]
     return Wiring(fifo, wiring.array[stream], depth, stream)
+
+
+def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+    """Per stream: its place among the ports of the task that puts to it, and among those of the one that gets from it.
+
+    Also whether it carries exactly one token: the tokens of streams that one task uses come in the order of their ports
+    only if each carries one.
+    """
+    places = np.zeros((2, program.stream_count), np.int64)
+    single = np.ones(program.stream_count, np.bool_)
+    for number, kernel in enumerate(program.kernels):
+        tasks = np.arange(program.first_task[number], program.first_task[number + 1])
+        pids = program.pids(number, tasks)
+        classes = kernel.class_of(pids)
+        for cls, task_class in enumerate(kernel.classes):
+            own = pids[classes == cls]
+            for place, port in enumerate(task_class.stream_ports):
+                streams = program.first_stream[port.stream.name] + port.index.linear(own)
+                places[int(port.direction == "get"), streams] = place
+                single[streams] &= port.tokens == 1
+    return places[0], places[1], single
 
 
 def _positions(vmg: VMG) -> IntArray:
