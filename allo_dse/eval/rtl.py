@@ -26,6 +26,7 @@ from ..mapper.program import Program
 from ..mapper.vmg import VMG
 from ..space.design import Design
 from .evaluator import Metrics
+from .hls_design import folding_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def rtl_simulate(
         options: `simulator`, `max_cycles`, `patience`, `seconds` of `backends.rtl.simulate.run_circuit`.
 
     Raises:
-        RtlError: for what the flow cannot do (folds, floating point, polling), or if a tool is missing or fails.
+        RtlError: for what the flow cannot do (floating point, polling), or if a tool is missing or fails.
         SimulationError: for arguments that do not fit.
     """
     compiled, circuit = _circuit(program, depths, overlap)
@@ -107,10 +108,9 @@ def _circuit(
     program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
 ) -> tuple[CompiledProgram, Circuit]:
     vmg = program if isinstance(program, VMG) else program.vmg
-    if vmg.node_count != vmg.task_count:
-        raise RtlError("the open RTL flow runs programs as written, not folded", hint="give the program itself")
-    decided = dict(program.depths) if isinstance(program, Design) else {}
-    return vmg.program, build_circuit(vmg.program, {**decided, **(depths or {})}, overlap=overlap)
+    decided = {**(dict(program.depths) if isinstance(program, Design) else {}), **(depths or {})}
+    folding = folding_of(vmg, decided)
+    return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 
 
 def _integers(array: NDArray[Any], dtype: DType) -> NDArray[np.object_]:

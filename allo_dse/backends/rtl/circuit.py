@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ...frontend.program import CompiledProgram, IntArray, StreamArray, TaskClas
 from .errors import RtlError
 from .kernel import lower_kernel
 from .parts import RtlKernel
+
+if TYPE_CHECKING:
+    from ..hls import Folding
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,20 @@ class Tile:
 
 @dataclass(frozen=True)
 class Task:
-    """One task: its kernel, the values of its pid, its tensors' parts and the numbers of its streams."""
+    """One task: its kernel, the values of its pid, its tensors' parts and the numbers of its FIFOs.
+
+    Attributes:
+        node: the processing element it runs on.
+        after: the task that runs there before it.
+    """
 
     name: str
     kernel: int
     pid: tuple[int, ...]
     tiles: tuple[Tile, ...]
     streams: tuple[int, ...]
+    node: int
+    after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +69,16 @@ class Circuit:
     tensors: dict[str, tuple[int, int]]
 
 
-def build_circuit(program: CompiledProgram, depths: Mapping[str, int], *, overlap: bool = False) -> Circuit:
-    """The circuit of an unfolded program.
+def build_circuit(
+    program: CompiledProgram, depths: Mapping[str, int], *, overlap: bool = False, folding: Folding | None = None
+) -> Circuit:
+    """The circuit of a program.
 
     Args:
         depths: stream depths by array name, where they differ from the declared ones.
         overlap: see `lower_kernel`.
+        folding: which tasks run on one processing element, and which FIFO carries each stream, with depths; by default
+            every task and every stream has its own.
 
     Raises:
         RtlError: for what the flow cannot do.
@@ -83,8 +98,11 @@ def build_circuit(program: CompiledProgram, depths: Mapping[str, int], *, overla
         first = len(kernels)
         kernels += [lower_kernel(task_class, kernel.mesh, overlap=overlap) for task_class in kernel.classes]
         for row, which in enumerate(classes):
-            tasks.append(_task(program, kernel.classes[which], first + int(which), pids[row : row + 1]))
+            task = _task(program, kernel.classes[which], first + int(which), pids[row : row + 1])
+            tasks.append(replace(task, node=len(tasks)))
     fifos = [fifo for array in program.streams for fifo in _fifos(array, depths.get(array.name, array.depth))]
+    if folding is not None:
+        tasks, fifos = _folded_tasks(tasks, folding), _folded_fifos(program, fifos, folding)
     tensors = {t.name: (t.dtype.bits, max(1, math.prod(t.shape))) for t in program.tensors}
     return Circuit(tuple(kernels), tuple(tasks), tuple(fifos), tensors)
 
@@ -105,7 +123,26 @@ def _task(program: CompiledProgram, task_class: TaskClass, kernel: int, pid: Int
         if not isinstance(binding, StreamArray)
     )
     values = tuple(int(p) for p in pid[0])
-    return Task("_".join([task_class.kernel, *map(str, values)]), kernel, values, tuple(tiles), streams)
+    return Task("_".join([task_class.kernel, *map(str, values)]), kernel, values, tuple(tiles), streams, node=0)
+
+
+def _folded_tasks(tasks: list[Task], folding: Folding) -> list[Task]:
+    """Tasks with their nodes and predecessors, at the FIFOs of the fold."""
+    found = [replace(task, streams=tuple(folding.fifo[stream] for stream in task.streams)) for task in tasks]
+    for node, members in enumerate(folding.nodes):
+        for before, number in zip((None, *members), members, strict=False):
+            found[number] = replace(found[number], node=node, after=before)
+    return found
+
+
+def _folded_fifos(program: CompiledProgram, fifos: list[Fifo], folding: Folding) -> list[Fifo]:
+    """The fold's FIFOs, named after the first of the streams that they carry."""
+    blocks = [max(1, math.prod(array.block)) for array in program.streams for _ in range(array.count)]
+    carried = {fifo: stream for stream, fifo in reversed(list(enumerate(folding.fifo)))}
+    return [
+        replace(fifos[carried[number]], depth=depth * blocks[carried[number]])
+        for number, depth in enumerate(folding.depth)
+    ]
 
 
 def _fifos(array: StreamArray, depth: int) -> list[Fifo]:

@@ -40,6 +40,8 @@ class CircuitResources:
 def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, CircuitResources]:
     """What the parts of a circuit take, each synthesized once: "kernels", "ports", "streams" and "arrays".
 
+    Tasks of one kernel on one node use the same hardware in turn.
+
     Tensors lie outside the circuit. Local arrays are memory of two ports: up to 128 words in look-up tables, else
     blocks of 18 Kbit.
 
@@ -52,7 +54,7 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, C
     library = Path(__file__).with_name("stream.sv").read_text()
     total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), CircuitResources())
     needed: Counter[tuple[str, _Piece]] = Counter()
-    for number, count in Counter(task.kernel for task in circuit.tasks).items():
+    for number, count in Counter(kernel for _, kernel in {(t.node, t.kernel) for t in circuit.tasks}).items():
         kernel = circuit.kernels[number]
         needed["kernels", _Piece(kernel_verilog(kernel.mlir), kernel.symbol)] += count
         for site in kernel.sites:

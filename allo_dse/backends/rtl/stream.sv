@@ -84,10 +84,12 @@ module df_put #(parameter WIDTH = 32) (
   end
 endmodule
 
-// Gives one token at the start: the signal to begin, or an argument that does not change.
-module df_once (input clock, reset, ready, output reg valid);
+// Gives one token once it may: the signal to begin, or an argument that does not change.
+module df_once (input clock, reset, go, ready, output valid);
+  reg given;
+  assign valid = go && !given;
   always @(posedge clock) begin
-    if (reset) valid <= 1;
-    else if (ready) valid <= 0;
+    if (reset) given <= 0;
+    else if (valid && ready) given <= 1;
   end
 endmodule

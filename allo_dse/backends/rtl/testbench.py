@@ -33,8 +33,10 @@ def bench_text(circuit: Circuit, *, max_cycles: int, patience: int) -> str:
     for number, fifo in enumerate(circuit.fifos):
         if number in used:
             lines.append(_fifo(number, fifo.width, fifo.depth))
+    lines += [f"  reg d{number} = 0;" for number in range(len(circuit.tasks))]
     for number, task in enumerate(circuit.tasks):
-        lines += _task(circuit, number, task, circuit.kernels[task.kernel])
+        lines += _task(number, task, circuit.kernels[task.kernel])
+    lines += _ends(circuit)
     lines.append(_control(circuit, used, max_cycles, patience))
     return "\n".join(lines) + "\nendmodule\n"
 
@@ -60,28 +62,26 @@ def _fifo(number: int, width: int, depth: int) -> str:
     )
 
 
-def _task(circuit: Circuit, number: int, task: Task, kernel: RtlKernel) -> list[str]:
+def _task(number: int, task: Task, kernel: RtlKernel) -> list[str]:
     lines, ports = [f"  // {task.name}"], ["clock(clock)", "reset(reset)"]
     for argument, value in enumerate(task.pid):
         wire = f"p{number}_{argument}"
         lines.append(f"  wire {wire}_valid, {wire}_ready;")
-        lines.append(f"  df_once {wire} (clock, reset, {wire}_ready, {wire}_valid);")
+        lines.append(f"  df_once {wire} (clock, reset, 1'b1, {wire}_ready, {wire}_valid);")
         ports += [f"in{argument}({kernel.index_bits}'d{value})", *_handshake(f"in{argument}", wire)]
     for local, array in enumerate(kernel.arrays):
         lines.append(_array(f"l{number}_{local}", array))
-    doubled = _shared_streams(kernel)
     for place, site in enumerate(kernel.sites):
         wire, port = f"s{number}_{place}", f"in{kernel.pids + place}"
         ports += _site_ports(port, wire, site)
         if site.space == "stream":
-            lines += _stream_site(wire, site, f"f{task.streams[site.target]}", doubled)
+            lines += _stream_site(wire, site)
         else:
             lines += _memory_site(wire, site, task, number)
-    for target, places in doubled.items():
-        lines += _join(f"f{task.streams[target]}", [f"s{number}_{p}" for p in places], kernel.sites[places[0]])
     start, done = f"in{kernel.pids + len(kernel.sites)}", f"d{number}"
-    lines.append(f"  wire {done}_start_valid, {done}_start_ready, {done}_valid; reg {done} = 0;")
-    lines.append(f"  df_once {done}_start (clock, reset, {done}_start_ready, {done}_start_valid);")
+    lines.append(f"  wire {done}_start_valid, {done}_start_ready, {done}_valid;")
+    go = "1'b1" if task.after is None else f"d{task.after}"
+    lines.append(f"  df_once {done}_start (clock, reset, {go}, {done}_start_ready, {done}_start_valid);")
     lines.append(f"  always @(posedge clock) if ({done}_valid && !reset) {done} <= 1;")
     ports += [*_handshake(start, f"{done}_start"), f"out0_valid({done}_valid)", "out0_ready(1'b1)"]
     lines.append(f"  kernel{task.kernel} k{number} ({', '.join('.' + port for port in ports)});")
@@ -121,46 +121,40 @@ def _wires(wire: str, site: Site, data: str) -> str:
     )
 
 
-def _shared_streams(kernel: RtlKernel) -> dict[int, list[int]]:
-    """Streams that a kernel uses in several places, with the places; it uses them one after the other."""
-    places: dict[int, list[int]] = {}
-    for place, site in enumerate(kernel.sites):
-        if site.space == "stream":
-            places.setdefault(site.target, []).append(place)
-    return {target: found for target, found in places.items() if len(found) > 1}
-
-
-def _stream_site(wire: str, site: Site, fifo: str, doubled: dict[int, list[int]]) -> list[str]:
-    lines = [_wires(wire, site, "wire")]
-    end = fifo
-    if site.target in doubled:
-        end = wire
-        ready = "get_valid" if site.kind == "get" else "put_ready"
-        asks = "get_ready" if site.kind == "get" else "put_valid"
-        lines.append(f"  wire {wire}_{asks}; wire {wire}_{ready} = {fifo}_{ready};")
-        lines.append(
-            f"  wire [{site.width - 1}:0] {wire}_"
-            + (f"get_data = {fifo}_get_data;" if site.kind == "get" else "put_data;")
-        )
-    ask = f"{wire}_ask_valid, {wire}_ask_ready"
-    answer = f"{wire}_answer_valid, {wire}_answer_ready"
-    if site.kind == "get":
-        ports = f"{ask}, {wire}_data, {answer}, {end}_get_data, {end}_get_valid, {end}_get_ready"
-    else:
-        ports = f"{wire}_data, {ask}, {answer}, {end}_put_data, {end}_put_valid, {end}_put_ready"
-    lines.append(f"  df_{site.kind} #({site.width}) {wire} (clock, reset, {ports});")
-    return lines
-
-
-def _join(fifo: str, wires: list[str], site: Site) -> list[str]:
-    """Several places of a task at one end of a FIFO: at most one of them asks in any cycle."""
-    if site.kind == "get":
-        return [f"  assign {fifo}_get_ready = {' | '.join(f'{w}_get_ready' for w in wires)};"]
-    data = "".join(f"{w}_put_valid ? {w}_put_data : " for w in wires[:-1]) + f"{wires[-1]}_put_data"
+def _stream_site(wire: str, site: Site) -> list[str]:
+    """A place of a task at a FIFO, with wires of its own to the FIFO's end."""
+    ask, answer = f"{wire}_ask_valid, {wire}_ask_ready", f"{wire}_answer_valid, {wire}_answer_ready"
+    end = f"{wire}_{site.kind}"
+    ports = f"{end}_data, {end}_valid, {end}_ready"
+    parts = f"{ask}, {wire}_data, {answer}, {ports}" if site.kind == "get" else f"{wire}_data, {ask}, {answer}, {ports}"
     return [
-        f"  assign {fifo}_put_valid = {' | '.join(f'{w}_put_valid' for w in wires)};",
-        f"  assign {fifo}_put_data = {data};",
+        _wires(wire, site, "wire"),
+        f"  wire [{site.width - 1}:0] {end}_data; wire {end}_valid, {end}_ready;",
+        f"  df_{site.kind} #({site.width}) {wire} (clock, reset, {parts});",
     ]
+
+
+def _ends(circuit: Circuit) -> list[str]:
+    """What the ends of FIFOs are connected to: places of one task, or of tasks that run in turn.
+
+    They take turns, so at most one of them asks in any cycle.
+    """
+    places: dict[tuple[int, str], list[str]] = {}
+    for number, task in enumerate(circuit.tasks):
+        for place, site in enumerate(circuit.kernels[task.kernel].sites):
+            if site.space == "stream":
+                places.setdefault((task.streams[site.target], site.kind), []).append(f"s{number}_{place}_{site.kind}")
+    lines = []
+    for (fifo, kind), ends in places.items():
+        end = f"f{fifo}_{kind}"
+        if kind == "get":
+            lines += [f"  assign {one}_data = {end}_data, {one}_valid = {end}_valid;" for one in ends]
+            lines.append(f"  assign {end}_ready = {' | '.join(f'{one}_ready' for one in ends)};")
+        else:
+            data = "".join(f"{one}_valid ? {one}_data : " for one in ends[:-1]) + f"{ends[-1]}_data"
+            lines += [f"  assign {one}_ready = {end}_ready;" for one in ends]
+            lines.append(f"  assign {end}_valid = {' | '.join(f'{one}_valid' for one in ends)}, {end}_data = {data};")
+    return lines
 
 
 def _memory(task: Task, number: int, site: Site, address: str) -> str:
