@@ -57,7 +57,7 @@ def _legend(name: str, flows: Sequence[Flow]) -> str:
 
 def _box_width(box: Box) -> float:
     widest = max(text_width(box.name, 12) * BOLD, *(text_width(line, 10) for line in box.lines), 60.0)
-    return min(230.0, widest) + 2 * _PAD
+    return min(230.0, widest) + 2 * _PAD + 1
 
 
 def _draw_box(canvas: Canvas, box: Box, x: float, y: float, width: float, height: float) -> None:

@@ -11,7 +11,7 @@ from .summary import Flow
 _MOST_LABELS = 24
 _BEND = GAP_Y * 0.55
 _LABEL_LINE = 11.0
-_MOST_LINES = 5
+_MOST_LINES = 2
 
 
 def amount(flows: Sequence[Flow]) -> str:

@@ -108,6 +108,11 @@ def test_any_graph_is_drawn_without_overlaps(program) -> None:
     assert len(list(root.iter(f"{SVG}rect"))) <= 3 * MAX_BOXES
 
 
+def test_names_that_fit_are_not_shortened() -> None:
+    vmg = attention(8, 4)
+    assert {f"cal_softmax_{column}x2" for column in range(4)} <= set(texts(vmg_svg(vmg)))
+
+
 class TestPlacements:
     @pytest.mark.parametrize("name", ["gemm on one column", "attention", "gemm 4x8"])
     def test_every_node_and_tile_is_named(self, name: str) -> None:
