@@ -152,7 +152,7 @@ def three_mm(H=180, J=190, K=200, L=210, M=220, P=10, W=10):
     return top
 
 
-def atax(M=390, N=410, P=13, W=5):
+def atax(M=390, N=410, P=13, V=10, W=5):
     """y = A' (A x): every task has some rows; partial results travel through the tasks and add up."""
     T = M // P
 
@@ -163,18 +163,25 @@ def atax(M=390, N=410, P=13, W=5):
         @df.kernel(mapping=[P], args=[A, X])
         def rows(a: float32[M, N] @ [S(0), R], x: float32[N]):
             p = df.get_pid()
-            t: float32[T]
+            t: float32[T, V]
             y: float32[N]
             for i0 in range(T):
-                t[i0] = 0.0
+                for v0 in range(V):
+                    t[i0, v0] = 0.0
             for j0 in range(N):
                 y[j0] = 0.0
-            for j in range(N):
+            for j in range(N // V):
                 for i in range(T):
-                    t[i] += a[i, j] * x[j]
+                    for v in range(V):
+                        t[i, v] += a[i, j * V + v] * x[j * V + v]
+            for i1 in range(T):
+                whole: float32 = 0.0
+                for v1 in range(V):
+                    whole += t[i1, v1]
+                t[i1, 0] = whole
             for i2 in range(T):
                 for j2 in range(N):
-                    y[j2] += a[i2, j2] * t[i2]
+                    y[j2] += a[i2, j2] * t[i2, 0]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
                     before: float32 = 0.0
@@ -191,54 +198,69 @@ def atax(M=390, N=410, P=13, W=5):
     return top
 
 
-def bicg(M=390, N=410, P=13, W=5):
-    """s = A' r, q = A p: rows give their elements of q at once; their parts of s add up from task to task."""
+def bicg(M=390, N=410, P=13, V=10, W=5):
+    """s = A' r, q = A p: parts of s add up from task to task while the tasks go on with their elements of q."""
+    T = M // P
 
     @df.region()
     def top(A: float32[M, N], Pv: float32[N], Rv: float32[M], Q: float32[M], Sv: float32[N]):
+        own: Stream[float32, 4][P, W]
         part: Stream[float32, 4][P + 1, W]
 
         @df.kernel(mapping=[P], args=[A, Pv, Rv, Q])
         def rows(a: float32[M, N] @ [S(0), R], x: float32[N], r: float32[M] @ [S(0)], q: float32[M] @ [S(0)]):
             p = df.get_pid()
-            t: float32[M // P]
+            t: float32[T, V]
             s: float32[N]
-            for i0 in range(M // P):
-                t[i0] = 0.0
             for j0 in range(N):
                 s[j0] = 0.0
-            for j in range(N):
-                for i in range(M // P):
-                    t[i] += a[i, j] * x[j]
-            for i2 in range(M // P):
+            for i2 in range(T):
                 for j2 in range(N):
                     s[j2] += a[i2, j2] * r[i2]
-            for i3 in range(M // P):
-                q[i3] = t[i3]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
-                    before: float32 = 0.0
+                    own[p, w].put(s[j3 * W + w])
+            for i0 in range(T):
+                for v0 in range(V):
+                    t[i0, v0] = 0.0
+            for j in range(N // V):
+                for i in range(T):
+                    for v in range(V):
+                        t[i, v] += a[i, j * V + v] * x[j * V + v]
+            for i1 in range(T):
+                whole: float32 = 0.0
+                for v1 in range(V):
+                    whole += t[i1, v1]
+                q[i1] = whole
+
+        @df.kernel(mapping=[P])
+        def add():
+            p = df.get_pid()
+            for j4 in range(N // W):
+                with allo.meta_for(W) as w:
+                    x: float32 = own[p, w].get()
                     with allo.meta_if(p > 0):
-                        before = part[p, w].get()
-                    part[p + 1, w].put(before + s[j3 * W + w])
+                        x += part[p, w].get()
+                    part[p + 1, w].put(x)
 
         @df.kernel(mapping=[1], args=[Sv])
         def result(s: float32[N]):
-            for j4 in range(N // W):
+            for j5 in range(N // W):
                 with allo.meta_for(W) as w:
-                    s[j4 * W + w] = part[P, w].get()
+                    s[j5 * W + w] = part[P, w].get()
 
     return top
 
 
-def mvt(N=400, P=20, W=5):
-    """x1 + A y1 and x2 + A' y2, both from one reading of each task's rows."""
+def mvt(N=400, P=20, V=10, W=5):
+    """x1 + A y1 and x2 + A' y2: parts of the second add up from task to task while the tasks go on with the first."""
     T = N // P
 
     @df.region()
     def top(
         A: float32[N, N], Y1: float32[N], Y2: float32[N], X1: float32[N], X2: float32[N], Z1: float32[N], Z2: float32[N]
     ):
+        own: Stream[float32, 4][P, W]
         part: Stream[float32, 4][P + 1, W]
 
         @df.kernel(mapping=[P], args=[A, Y1, Y2, X1, Z1])
@@ -250,32 +272,44 @@ def mvt(N=400, P=20, W=5):
             z1: float32[N] @ [S(0)],
         ):
             p = df.get_pid()
-            t: float32[T]
+            t: float32[T, V]
             s: float32[N]
-            for i0 in range(T):
-                t[i0] = x1[i0]
             for j0 in range(N):
                 s[j0] = 0.0
-            for j in range(N):
-                for i in range(T):
-                    t[i] += a[i, j] * y1[j]
             for i2 in range(T):
                 for j2 in range(N):
                     s[j2] += a[i2, j2] * y2[i2]
-            for i3 in range(T):
-                z1[i3] = t[i3]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
-                    before: float32 = 0.0
+                    own[p, w].put(s[j3 * W + w])
+            for i0 in range(T):
+                for v0 in range(V):
+                    t[i0, v0] = 0.0
+            for j in range(N // V):
+                for i in range(T):
+                    for v in range(V):
+                        t[i, v] += a[i, j * V + v] * y1[j * V + v]
+            for i1 in range(T):
+                whole: float32 = x1[i1]
+                for v1 in range(V):
+                    whole += t[i1, v1]
+                z1[i1] = whole
+
+        @df.kernel(mapping=[P])
+        def add():
+            p = df.get_pid()
+            for j4 in range(N // W):
+                with allo.meta_for(W) as w:
+                    x: float32 = own[p, w].get()
                     with allo.meta_if(p > 0):
-                        before = part[p, w].get()
-                    part[p + 1, w].put(before + s[j3 * W + w])
+                        x += part[p, w].get()
+                    part[p + 1, w].put(x)
 
         @df.kernel(mapping=[1], args=[X2, Z2])
         def result(x2: float32[N], z2: float32[N]):
-            for j4 in range(N // W):
+            for j5 in range(N // W):
                 with allo.meta_for(W) as w:
-                    z2[j4 * W + w] = x2[j4 * W + w] + part[P, w].get()
+                    z2[j5 * W + w] = x2[j5 * W + w] + part[P, w].get()
 
     return top
 
@@ -314,19 +348,19 @@ KERNELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Callable[..., 
     ),
     "atax": (
         atax,
-        {"P": dse.divisors(390, at_most=78), "W": dse.divisors(410, at_most=82)},
+        {"P": dse.divisors(390, at_most=78), "V": dse.divisors(410, at_most=82), "W": dse.divisors(410, at_most=82)},
         "AXY",
         lambda A, X: A.T @ (A @ X),
     ),
     "bicg": (
         bicg,
-        {"P": dse.divisors(390, at_most=78), "W": dse.divisors(410, at_most=82)},
+        {"P": dse.divisors(390, at_most=78), "V": dse.divisors(410, at_most=82), "W": dse.divisors(410, at_most=82)},
         ("A", "Pv", "Rv", "Q", "Sv"),
         lambda A, Pv, Rv: (A @ Pv, A.T @ Rv),
     ),
     "mvt": (
         mvt,
-        {"P": dse.divisors(400, at_most=80), "W": dse.divisors(400, at_most=80)},
+        {"P": dse.divisors(400, at_most=80), "V": dse.divisors(400, at_most=80), "W": dse.divisors(400, at_most=80)},
         ("A", "Y1", "Y2", "X1", "X2", "Z1", "Z2"),
         lambda A, Y1, Y2, X1, X2: (X1 + A @ Y1, X2 + A.T @ Y2),
     ),
