@@ -337,6 +337,7 @@ def gesummv(N=250, P=25):
     return top
 
 
+SPLITS = dse.choices([2, 5, 10], ordered=True)  # streams side by side
 KERNELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Callable[..., Any]]] = {
     "gemm": (gemm, {"P": dse.divisors(200)}, "ABCD", lambda A, B, C: ALPHA * (A @ B) + BETA * C),
     "2mm": (two_mm, {"P": dse.divisors(180)}, "ABCDE", lambda A, B, C, D: ALPHA * (A @ B @ C) + BETA * D),
@@ -348,19 +349,19 @@ KERNELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Callable[..., 
     ),
     "atax": (
         atax,
-        {"P": dse.divisors(390, at_most=78), "V": dse.divisors(410, at_most=82), "W": dse.divisors(410, at_most=82)},
+        {"P": dse.divisors(390, at_least=5, at_most=39), "V": dse.divisors(410, at_least=5, at_most=82), "W": SPLITS},
         "AXY",
         lambda A, X: A.T @ (A @ X),
     ),
     "bicg": (
         bicg,
-        {"P": dse.divisors(390, at_most=78), "V": dse.divisors(410, at_most=82), "W": dse.divisors(410, at_most=82)},
+        {"P": dse.divisors(390, at_least=5, at_most=39), "V": dse.divisors(410, at_least=5, at_most=82), "W": SPLITS},
         ("A", "Pv", "Rv", "Q", "Sv"),
         lambda A, Pv, Rv: (A @ Pv, A.T @ Rv),
     ),
     "mvt": (
         mvt,
-        {"P": dse.divisors(400, at_most=80), "V": dse.divisors(400, at_most=80), "W": dse.divisors(400, at_most=80)},
+        {"P": dse.divisors(400, at_least=5, at_most=50), "V": dse.divisors(400, at_least=5, at_most=80), "W": SPLITS},
         ("A", "Y1", "Y2", "X1", "X2", "Z1", "Z2"),
         lambda A, Y1, Y2, X1, X2: (X1 + A @ Y1, X2 + A.T @ Y2),
     ),
@@ -376,6 +377,7 @@ def study(kernel: str = "gemm", device: str = "u280", dsp: int = 2560) -> dse.St
         f"polybench_{kernel}",
         program=program,
         params=params,
+        where=lambda p: p["P"] * p.get("V", 1) <= dsp // 3,
         device=chip.with_options(dsp=min(dsp, chip.limit("dsp"))),
         objectives=[dse.minimize("latency_cycles"), dse.minimize("dsp")],
         schedules=["auto", *(dse.memory(tensor, ["onchip"]) for tensor in tensors)],

@@ -132,7 +132,7 @@ def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: 
         for n, axis in enumerate(k.axes):
             if axis not in wanted:
                 wanted[axis] = _wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes)
-    wants = [_joined(kernel, suggest) for kernel in kernels]
+    wants = [_joined(kernel, position, suggest) for position, kernel in enumerate(kernels)]
     joined = [_first(wants, number) for number in range(len(kernels))]
     sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
     _fit_budget(sizes, kernels, joined, max_nodes)
@@ -144,11 +144,12 @@ def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: 
     return plans
 
 
-def _joined(kernel: KernelOptions, suggest: Suggest) -> int | None:
+def _joined(kernel: KernelOptions, position: int, suggest: Suggest) -> int | None:
+    """The kernel whose nodes it shares. How many could be joined depends on the program, the gene's range must not."""
     if not kernel.joins:
         return None
-    number = suggest(f"fold.{kernel.kernel}.chain", Gene(0, len(kernel.joins), "categorical"))
-    return kernel.joins[number - 1] if number else None
+    number = suggest(f"fold.{kernel.kernel}.chain", Gene(0, position, "categorical"))
+    return kernel.joins[min(number, len(kernel.joins)) - 1] if number else None
 
 
 def _first(joined: Sequence[int | None], kernel: int) -> int | None:

@@ -27,18 +27,33 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
         metrics: of the design; `bound` maps resources to shares of the run time, `bottleneck` names the largest.
     """
     kernels = {kernel.name: kernel for kernel in design.program.kernels}
+    is_fpga = getattr(getattr(design, "device", None), "family", None) == "fpga"
+    place = "processing element" if is_fpga else "core"
     parts = []
     for fold in design.fold.kernels:
-        text = _kernel_words(fold, kernels.get(fold.kernel))
+        text = _kernel_words(fold, kernels.get(fold.kernel), place)
         parts.append(text if len(design.fold.kernels) == 1 else f"{fold.kernel}: {text}")
-    parts += [f"{', '.join(members)} share their cores" for members in design.fold.chains]
+    parts += [f"{', '.join(members)} share their {place}s" for members in design.fold.chains]
     nodes = design.fold.node_count
-    parts.append(f"{nodes} core{'s' if nodes != 1 else ''}")
-    parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
+    parts.append(f"{nodes} {place}{'s' if nodes != 1 else ''}")
+    if is_fpga:
+        parts += _fpga_words(design, metrics)
+    else:
+        parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
     parts += _layout_words(design)
     parts += _library_words(getattr(design, "device", None))
     bound = _bound_words(metrics)
     return "; ".join([*parts, bound] if bound else parts)
+
+
+def _fpga_words(design: Any, metrics: Mapping[str, Any]) -> list[str]:
+    """How loops are unrolled, and the resource that is used most."""
+    unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
+    words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
+    binding, share = metrics.get("binding"), metrics.get("utilization")
+    if binding is not None and share is not None:
+        words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
+    return words
 
 
 def _library_words(device: Any) -> list[str]:
@@ -49,7 +64,7 @@ def _library_words(device: Any) -> list[str]:
     return [f"kernels of the library {device.kernel_library!r}"]
 
 
-def _kernel_words(fold: Any, kernel: Any) -> str:
+def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
     mesh = kernel.mesh if kernel is not None else [axis.spatial for axis in fold.axes]
     trips = [extent // axis.spatial for extent, axis in zip(mesh, fold.axes, strict=True)]
     chained = [a for a, axis in enumerate(fold.axes) if axis.how == "chain" and trips[a] > 1]
@@ -60,10 +75,10 @@ def _kernel_words(fold: Any, kernel: Any) -> str:
         words.append(f"chained {_times(trips, chained)} {steps}")
     if bundled:
         things = "output tiles" if _writes_along(kernel, bundled) else "tasks"
-        text = f"bundled {_times(trips, bundled)} {things} per core"
+        text = f"bundled {_times(trips, bundled)} {things} per {place}"
         words.append(text + _loop_words(fold, bundled, trips))
     grid = "x".join(str(axis.spatial) for axis in fold.axes if axis.spatial > 1)
-    words.append(f"laid out {grid}" if grid else "on one core")
+    words.append(f"laid out {grid}" if grid else f"on one {place}")
     return ", ".join(words)
 
 

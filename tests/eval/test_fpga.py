@@ -89,3 +89,13 @@ def test_a_fold_takes_the_time_of_its_tasks_in_turn() -> None:
 def test_a_study_on_an_fpga_uses_this_evaluator() -> None:
     study = dse.Study("dot", program=programs.dot("f32"), device="u280", objectives=[dse.minimize("latency_us")])
     assert isinstance(study.spec.make_evaluator() if hasattr(study, "spec") else study.make_evaluator(), FpgaSimulator)
+
+
+def test_an_explanation_speaks_of_processing_elements() -> None:
+    from allo_dse.tune.explain import explain
+
+    unroll = Directive("unroll", "gemm", "k", {"factor": 4})
+    chosen = design(fpga_programs.elements(), unroll)
+    text = explain(chosen, FpgaSimulator().evaluate(chosen))
+    assert "2 processing elements; unrolled k by 4; uses 6 % of the BRAM18" in text
+    assert "core" not in text.replace("the cores", "")
