@@ -160,7 +160,8 @@ def regions(draw: st.DrawFn) -> Region:
     return Region(loops, reads, writes, depths, banks, draw(st.integers(1, 4)), draw(st.integers(0, 2)))
 
 
-def as_network(region: Region) -> Network:
+def as_network(region: Region, *, rounds: bool = True) -> Network:
+    """The region as tables that repeat themselves, or as tasks that a node runs in turn."""
     b = NetworkBuilder()
     number = {name: b.stream(depth) for name, depth in region.streams.items()}
     arrays = {name: b.array(banks) for name, banks in region.arrays.items()}
@@ -180,7 +181,7 @@ def as_network(region: Region) -> Network:
             table.put(arrays[name].filled)
         for name in reads:
             table.get(arrays[name].banks)
-        b.process(table, ports)
+        b.node([b.process(table, ports)] if rounds else [b.process(table, ports), b.process(Table())])
     return repeated(b.build(), region.frames, restart=region.restart)
 
 
@@ -199,6 +200,8 @@ def test_replay_of_a_dataflow_region_is_the_run_engine(region: Region, data: st.
         for position, name in enumerate(trace.streams):
             depth[position] = chosen.get(name.removesuffix(" (filled)"), depth[position])
         ran = table_engine().run(network.with_depths(depth))
+        in_turn = table_engine().run(as_network(region, rounds=False).with_depths(depth))
+        assert in_turn.node_end.tolist() == ran.node_end.tolist()
         event(f"finished: {ran.finished}")
         replayed = trace.replay(chosen)
         assert isinstance(replayed, ReplayResult)
@@ -246,3 +249,12 @@ def test_smallest_number_of_banks() -> None:
     assert not trace.replay({"a": 2}).finished
     assert "writer waits to put to a (full, 2 tokens" in trace.replay({"a": 2}).explain()
     assert trace.smallest_depths({"tick": 3, "go": 3, "a": 1}).increase == {"a": 3}
+
+
+def test_a_million_frames_cost_what_a_thousand_do() -> None:
+    executed = []
+    for frames in (100_000, 10_000_000):
+        result = table_engine().run(repeated(ping_pong(10, 6, 2), frames), extrapolate=True)
+        assert result.cycles == 11 * frames + 6
+        executed.append(result.operations - result.skipped)
+    assert executed[1] < 1.2 * executed[0]

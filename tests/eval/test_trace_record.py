@@ -223,3 +223,11 @@ def test_frames_follow_each_other() -> None:
         ran = dse.simulate(program, depths={"out": depth}, frames=3)
         same(thrice.trace.replay({"out": depth}), ran)
     assert dse.simulate(program, frames=3, values=False).cycles == thrice.cycles
+    assert dse.simulate(program, frames=1_000_000, values=False).cycles == 25 * 1_000_000 - 1
+
+
+def test_a_deadlock_names_the_source_also_in_later_frames() -> None:
+    with pytest.raises(
+        dse.SimulationError, match=r"writer_0 waits to put to left \(full, 2 tokens; .*test_trace_record"
+    ):
+        dse.simulate(dse.load_program(crossed), frames=4, values=False)

@@ -93,7 +93,7 @@ class Engine:
         self._require_fitting(network)
         limits = _Limits(max_events if record else None, seconds, progress)
         if extrapolate and not record:
-            tables = network if can_repeat(network) else None if payload else self._as_tables(network)
+            tables = network if can_repeat(network) else None if payload else self.as_tables(network)
             if tables is not None:
                 result = self._run(without_logs(tables), payload, limits, extrapolate=True)
                 if result.finished or tables is network:
@@ -116,8 +116,8 @@ class Engine:
         skipped = extrapolator.skipped if extrapolator else 0
         return RunResult(network, arena, self.signatures, self._run_again, events, skipped)
 
-    def _as_tables(self, network: Network) -> Network | None:
-        """The network with all bodies as operation tables, if what they do can be told."""
+    def as_tables(self, network: Network) -> Network | None:
+        """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
         from ...ir.control import static_steps
 
         bodies = {g.body for g in network.groups if isinstance(g, Tasks)}

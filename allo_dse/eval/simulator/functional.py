@@ -105,12 +105,17 @@ def run_graph(
     wiring = wiring_of(vmg, depths or {})
     run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
     network, task_id = _network(vmg, run)
-    if frames != 1:
-        network = repeated(network, frames)
-        task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
+    tables = engine.as_tables(network) if frames > 1 and not values else None
+    own = network if tables is None else tables
     result = engine.run(
-        network, payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record
-    )
+        repeated(own, frames),
+        payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
+    )  # fmt: skip
+    if tables is not None and not result.finished:
+        # Operations of tables have no place in the source.
+        result = engine.run(repeated(network, frames), payload=False, seconds=seconds, record=record)
+    if result.network.task_count > len(task_id):
+        task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     externals.require_success()
     result.labels, result.name = _Labels(vmg.program, task_id, wiring), vmg.program.name
     result.require_finished()
