@@ -15,9 +15,11 @@ import numpy as np
 
 from ..backends.device import NpuDevice
 from ..frontend.program import CompiledProgram, TensorPort
+from .assign import ColumnLimits
 from .axes import class_varies
 from .buffering import Buffering
 from .ports import PortKey, PortSide, program_ports
+from .transport import column_limits
 
 Sizes = Sequence[int]
 """Nodes along each mesh axis of a kernel."""
@@ -41,13 +43,18 @@ class FoldBounds:
     def fits(self, needs: Needs) -> bool:
         """Whether the array has as much as kernels need together."""
         _, in_flows, in_transfers, out_flows, out_transfers = needs
-        columns, memory, shim = self.device.array.columns, self.device.memory_tile, self.device.shim
+        limits = self._limits
         return (
-            in_transfers <= columns * shim.dma_out
-            and out_transfers <= columns * shim.dma_in
-            and in_transfers + out_flows <= columns * memory.dma_in
-            and out_transfers + in_flows <= columns * memory.dma_out
+            in_transfers <= limits.columns * limits.shim_out
+            and out_transfers <= limits.columns * limits.shim_in
+            and in_transfers + out_flows <= limits.columns * limits.memory_in
+            and out_transfers + in_flows <= limits.columns * limits.memory_out
+            and out_flows <= limits.columns * limits.joins
         )
+
+    @cached_property
+    def _limits(self) -> ColumnLimits:
+        return column_limits(self.device)
 
     def needs(self, kernel: int, sizes: Sizes) -> Needs:
         """What moving a kernel's tiles takes at least, on so many nodes; the first entry is 0.
@@ -56,7 +63,7 @@ class FoldBounds:
         their own; every node that writes has its own flow. Tensors that several kernels use count once.
         """
         in_flows = in_transfers = out_flows = out_transfers = 0
-        memory = self.device.memory_tile
+        limits = self._limits
         common = self._used[kernel][False]
         for side in self._moved[kernel]:
             varying = set() if side.key in common else self._varying[kernel]
@@ -64,11 +71,11 @@ class FoldBounds:
             if side.key[1] == "in":
                 flows = math.prod(sizes[axis] for axis in alike if side.port.tile.depends_on(axis))
                 in_flows += flows
-                in_transfers += -(-flows // memory.dma_out)
+                in_transfers += -(-flows // limits.memory_out)
             else:
                 flows = math.prod(sizes[axis] for axis in alike)
                 out_flows += flows
-                out_transfers += -(-flows // memory.dma_in)
+                out_transfers += -(-flows // min(limits.memory_in, limits.joins))
         return (0, in_flows, in_transfers, out_flows, out_transfers)
 
     def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
