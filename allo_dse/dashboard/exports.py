@@ -9,11 +9,13 @@ import shlex
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ..errors import AlloDseError, StudyError
+from ..tune.export import HLS
+from ..tune.record import Record
+from ..tune.result import BestDesign
 from .data.board import Board, Ref
 from .data.units import label
 from .programs import Programs
@@ -53,33 +55,27 @@ def primitives_py(board: Board, programs: Programs, ref: Ref) -> Content:
 
 def build_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     """Everything to build the design, as `Result.best().export()` writes it."""
-    from ..tune.record import Record
-    from ..tune.result import BestDesign
-
-    study = programs.load(ref.run)
-    best = BestDesign(study, Record.from_dict(board.table(ref).record(ref.row)))
-    with tempfile.TemporaryDirectory() as scratch:
-        best.export(scratch)
-        return f"{_stem('build', board, ref)}.zip", _zipped(Path(scratch))
+    return f"{_stem('build', board, ref)}.zip", _built(board, programs, ref, "")
 
 
 def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
-    """An HLS project of the design.
+    """The HLS project of an FPGA design.
 
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
-    design = programs.candidate(ref).design
-    try:
-        hls = import_module("allo_dse.backends.hls")
-    except ImportError:
-        raise StudyError("this version of allo-dse cannot write HLS projects") from None
-    project = hls.emit_project(
-        design.program, schedule=design.schedule, depths=dict(design.depths), device=design.device
-    )
+    return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
+
+
+def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
+    """A directory of the design's files, zipped."""
+    record = Record.from_dict(board.table(ref).record(ref.row))
     with tempfile.TemporaryDirectory() as scratch:
-        project.write(scratch)
-        return f"{_stem('hls', board, ref)}.zip", _zipped(Path(scratch))
+        BestDesign(programs.load(ref.run), record).export(scratch)
+        directory = Path(scratch) / part
+        if not directory.is_dir():
+            raise StudyError("the design has no HLS project: it is not for an FPGA")
+        return _zipped(directory)
 
 
 EXPORTS: dict[str, Callable[[Board, Programs, Ref], Content]] = {

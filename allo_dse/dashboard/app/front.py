@@ -10,7 +10,6 @@ from dash.exceptions import PreventUpdate
 
 from ..data.board import Board, Ref
 from ..data.filters import FilterError
-from ..data.grid import MARK, RUN, grid_columns
 from ..data.selection import Selection
 from ..data.units import label
 from ..figures.parallel import parallel_figure
@@ -18,9 +17,6 @@ from ..figures.scatter import View, front_figure, point_ref
 from ..figures.style import theme
 from ..figures.words import difference_lines, status_text
 from .context import Context
-
-_FORMAT = "params.value == null ? '–' : d3.format(Math.abs(params.value) < 1e4 ? ',.4~g' : ',.0f')(params.value)"
-_WHOLE = "params.value == null ? '–' : d3.format(',d')(params.value)"
 
 
 def hidden_runs(board: Board, shown: list[int] | None) -> tuple[int, ...]:
@@ -36,7 +32,6 @@ def register(app: Dash, context: Context) -> None:
     _hovering(app, context)
     _selecting(app, context)
     _choosing(app, context)
-    _table(app, context)
 
 
 def axis_names(board: Board) -> list[str]:
@@ -352,60 +347,3 @@ def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> li
         key = board.table(reference).keys[reference.row][:8]
         words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))
     return words
-
-
-def _table(app: Dash, context: Context) -> None:
-    board = context.board
-
-    @app.callback(
-        Output("table", "columnDefs"),
-        Input("hide-equal", "value"),
-        Input("version", "data"),
-        State("table", "columnDefs"),
-    )
-    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
-        with board.lock:
-            made = column_definitions(board, hide_equal="equal" in (hide or ()))
-        return no_update if made == before else made
-
-    @app.callback(
-        Output("table", "getRowsResponse"),
-        Output("table-note", "children"),
-        Input("table", "getRowsRequest"),
-        State("filter-applied", "data"),
-        State("selection", "data"),
-        State("runs", "value"),
-    )
-    def rows(request: dict[str, Any] | None, source: str, selection: dict[str, Any] | None, shown: list[int]) -> Any:
-        if not request:
-            raise PreventUpdate
-        with board.lock:
-            query = context.query(source, selection, list(hidden_runs(board, shown)), request)
-            try:
-                found, count = context.grid.window(query, request["startRow"], request["endRow"])
-            except FilterError:
-                raise PreventUpdate from None
-        total = sum(len(run) for run in board.runs)
-        return {"rowData": found, "rowCount": count}, f"{count:,} of {total:,} designs"
-
-
-def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
-    """Columns for AG Grid."""
-    several = len(board.runs) > 1
-    made: list[dict[str, Any]] = [
-        {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
-        *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
-    ]
-    for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
-        column: dict[str, Any] = {
-            "field": name,
-            "headerName": label(name),
-            "headerTooltip": f"{name} ({kind})",
-            "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
-            "width": max(90, min(220, 7 * len(label(name)) + 62)),
-        }
-        if numeric:
-            whole = all(r.columns[name].integral for r in board.runs if name in r.columns)
-            column |= {"type": "rightAligned", "valueFormatter": {"function": _WHOLE if whole else _FORMAT}}
-        made.append(column)
-    return made

@@ -1,18 +1,30 @@
-"""Callbacks that save tables."""
+"""Callbacks of the table of designs, and of what saves designs as tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dash import Dash, Input, Output, State, dcc
+from dash import Dash, Input, Output, State, dcc, no_update
 from dash.exceptions import PreventUpdate
 
+from ..data.board import Board
+from ..data.filters import FilterError
+from ..data.grid import MARK, RUN, grid_columns
+from ..data.units import label
 from ..exports import table_csv
 from .context import Context
 from .front import hidden_runs
 
+_FORMAT = "params.value == null ? '–' : d3.format(Math.abs(params.value) < 1e4 ? ',.4~g' : ',.0f')(params.value)"
+_WHOLE = "params.value == null ? '–' : d3.format(',d')(params.value)"
+
 
 def register(app: Dash, context: Context) -> None:
+    _table(app, context)
+    _saving(app, context)
+
+
+def _saving(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
@@ -47,3 +59,60 @@ def register(app: Dash, context: Context) -> None:
         with board.lock:
             query = context.query(source, selection, list(hidden_runs(board, shown)), request)
             return dcc.send_bytes(table_csv(board, context.grid.refs(query)), "designs.csv")
+
+
+def _table(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("table", "columnDefs"),
+        Input("hide-equal", "value"),
+        Input("version", "data"),
+        State("table", "columnDefs"),
+    )
+    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
+        with board.lock:
+            made = column_definitions(board, hide_equal="equal" in (hide or ()))
+        return no_update if made == before else made
+
+    @app.callback(
+        Output("table", "getRowsResponse"),
+        Output("table-note", "children"),
+        Input("table", "getRowsRequest"),
+        State("filter-applied", "data"),
+        State("selection", "data"),
+        State("runs", "value"),
+    )
+    def rows(request: dict[str, Any] | None, source: str, selection: dict[str, Any] | None, shown: list[int]) -> Any:
+        if not request:
+            raise PreventUpdate
+        with board.lock:
+            query = context.query(source, selection, list(hidden_runs(board, shown)), request)
+            try:
+                found, count = context.grid.window(query, request["startRow"], request["endRow"])
+            except FilterError:
+                raise PreventUpdate from None
+        total = sum(len(run) for run in board.runs)
+        return {"rowData": found, "rowCount": count}, f"{count:,} of {total:,} designs"
+
+
+def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
+    """Columns for AG Grid."""
+    several = len(board.runs) > 1
+    made: list[dict[str, Any]] = [
+        {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
+        *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
+    ]
+    for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
+        column: dict[str, Any] = {
+            "field": name,
+            "headerName": label(name),
+            "headerTooltip": f"{name} ({kind})",
+            "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
+            "width": max(90, min(220, 7 * len(label(name)) + 62)),
+        }
+        if numeric:
+            whole = all(r.columns[name].integral for r in board.runs if name in r.columns)
+            column |= {"type": "rightAligned", "valueFormatter": {"function": _WHOLE if whole else _FORMAT}}
+        made.append(column)
+    return made

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import StudyError
+from ...tune.collection import rare_collections
 from .columns import Floats, Kind, Mask
 from .filters import parse_filter
 from .selection import Selection
@@ -59,7 +60,8 @@ class Board:
         if not paths:
             raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
         board = Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
-        board.refresh()
+        with rare_collections():
+            board.refresh()
         return board
 
     def refresh(self) -> bool:

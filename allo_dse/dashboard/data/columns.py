@@ -36,7 +36,7 @@ class Column:
 
     def replace(self, row: int, value: Any) -> None:
         """Change one value."""
-        self._settle()
+        self.settle()
         if self._codes is None and not (value is None or _is_number(value)):
             self._become_text()
         if self._codes is None:
@@ -52,13 +52,13 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        self._settle()
+        self.settle()
         return self._codes is None
 
     @property
     def numbers(self) -> Floats:
         """The values of a numeric column; of another one the numbers of its categories."""
-        self._settle()
+        self.settle()
         if self._codes is None:
             return self._numbers
         return np.where(self._codes == MISSING, np.nan, self._codes)
@@ -66,7 +66,7 @@ class Column:
     @property
     def codes(self) -> Codes:
         """Positions in `categories`; of a numeric column, its values are the categories."""
-        self._settle()
+        self.settle()
         if self._codes is not None:
             return self._codes
         values, codes = np.unique(self._numbers, return_inverse=True)
@@ -75,7 +75,7 @@ class Column:
     @property
     def categories(self) -> list[str]:
         """The distinct values as text, in the order of `codes`."""
-        self._settle()
+        self.settle()
         if self._codes is not None:
             return list(self._categories)
         values = np.unique(self._numbers)
@@ -83,7 +83,7 @@ class Column:
 
     def value(self, row: int) -> Any:
         """A row's value: a number, a text, or None."""
-        self._settle()
+        self.settle()
         if self._codes is not None:
             code = int(self._codes[row])
             return None if code == MISSING else list(self._categories)[code]
@@ -94,7 +94,7 @@ class Column:
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
         """The values of some rows."""
-        self._settle()
+        self.settle()
         if self._codes is not None:
             names = [*self._categories, None]
             return [names[code] for code in self._codes[rows].tolist()]
@@ -106,7 +106,7 @@ class Column:
     @property
     def varies(self) -> bool:
         """Whether two rows differ; a row without a value differs from one that has one."""
-        self._settle()
+        self.settle()
         if len(self) < 2:
             return False
         if self._codes is not None:
@@ -116,7 +116,7 @@ class Column:
             return bool((~np.isnan(self._numbers)).any())
         return bool((self._numbers != first).any())
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Move appended values into the arrays."""
         if not self._tail:
             return

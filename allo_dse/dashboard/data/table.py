@@ -106,6 +106,8 @@ class RunTable:
             self.version = before + 1
         for entry in entries:
             self._add(entry)
+        for column in self.columns.values():
+            column.settle()  # now, and not when somebody waits for a view
         self.version += len(entries)
         return replaced or bool(entries)
 

@@ -12,7 +12,8 @@ from ..data.selection import Selection
 from ..data.units import label
 from .style import ORANGE, Figure, Theme, layout, note, packed
 
-MAX_LINES = 1_500
+MAX_LINES = 800
+"""More make a grey wall that takes long to draw."""
 MAX_AXES = 14
 MAX_TICKS = 12
 NAME = 16

@@ -1,0 +1,109 @@
+"""What needs the program: graphs, placement, timeline and exports of designs of a real run."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.exports import exported, reproduce_text
+from allo_dse.dashboard.programs import Programs
+from allo_dse.dashboard.recordings import record
+from allo_dse.dashboard.report import render
+from allo_dse.errors import StudyError
+from allo_dse.tune.loader import load_studies
+
+STUDY = Path(__file__).parents[2] / "studies" / "gemm_npu.py"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "gemm"
+    study = load_studies(STUDY, {"size": "256"})[0]
+    command = ["allo-tune", str(STUDY), "--set", "size=256"]
+    study.run(trials=12, run_dir=path, progress="quiet", verify=False, command=command)
+    return path
+
+
+@pytest.fixture(scope="module")
+def opened(run):
+    board = Board.open([run])
+    return board, Programs(board), board.knee
+
+
+def test_nothing_is_executed_until_asked_for(opened):
+    board, programs, ref = opened
+    fresh = Programs(board)
+    assert not fresh.is_loaded(0)
+    with pytest.raises(StudyError, match="not compiled"):
+        fresh.candidate(ref)
+    programs.load(0)
+    assert programs.candidate(ref).key == board.runs[0].keys[ref.row]
+
+
+def test_mapping_primitives_are_those_of_the_design(opened):
+    board, programs, ref = opened
+    name, content = exported(board, programs, ref, "primitives")
+    scope = {}
+    exec(content, scope)
+    design = programs.candidate(ref).design
+    assert name.endswith("mapping.py")
+    assert [(kind, list(what)) for kind, what in scope["mapping_primitives"]()] == design.mapping_primitives
+
+
+def test_build_files_are_complete_and_only_fpga_designs_have_hls_projects(opened):
+    board, programs, ref = opened
+    _, content = exported(board, programs, ref, "build")
+    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert {"mapping.py", "parameters.json", "build.py", "gemm_npu.py"} <= set(names)
+    with pytest.raises(StudyError, match="not for an FPGA"):
+        exported(board, programs, ref, "hls")
+
+
+def test_the_lines_that_rebuild_a_design_run(opened, capsys):
+    board, programs, ref = opened
+    lines = reproduce_text(board, programs, ref).splitlines()
+    exec("\n".join(lines[lines.index("# this design alone, in Python") :]), {})
+    assert str(board.runs[0].columns["latency_us"].value(ref.row))[:8] in capsys.readouterr().out
+
+
+def test_the_timeline_is_of_the_first_period(opened):
+    _board, programs, ref = opened
+    programs.load(0)
+    found = record(programs.candidate(ref).design)
+    assert found.explanation is not None
+    assert found.timeline.cycles / found.ticks_per_cycle > 100
+    assert "period" in found.words
+
+
+def test_the_report_of_a_loaded_program_says_what_binds_and_how_to_map(opened):
+    board, programs, _ = opened
+    programs.load(0)
+    html = render(board, programs, None)
+    assert "def mapping_primitives" in html
+    assert "bound by" in html
+
+
+def test_a_study_that_has_changed_is_not_mistaken_for_the_runs(run, tmp_path):
+    board = Board.open([run])
+    other = tmp_path / "gemm_npu.py"
+    other.write_text(STUDY.read_text().replace('f"gemm_npu_{dtype}"', 'f"renamed_{dtype}"'))
+    with pytest.raises(StudyError, match="no study"):
+        Programs(board, other).load(0)
+
+
+def test_the_page_compiles_draws_and_exports(run, visit, serve):
+    url, context = serve(run)
+    page = visit(url).open("design")
+    page.click("button:has-text('Compile the program')")
+    page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 3")
+    page.wait_for_function("() => document.querySelector('#timeline-plot .js-plotly-plot')?.data?.length === 2")
+    sizes = page.evaluate("() => [...document.querySelectorAll('.svg-box img')].map(i => i.naturalWidth)")
+    assert min(sizes) > 100
+    assert "sets the pace" in page.inner_text("#page-design")
+    with page.expect_download() as download:
+        page.click("#page-design button:has-text('mapping_primitives')")
+    assert "def mapping_primitives" in download.value.path().read_text()
+    assert json.loads((run / "run.json").read_text())["study"] == context.board.runs[0].facts.study
