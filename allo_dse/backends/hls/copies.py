@@ -48,9 +48,12 @@ def bind_copy(frame: Frame, position: int, argument: Any, name: str) -> list[Par
     array = Array(name, element, port.port.tile_shape, tuple(map(frame.over_pids, box.starts)), kept)
     body.views[argument] = whole(array)
     body.line(f"{element} {name}{''.join(f'[{box.extents[d]}]' for d in kept)};")
-    for scope_name in dict.fromkeys((name, port.port.tensor.name)):
-        for text in body.pragmas.array(scope_name, name, kept):
-            body.pragma(text)
+    names = dict.fromkeys((name, port.port.tensor.name))
+    pragmas = [text for known in names for text in body.pragmas.array(known, name, kept)]
+    if port.lanes > 1 and not pragmas:
+        pragmas.append(f"array_partition variable={name} dim={len(kept)} cyclic factor={port.lanes}")
+    for text in pragmas:
+        body.pragma(text)
     parameters = []
     if port.access == "own":
         const = "" if port.copies_out else "const "
@@ -62,12 +65,12 @@ def bind_copy(frame: Frame, position: int, argument: Any, name: str) -> list[Par
         return parameters
     if port.copies_in:
         stream = body.names.new(f"{name}_in")
-        parameters.append(Parameter("in", position, f"hls::stream<{element}> &{stream}"))
-        _copy(frame, port, array, "in", lambda mine, there: f"{mine} = {stream}.read();")
+        parameters.append(Parameter("in", position, f"hls::stream<{port.word}> &{stream}"))
+        _copy(frame, port, array, "in", lambda mine, there: f"{mine} = {stream}.read();", stream)
     if port.copies_out:
         stream = body.names.new(f"{name}_out")
         body.pointers[argument] = stream
-        parameters.append(Parameter("out", position, f"hls::stream<{element}> &{stream}"))
+        parameters.append(Parameter("out", position, f"hls::stream<{port.word}> &{stream}"))
     return parameters
 
 
@@ -78,7 +81,7 @@ def copy_out(frame: Frame, port: PortPlan, argument: Any) -> None:
     target = frame.body.pointers[argument]
     array = frame.body.views[argument].array
     if port.access == "stream":
-        _copy(frame, port, array, "out", lambda mine, there: f"{target}.write({mine});")
+        _copy(frame, port, array, "out", lambda mine, there: f"{target}.write({mine});", target)
         return
 
     def store(mine: str, there: str) -> str:
@@ -95,8 +98,8 @@ def _raw(port: PortPlan, text: str, *, write: bool = False) -> str:
     return f"{text}.range()" if write else f"({element_of_dtype(dtype)}){text}.range()"
 
 
-def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, statement: Any) -> None:
-    """Loops over the elements of a box, row-major."""
+def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, statement: Any, stream: str = "") -> None:
+    """Loops over the elements of a box, row-major; from or to a stream, over words."""
     body = frame.body
     strides = strides_of(port.port.tensor.shape)
     counters: list[str] = []
@@ -108,7 +111,9 @@ def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, statement:
                 continue
             counter = body.names.new("ijklmn"[min(len(counters), 5)])
             label = f"{body.labels.new(f'copy_{direction}_{array.name}')}: " if not opened else ""
-            body.line(f"{label}for (int {counter} = 0; {counter} < {extent}; {counter}++) {{")
+            last = len(counters) == len(port.box.extents) - 1
+            step = f"{counter} += {port.lanes}" if last and port.lanes > 1 else f"{counter}++"
+            body.line(f"{label}for (int {counter} = 0; {counter} < {extent}; {step}) {{")
             body.depth += 1
             opened += 1
             counters.append(counter)
@@ -118,10 +123,27 @@ def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, statement:
         corner = tuple(map(frame.over_pids, port.corner))
         there = sum(((c + i) * s for c, i, s in zip(corner, own, strides, strict=True)), Linear())
         mine = array.name + "".join(f"[{counters[d]}]" for d in array.kept or ())
-        body.line(statement(mine, there.text(body.atom_text)))
+        if stream and port.lanes > 1:
+            _word(body, port, mine, stream, direction)
+        else:
+            body.line(statement(mine, there.text(body.atom_text)))
         for _ in range(opened):
             body.depth -= 1
             body.line("}")
+
+
+def _word(body: Body, port: PortPlan, mine: str, stream: str, direction: str) -> None:
+    """Move a word between a stream and neighbours in the last dimension of an array; `mine` is the first of them."""
+    word, lane = body.names.new("word"), body.names.new("lane")
+    place = f"{mine[:-1]} + {lane}]"
+    body.line(f"const {port.word} {word} = {stream}.read();" if direction == "in" else f"{port.word} {word};")
+    body.line(f"for (int {lane} = 0; {lane} < {port.lanes}; {lane}++) {{")
+    body.pragma("unroll")
+    moved = f"{place} = {word}[{lane}];" if direction == "in" else f"{word}[{lane}] = {place};"
+    body.line(f"  {moved}")
+    body.line("}")
+    if direction == "out":
+        body.line(f"{stream}.write({word});")
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from .elements import Element
 from .folding import Folding, emit_nodes
 from .functions import TaskFunction, task_function
 from .names import Names, identifier
-from .plan import ClassPlan, class_plans
+from .plan import ClassPlan, class_plans, tensor_options
 from .pragmas import LoopSource, directives_of
 from .streams import carriers
 from .tables import elements_of, initialiser, tables_of
@@ -93,10 +93,11 @@ def _emit(
         for task_class in kernel.classes
     }
     built = carriers(program, depths)
-    plans = class_plans(program, symbols, folded=folding is not None)
+    regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
+    options = tensor_options(program, directives, regions)
+    plans = class_plans(program, symbols, options, folded=folding is not None)
     tables = _Tables(names)
     positions = {tensor.name: position for position, tensor in enumerate(program.tensors)}
-    regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
     functions: dict[str, TaskFunction] = {}
     for plan in plans:
         if not plan.is_empty and len(plan.members):

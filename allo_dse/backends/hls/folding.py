@@ -10,7 +10,7 @@ import numpy as np
 from ...frontend.program import StreamArray, StreamPort
 from .copies import Parameter
 from .elements import element_of_dtype, interface_type
-from .functions import TaskFunction
+from .functions import TaskFunction, tensor_text
 from .linear import Linear
 from .names import Names
 from .plan import ClassPlan
@@ -185,6 +185,9 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     writes = any(p.port.tensor == tensor and p.copies_out for t in folded.tasks.values() for p in t.plan.ports)
     raw = port.access == "shared"
     element_text = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
+    if port.access == "onchip" and key not in node.known:
+        text = tensor_text(tensor, "{}", writes=writes)
+        node.parameter(key, tensor.name, text, top.memory(tensor, tensor.name, writes=writes))
     if key not in node.known:
         argument = top.argument(tensor, tensor.name, writes=writes, raw=raw)
         node.parameter(key, tensor.name, f"{'' if writes else 'const '}{element_text} *{{}}", argument)

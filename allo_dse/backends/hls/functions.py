@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...frontend.program import Directive, StreamArray
+from ...frontend.program import Directive, StreamArray, Tensor
 from ...ir.bindings import ir
 from .arrays import Array, whole
 from .body import Body
@@ -158,7 +158,17 @@ def _bind_tensor(frame: Frame, position: int, argument: Any, wanted: str) -> lis
         body.views[argument] = whole(Array(name, element, port.port.tile_shape, pointer=(place_, strides)))
         const = "" if port.copies_out else "const "
         return [Parameter("pointer", position, f"{const}{element} *{name}")]
+    if port.access == "onchip":
+        origin = tuple(frame.over_pids(o) * -1 for o in port.origin)
+        body.views[argument] = whole(Array(name, element, port.port.tile_shape, origin))
+        return [Parameter("pointer", position, tensor_text(tensor, name, writes=port.copies_out))]
     return bind_copy(frame, position, argument, name)
+
+
+def tensor_text(tensor: Tensor, name: str, *, writes: bool) -> str:
+    """The declaration of a whole tensor as an array parameter."""
+    dims = "".join(f"[{n}]" for n in tensor.shape)
+    return f"{'' if writes else 'const '}{element_of_dtype(tensor.dtype)} {name}{dims}"
 
 
 def _bind_state(frame: Frame, arguments: Sequence[Any]) -> None:

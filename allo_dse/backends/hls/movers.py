@@ -33,7 +33,7 @@ class TileStream:
 
     @property
     def type(self) -> str:
-        return f"hls::stream<{self.element}, {TILE_STREAM_DEPTH}>"
+        return f"hls::stream<{self.port.word}, {TILE_STREAM_DEPTH}>"
 
     @property
     def dims(self) -> str:
@@ -41,7 +41,7 @@ class TileStream:
 
     @property
     def parameter(self) -> str:
-        return f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream<{self.element}> &{self.name}"
+        return f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream<{self.port.word}> &{self.name}"
 
     def of(self, pid: Sequence[str]) -> str:
         """The stream of one task, given C++ text per mesh axis, counted from the group's first."""
@@ -76,7 +76,8 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
     for dim, extent in enumerate(port.box.extents):
         counters.append("ijklmn"[min(dim, 5)] if extent > 1 else "")
         if extent > 1:
-            lines.append(_loop(depth, counters[-1], extent))
+            step = port.lanes if dim == len(port.box.extents) - 1 else 1
+            lines.append(_loop(depth, counters[-1], extent, step))
             depth += 1
     if any(counters):
         lines.append("#pragma HLS pipeline II=1")
@@ -85,8 +86,9 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
     return [*lines, *("  " * (opened - level) + "}" for level in range(opened))]
 
 
-def _loop(depth: int, counter: str, extent: int) -> str:
-    return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {counter}++) {{"
+def _loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
+    by = f"{counter}++" if step == 1 else f"{counter} += {step}"
+    return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
 
 
 def _element(
@@ -99,15 +101,25 @@ def _element(
     *,
     load: bool,
 ) -> list[str]:
-    """Move one element."""
-    indent, there = "  " * depth, f"{tensor_name(tensor)}[{_address(tensor, stream, counters)}]"
+    """Move one element, or one word."""
+    indent, lanes = "  " * depth, stream.port.lanes
+    lane = " + lane" if lanes > 1 else ""
+    there = f"{tensor_name(tensor)}[{_address(tensor, stream, counters)}{lane}]"
     fixed = tensor.dtype.is_fixed
+    each = [_loop(depth, "lane", lanes), "#pragma HLS unroll"]
     if not load:
-        return [f"{indent}{there}{'.range()' if fixed else ''} = {stream.of(pid)}.read();"]
+        target = f"{there}{'.range()' if fixed else ''}"
+        if lanes == 1:
+            return [f"{indent}{target} = {stream.of(pid)}.read();"]
+        word = f"{indent}const {stream.port.word} word = {stream.of(pid)}.read();"
+        return [word, *each, f"{indent}  {target} = word[lane];", f"{indent}}}"]
     value = f"({stream.element}){there}.range()" if fixed else there
-    if not shared:
+    if lanes > 1:
+        lines = [f"{indent}{stream.port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
+    elif not shared:
         return [f"{indent}{stream.of(pid)}.write({value});"]
-    lines = [f"{indent}const {stream.element} element = {value};"]
+    else:
+        lines = [f"{indent}const {stream.element} element = {value};"]
     for level, axis in enumerate(shared):
         lines += [_loop(depth + level, pid[axis], stream.group.extent[axis]), "#pragma HLS unroll"]
     lines.append(f"{'  ' * (depth + len(shared))}{stream.of(pid)}.write(element);")

@@ -8,22 +8,23 @@ others write, all go to DRAM directly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from ...errors import AlloDseError
-from ...frontend.program import CompiledProgram, IntArray, Kernel, TaskClass, Tensor, TensorPort
+from ...frontend.program import CompiledProgram, Directive, IntArray, Kernel, TaskClass, Tensor, TensorPort
 from ...ir.bindings import ir
 from ...ir.jit import run_passes
+from .elements import element_of_dtype
 from .footprint import Box, Footprint, footprints
 from .linear import Linear
 
-Access = Literal["unused", "value", "stream", "own", "shared"]
+Access = Literal["unused", "value", "stream", "own", "shared", "onchip"]
 """How a task reaches a tensor: not at all; a scalar by value; through load and store processes; by copying its part
-from and to DRAM itself; element by element in DRAM."""
+from and to DRAM itself; element by element in DRAM; in memory on the chip that lies outside of the kernel."""
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
@@ -33,12 +34,27 @@ class PortPlan:
 
     Attributes:
         origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
+        word_bits: of the words that load and store processes move; 0 for elements.
     """
 
     port: TensorPort
     access: Access
     footprint: Footprint
     origin: tuple[Linear, ...]
+    word_bits: int = 0
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a word: neighbours in the last dimension of the box, which must divide it."""
+        lanes, rest = divmod(self.word_bits, self.port.tensor.dtype.bits)
+        fits = self.access == "stream" and lanes > 1 and not rest and self.box.extents[-1] % lanes == 0
+        return lanes if fits else 1
+
+    @property
+    def word(self) -> str:
+        """The C++ type of what load and store processes move."""
+        element = element_of_dtype(self.port.tensor.dtype)
+        return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
 
     @property
     def box(self) -> Box:
@@ -101,11 +117,35 @@ class Group:
         return tuple(axis for axis, extent in enumerate(self.extent) if extent > 1)
 
 
-def class_plans(program: CompiledProgram, symbols: dict[str, str], *, folded: bool) -> list[ClassPlan]:
+@dataclass(frozen=True)
+class TensorOptions:
+    """What a schedule says about the region's tensors.
+
+    Attributes:
+        onchip: those that are in memory on the chip and are not copied.
+        word_bits: width of the words in which tensors are moved, by name.
+    """
+
+    onchip: frozenset[str]
+    word_bits: Mapping[str, int]
+
+
+def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
+    """The directives that say where tensors are and how they move."""
+    names = {tensor.name for tensor in program.tensors}
+    own = [d for d in directives if d.scope in regions and d.name in names]
+    onchip = frozenset(d.name for d in own if d.kind == "place" and d.options["memory"] == "onchip")
+    return TensorOptions(onchip, {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"})
+
+
+def class_plans(
+    program: CompiledProgram, symbols: dict[str, str], options: TensorOptions, *, folded: bool
+) -> list[ClassPlan]:
     """All task classes, within the current MLIR context.
 
     Args:
         symbols: C++ names of bodies, by symbol.
+        options: what the schedule says about tensors.
         folded: whether nodes execute several tasks.
     """
     found = []
@@ -114,8 +154,8 @@ def class_plans(program: CompiledProgram, symbols: dict[str, str], *, folded: bo
         numbers = kernel.class_of(pids)
         for position, task_class in enumerate(kernel.classes):
             found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position]))
-    access = _accesses(program, found, folded)
-    return [_with_access(plan, access) for plan in found]
+    access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
+    return [_with_access(plan, access, options.word_bits) for plan in found]
 
 
 def _lowered(
@@ -143,18 +183,20 @@ def _origin(port: TensorPort) -> tuple[Linear, ...]:
     )
 
 
-def _with_access(plan: ClassPlan, access: dict[str, Access]) -> ClassPlan:
+def _with_access(plan: ClassPlan, access: Mapping[str, Any], word_bits: Mapping[str, int]) -> ClassPlan:
     ports = tuple(
-        PortPlan(p.port, access[p.port.tensor.name] if p.footprint.box is not None else "unused", p.footprint, p.origin)
+        PortPlan(
+            p.port,
+            access[p.port.tensor.name] if p.footprint.box is not None else "unused",
+            p.footprint,
+            p.origin,
+            word_bits.get(p.port.tensor.name, 0),
+        )
         for p in plan.ports
     )
     return ClassPlan(
         plan.kernel, plan.position, plan.task_class, plan.symbol, plan.module, plan.function, plan.members, ports
     )
-
-
-def _accesses(program: CompiledProgram, plans: Sequence[ClassPlan], folded: bool) -> dict[str, Access]:
-    return {tensor.name: _access(tensor, plans, folded) for tensor in program.tensors}
 
 
 def _access(tensor: Tensor, plans: Sequence[ClassPlan], folded: bool) -> Access:

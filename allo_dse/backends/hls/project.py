@@ -114,7 +114,8 @@ def emit_project(
     values = {
         "kernel": kernel,
         "buffers": buffers,
-        "call": [f"{_buffer(buffers, i).name}{'[0]' if a.is_value else ''}" for i, a in enumerate(kernel.arguments)],
+        "call": [a.passed(_buffer(buffers, i).name) for i, a in enumerate(kernel.arguments)],
+        "flow": "vivado" if any(a.extents for a in kernel.arguments) else "vitis",
         "shared": [b.file for b in buffers if len(b.positions) > 2],
         "header": "kernel.h",
         "source": _source(program),

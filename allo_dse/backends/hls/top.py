@@ -12,7 +12,7 @@ import numpy as np
 from ...frontend.program import CompiledProgram, IndexMap, StreamArray, Tensor
 from .copies import Parameter
 from .elements import element_of_dtype, interface_type
-from .functions import TaskFunction
+from .functions import TaskFunction, tensor_text
 from .linear import Linear
 from .movers import TILE_STREAM_DEPTH, TileStream, mover, tensor_name
 from .names import Names, identifier
@@ -31,6 +31,7 @@ class Argument:
         text: its declaration.
         element: the C++ type of its elements.
         is_value: whether it is a scalar passed by value.
+        extents: of a tensor in memory on the chip, whose declaration has its dimensions; empty for others.
         writes: whether the kernel writes it.
         size: elements behind the pointer.
     """
@@ -42,6 +43,14 @@ class Argument:
     is_value: bool
     writes: bool
     size: int
+    extents: tuple[int, ...] = ()
+
+    def passed(self, buffer: str) -> str:
+        """The argument of a call, given the buffer that holds the tensor."""
+        if self.is_value:
+            return f"{buffer}[0]"
+        inner = "".join(f"[{n}]" for n in self.extents[1:])
+        return f"({self.element} (*){inner}){buffer}" if inner else buffer
 
 
 @dataclass
@@ -67,6 +76,14 @@ class Top:
         text = f"{'' if writes else 'const '}{element} *{name}"
         size = max(1, math.prod(tensor.shape))
         self.arguments.append(Argument(name, self.program.tensors.index(tensor), text, element, False, writes, size))
+        return name
+
+    def memory(self, tensor: Tensor, wanted: str, *, writes: bool) -> str:
+        """Add a tensor in memory on the chip; returns its name."""
+        name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
+        text = tensor_text(tensor, name, writes=writes)
+        number, size = self.program.tensors.index(tensor), math.prod(tensor.shape)
+        self.arguments.append(Argument(name, number, text, element, False, writes, size, tensor.shape))
         return name
 
     def value(self, tensor: Tensor) -> str:
@@ -183,6 +200,8 @@ def _argument(
         return top.tiles[number, parameter.kind, tensor.name + str(parameter.number)].of(offset)
     task = identifier("_".join([tensor.name, plan.kernel.name, *(str(p.const) for p in pid)]))
     wanted = tensor.name if _only_user(top, plan, tensor) else task
+    if port.access == "onchip":
+        return top.memory(tensor, wanted, writes=port.copies_out)
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
 
 
@@ -219,6 +238,9 @@ def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
+            continue
+        if argument.extents:
+            yield f"interface ap_memory port={argument.name}"
             continue
         yield (
             f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "

@@ -13,7 +13,13 @@ import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, csim, emit_project
 from allo_dse.errors import SimulationError
 from allo_dse.frontend.arguments import numpy_dtype
+from allo_dse.frontend.program import Directive
+from allo_dse.lang import install
 from allo_dse.lang.types import DType
+
+install()
+
+from studies import gemm_npu, gemm_zcu102, polybench_fpga, systolic_fpga
 from tests.backends.hls import programs
 from tests.backends.hls.batch import Batch
 from tests.backends.hls.recorded import Recorded, record
@@ -30,6 +36,19 @@ SAMPLES = {
     "tiled": (samples.tiled, {"M": 8, "N": 8, "K": 8}),
     "hierarchical": (samples.hierarchical, {"M": 8, "N": 8, "K": 8}),
     "data_dependent": (samples.data_dependent, {}),
+}
+STUDIES = {
+    "systolic_plain": (systolic_fpga.plain, {"M": 8, "N": 4, "K": 6, "P": 2}),
+    "systolic_daisy": (systolic_fpga.daisy, {"M": 8, "N": 4, "K": 6, "P": 2}),
+    "gemm_zcu102": (gemm_zcu102.tiled, {"M": 8, "N": 8, "K": 5, "Pm": 2, "Pn": 4}),
+    "gemm": (polybench_fpga.gemm, {"H": 4, "J": 6, "K": 5, "P": 2}),
+    "two_mm": (polybench_fpga.two_mm, {"H": 4, "J": 5, "K": 6, "L": 3, "P": 2}),
+    "three_mm": (polybench_fpga.three_mm, {"H": 4, "J": 4, "K": 3, "L": 4, "M": 5, "P": 2, "W": 2}),
+    "atax": (polybench_fpga.atax, {"M": 4, "N": 6, "P": 2, "W": 2}),
+    "bicg": (polybench_fpga.bicg, {"M": 4, "N": 6, "P": 2, "W": 2}),
+    "mvt": (polybench_fpga.mvt, {"N": 8, "P": 2}),
+    "gesummv": (polybench_fpga.gesummv, {"N": 8, "P": 2}),
+    "gemm_npu": (gemm_npu.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 2, "Pn": 2, "Pk": 2}),
 }
 RECORDED = ("tests.frontend.test_manual", "tests.frontend.test_streams", "tests.frontend.test_language")
 
@@ -55,6 +74,7 @@ def random_run(name: str, program: dse.Program) -> Recorded:
 
 def own_runs() -> list[Recorded]:
     runs = [random_run(name, dse.load_program(source, **params)) for name, (source, params) in SAMPLES.items()]
+    runs += [random_run(name, dse.load_program(source, **params)) for name, (source, params) in STUDIES.items()]
     return runs + [random_run(source.__name__, dse.load_program(source)) for source in programs.ALL]
 
 
@@ -93,6 +113,42 @@ def test_programs_of_the_front_ends_tests(module: str, tmp_path: Path) -> None:
     runs = record(module)
     assert len(runs) >= 5
     compare(runs, "g++", tmp_path)
+
+
+def scheduled_runs() -> list[tuple[Recorded, tuple[Directive, ...]]]:
+    """Programs with tensors moved in wide words, or in memory on the chip."""
+    scaled = random_run("scaled_rows", dse.load_program(programs.scaled_rows))
+    array = random_run("systolic", dse.load_program(systolic_fpga.plain, M=8, N=8, K=8, P=2))
+    sharded = random_run("gemm", dse.load_program(gemm_zcu102.tiled, M=8, N=8, K=4, Pm=2, Pn=2))
+    numbers = random_run("numbers", dse.load_program(programs.numbers))
+    return [
+        (scaled, pack(scaled, A=64, B=128)),
+        (array, pack(array, A=32, B=64, C=32)),
+        (sharded, pack(sharded, B=32) + place(sharded, "A", "C")),
+        (array, place(array, "A", "B", "C")),
+        (numbers, pack(numbers, F=64, H=32) + place(numbers, "X", "U")),
+    ]
+
+
+def pack(run: Recorded, **bits: int) -> tuple[Directive, ...]:
+    return tuple(Directive("pack", run.program.name, tensor, {"bits": width}) for tensor, width in bits.items())
+
+
+def place(run: Recorded, *tensors: str) -> tuple[Directive, ...]:
+    return tuple(Directive("place", run.program.name, tensor, {"memory": "onchip"}) for tensor in tensors)
+
+
+@needs_gcc
+def test_wide_words_and_memory_on_the_chip(tmp_path: Path) -> None:
+    runs = scheduled_runs()
+    projects = {f"k{n}": emit_project(run.program, schedule=schedule) for n, (run, schedule) in enumerate(runs)}
+    assert "hls::vector<int16_t, 4>" in projects["k0"].hls_code
+    assert "#pragma HLS interface ap_memory port=A" in projects["k2"].hls_code
+    assert "m_axi" not in projects["k3"].hls_code
+    batch = Batch(projects, "g++", tmp_path)
+    for name, (run, _) in zip(projects, runs, strict=True):
+        for got, wanted in zip(batch.run(name, *run.before), run.after, strict=True):
+            assert_equal(got, wanted, f"{name} {run.name}")
 
 
 @needs_gcc
