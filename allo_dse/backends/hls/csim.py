@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import SimulationError
 from ...frontend.arguments import Arguments
-from ...lang.storage import storage_dtype
+from ...lang.storage import storage_dtype, stored
 from .project import HlsProject
 
 COMPILERS = ("g++", "clang++")
@@ -70,7 +70,12 @@ def save_arguments(project: HlsProject, arrays: Sequence[Any], directory: Path) 
     """Check the region's arguments and write those that the kernel uses as files of the test bench."""
     arguments = Arguments(project.program, arrays)
     for buffer in project.buffers:
-        arguments.by_name[buffer.file].tofile(directory / f"{buffer.file}.bin")
+        if buffer.file in arguments.by_name:
+            arguments.by_name[buffer.file].tofile(directory / f"{buffer.file}.bin")
+    for one in project.program.shared:  # keeps its contents from call to call
+        path = directory / f"{one.tensor.name}.bin"
+        if not path.exists():
+            stored(one.initial, one.tensor.dtype).tofile(path)
     return arguments
 
 
@@ -78,7 +83,7 @@ def load_results(project: HlsProject, arguments: Arguments, directory: Path) -> 
     """Read what the kernel has written back into the caller's arrays."""
     dtypes = {tensor.name: storage_dtype(tensor.dtype) for tensor in project.program.tensors}
     for buffer in project.buffers:
-        if buffer.writes:
+        if buffer.writes and buffer.file in dtypes:
             dtype = dtypes[buffer.file]
             values = np.fromfile(directory / f"{buffer.file}.bin", dtype)
             arguments.by_name[buffer.file].reshape(-1).view(dtype)[:] = values

@@ -13,7 +13,7 @@ from .elements import Element
 from .folding import Folding, emit_nodes
 from .functions import TaskFunction, task_function
 from .names import Names, identifier
-from .plan import ClassPlan, class_plans, tensor_options
+from .plan import ClassPlan, class_plans, tensor_options, tensors_of
 from .pragmas import LoopSource, directives_of
 from .streams import carriers
 from .tables import elements_of, initialiser, tables_of
@@ -97,7 +97,7 @@ def _emit(
     options = tensor_options(program, directives, regions)
     plans = class_plans(program, symbols, options, folded=folding is not None)
     tables = _Tables(names)
-    positions = {tensor.name: position for position, tensor in enumerate(program.tensors)}
+    positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
     functions: dict[str, TaskFunction] = {}
     for plan in plans:
         if not plan.is_empty and len(plan.members):

@@ -108,7 +108,10 @@ def _division_or_shift(name: str, args: Sequence[Node], type_: Element) -> Node:
         return call(f"{_ROUNDED[name]}<{type_}>", type_, as_signed(a), as_signed(b))
     read = as_signed if name.endswith("si") else as_unsigned
     result = type_.signed if name.endswith("si") else type_.unsigned
-    return tree(_DIVIDE[name], result, read(a), read(b), exact=type_.bits in (32, 64))
+    a, b = read(a), read(b)
+    if b.op != "const" or b.value in (0, -1):
+        b = call(f"allo::divisor<{result}>", result, a, b)
+    return tree(_DIVIDE[name], result, a, b, exact=type_.bits in (32, 64))
 
 
 def _amount(node: Node) -> Node:

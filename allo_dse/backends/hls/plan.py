@@ -117,6 +117,11 @@ class Group:
         return tuple(axis for axis, extent in enumerate(self.extent) if extent > 1)
 
 
+def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
+    """The region's arguments, and memory of the program's own that several tasks use: scratch buffers in DRAM."""
+    return (*program.tensors, *(one.tensor for one in program.shared))
+
+
 @dataclass(frozen=True)
 class TensorOptions:
     """What a schedule says about the region's tensors.
@@ -155,6 +160,7 @@ def class_plans(
         for position, task_class in enumerate(kernel.classes):
             found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position]))
     access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
+    access |= {one.tensor.name: "shared" for one in program.shared}
     return [_with_access(plan, access, options.word_bits) for plan in found]
 
 

@@ -17,6 +17,7 @@ from ..device import FpgaDevice
 from .emit import Kernel, emit_kernel
 from .folding import Folding
 from .names import Names
+from .plan import tensors_of
 from .pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
@@ -131,7 +132,7 @@ def emit_project(
 
 def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
     names, found = Names({a.name for a in kernel.arguments} | {kernel.name}), []
-    for number, tensor in enumerate(program.tensors):
+    for number, tensor in enumerate(tensors_of(program)):
         own = [(i, a) for i, a in enumerate(kernel.arguments) if a.tensor == number]
         if not own:
             continue

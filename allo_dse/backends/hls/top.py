@@ -16,7 +16,7 @@ from .functions import TaskFunction, tensor_text
 from .linear import Linear
 from .movers import TILE_STREAM_DEPTH, TileStream, mover, tensor_name
 from .names import Names, identifier
-from .plan import ClassPlan, Group, groups_of
+from .plan import ClassPlan, Group, groups_of, tensors_of
 from .streams import Carrier
 
 AXI_BITS = 512
@@ -75,20 +75,22 @@ class Top:
         element = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
         text = f"{'' if writes else 'const '}{element} *{name}"
         size = max(1, math.prod(tensor.shape))
-        self.arguments.append(Argument(name, self.program.tensors.index(tensor), text, element, False, writes, size))
+        self.arguments.append(
+            Argument(name, tensors_of(self.program).index(tensor), text, element, False, writes, size)
+        )
         return name
 
     def memory(self, tensor: Tensor, wanted: str, *, writes: bool) -> str:
         """Add a tensor in memory on the chip; returns its name."""
         name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
         text = tensor_text(tensor, name, writes=writes)
-        number, size = self.program.tensors.index(tensor), math.prod(tensor.shape)
+        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
         self.arguments.append(Argument(name, number, text, element, False, writes, size, tensor.shape))
         return name
 
     def value(self, tensor: Tensor) -> str:
         """Add an argument passed by value, once; returns its name."""
-        number = self.program.tensors.index(tensor)
+        number = tensors_of(self.program).index(tensor)
         for argument in self.arguments:
             if argument.tensor == number:
                 return argument.name

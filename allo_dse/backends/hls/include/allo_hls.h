@@ -46,13 +46,22 @@ struct bfloat16 {
   operator float() const { return bit_cast<float>(uint32_t(bits) << 16); }
 };
 
+// What `a` is divided by: `b`, or in C simulation 1 where processors trap. Hardware gives some value and goes on.
+template <typename T> T divisor(T a, T b) {
+#ifdef ALLO_CSIM
+  const T minus_a = T(0 - a);
+  if (b == T(0) || (T(-1) < T(0) && b == T(-1) && a == minus_a)) return T(1);
+#endif
+  return b;
+}
+
 // Quotients of signed numbers that round down and up.
-template <typename T> T floor_div(T a, T b) {
-  const T quotient = a / b;
+template <typename T> T floor_div(T a, T by) {
+  const T b = divisor<T>(a, by), quotient = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? T(quotient - 1) : quotient;
 }
-template <typename T> T ceil_div(T a, T b) {
-  const T quotient = a / b;
+template <typename T> T ceil_div(T a, T by) {
+  const T b = divisor<T>(a, by), quotient = a / b;
   return (a % b != 0 && ((a < 0) == (b < 0))) ? T(quotient + 1) : quotient;
 }
 
