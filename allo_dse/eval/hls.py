@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +23,8 @@ from ..lang.storage import is_wide, numpy_dtype
 from ..mapper.fpga import FpgaMapping
 from ..space.design import Design
 from .evaluator import Metrics
-from .fpga import run, solve_depths
-from .hls_design import hls_project
+from .fpga import run
+from .hls_design import decided_depths, hls_project
 from .hls_retime import Retiming, retimed, retiming
 from .hls_tool import HlsToolError, run_steps, unavailable
 from .simulator.fpga_network import fpga_network
@@ -80,22 +79,12 @@ class HlsEvaluator:
             HlsToolError: if the tool is missing, fails, takes too long, or leaves no usable report.
             SimulationError: if the design deadlocks.
         """
-        mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, dict(design.depths))
-        mapping = replace(mapping, depths=self._depths(design, mapping))
-        project = hls_project(design, mapping.depths)
+        depths = decided_depths(design, self.depths)
+        mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, depths)
+        project = hls_project(design, depths)
         with self._workspace(design) as path:
             report = self._report(project, path)
         return _metrics(design, mapping, project, report)
-
-    def _depths(self, design: Design, mapping: FpgaMapping) -> dict[str, int]:
-        """Depths by stream array, where they differ from the declared ones."""
-        depths = dict(design.depths)
-        if self.depths == "declared" or depths:
-            return depths
-        try:
-            return solve_depths(mapping)[0]
-        except SimulationError:  # control that depends on data has no static times
-            return depths
 
     @contextmanager
     def _workspace(self, design: Design) -> Iterator[Path]:

@@ -6,11 +6,15 @@ hls_project(design).write("best/hls")
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from ..backends.device import FpgaDevice
 from ..backends.hls import Folding, HlsProject, emit_project
+from ..errors import SimulationError
+from ..mapper.fpga import FpgaMapping
 from ..mapper.vmg import VMG
 from ..space.design import Design
+from .fpga import solve_depths
 from .simulator.wiring import wiring_of
 
 
@@ -25,6 +29,22 @@ def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | N
     wiring = wiring_of(vmg, depths or {})
     nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
     return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()))
+
+
+def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[str, int]:
+    """Stream depths of an FPGA design by array, where they differ from the declared ones.
+
+    Args:
+        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator (if its
+            control does not depend on data), "declared" for those of the program.
+    """
+    depths = dict(design.depths)
+    if how == "declared" or depths:
+        return depths
+    try:
+        return solve_depths(FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule))[0]
+    except SimulationError:
+        return depths
 
 
 def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsProject:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.device import FpgaDevice
 from ..backends.rtl.circuit import Circuit, build_circuit
 from ..backends.rtl.errors import RtlError
 from ..backends.rtl.resources import CircuitResources, circuit_resources
@@ -26,7 +27,7 @@ from ..mapper.program import Program
 from ..mapper.vmg import VMG
 from ..space.design import Design
 from .evaluator import Metrics
-from .hls_design import folding_of
+from .hls_design import decided_depths, folding_of
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class RtlEvaluator:
         synthesize: whether to run Yosys as well, which takes seconds to a minute per kernel.
         overlap: see `rtl_simulate`.
         deadline_s: time limit of a design.
+        depths: of streams, where the design does not say; see `decided_depths`.
     """
 
     name = "rtl-circuit"
@@ -145,8 +147,15 @@ class RtlEvaluator:
     resource = "rtl"
     isolate = True
 
-    def __init__(self, *, synthesize: bool = False, overlap: bool = False, deadline_s: float = 900) -> None:
-        self.synthesize, self.overlap, self.deadline_s = synthesize, overlap, deadline_s
+    def __init__(
+        self,
+        *,
+        synthesize: bool = False,
+        overlap: bool = False,
+        deadline_s: float = 900,
+        depths: Literal["solve", "declared"] = "solve",
+    ) -> None:
+        self.synthesize, self.overlap, self.deadline_s, self.depths = synthesize, overlap, deadline_s, depths
 
     def unavailable(self) -> str | None:
         """What is missing here and how to install it; None if the flow can run."""
@@ -158,15 +167,17 @@ class RtlEvaluator:
         Raises:
             RtlError: for what the flow cannot do, and for deadlocks.
         """
-        result = rtl_simulate(design, overlap=self.overlap, seconds=self.deadline_s)
+        depths = decided_depths(design, self.depths if isinstance(design.device, FpgaDevice) else "declared")
+        result = rtl_simulate(design, depths=depths, overlap=self.overlap, seconds=self.deadline_s)
         if not result.finished:
             raise RtlError(result.explain(), hint="raise the depths of the streams that are full")
         values: dict[str, Any] = {
             "latency_cycles": result.cycles,
             "pe_count": design.vmg.node_count,
+            "stream_depths": depths,
             "evaluator": f"{self.name} {self.version}",
         }
         if self.synthesize:
-            total = rtl_resources(design, overlap=self.overlap)["total"]
+            total = rtl_resources(design, depths=depths, overlap=self.overlap)["total"]
             values |= {"lut": total.lut, "ff": total.ff, "dsp": total.dsp, "bram18": total.bram18}
         return Metrics(**values)

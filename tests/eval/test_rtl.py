@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from allo_dse.backends.rtl.errors import RtlError
 from allo_dse.backends.rtl.resources import _counted
 from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate
 from allo_dse.lang import install
+from allo_dse.mapper.fold import unfolded
 
 install()
 
@@ -279,6 +281,18 @@ def test_smallest_depths_of_the_simulator_are_those_of_the_circuit():
     assert depths == {"direct": 3, "inward": 1, "outward": 1}
     assert rtl_depths.circuit_ends(program, depths)
     assert not rtl_depths.circuit_ends(program, {**depths, "direct": 2})
+
+
+@runs
+def test_the_evaluator_measures_designs_at_the_depths_that_the_simulator_finds():
+    program = dse.load_program(rtl_depths.skewed, N=12, lead=8)
+    design = dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("u280"))
+    metrics = RtlEvaluator().evaluate(design)
+    assert metrics.stream_depths["left"] >= 8
+    assert metrics.latency_cycles > 12
+    assert (metrics.pe_count, metrics.evaluator) == (2, "rtl-circuit 1")
+    with pytest.raises(RtlError, match="waits to put to left"):
+        RtlEvaluator().evaluate(replace(design, depths=(("left", 7),)))
 
 
 def test_what_the_flow_cannot_do_is_said():
