@@ -1,5 +1,7 @@
 """What building, folding and exporting graphs costs: split-K GEMMs of 32,768 tasks, and twice and four times as many.
 
+Also attention of as many tasks, whose five kernels fold together.
+
     python benchmarks/mapper_scale.py
 
 Prints milliseconds (best of a few runs) and, for the larger graphs, ratios to the smallest: linear work has ratios of
@@ -16,34 +18,47 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from allo_dse.backends.device import Device
 from allo_dse.frontend.program import CompiledProgram
+from allo_dse.mapper.check import check_mapping
 from allo_dse.mapper.folds import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.vmg import VMG
-from tests.support.programs import gemm_program
+from tests.support.programs import attention_program, gemm_program
 
 MESHES = {"32,768": (32, 32, 32), "65,536": (32, 32, 64), "131,072": (32, 64, 64)}
 FOLD = MeshFold(
     (KernelFold("gemm", (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic")), (1, 2)),)
 )
+ROW, ALL = AxisFold(4, "cyclic"), AxisFold(1)
+PIPELINES = MeshFold(
+    tuple(
+        KernelFold(name, axes)
+        for name, axes in {
+            "send_q": (ROW,), "cal_attn_score": (ROW, ALL), "cal_softmax": (ROW,), "attn": (ROW, ALL), "acc": (ROW,)
+        }.items()
+    ),
+    (("send_q", "cal_attn_score"),),
+)  # fmt: skip
 RUNS = 5
 COLUMN = 12
 
 
-def measure(program: CompiledProgram) -> dict[str, float]:
+def measure(program: CompiledProgram, fold: MeshFold) -> dict[str, float]:
     """Milliseconds of each step, by its name."""
-    unfolded = VMG.of(program)
-    primitives = unfolded.fold(FOLD).mapping_primitives
+    unfolded, device = VMG.of(program), Device.load("npu1_4col")
+    primitives = unfolded.fold(fold).mapping_primitives
     applied = unfolded.apply(primitives)
     space = fold_choices(program, 16)
     steps: dict[str, Callable[[], Any]] = {
         "build the graph": lambda: VMG.of(program),
-        "fold it by axes": lambda: unfolded.fold(FOLD),
-        "fold, streams between nodes": lambda: unfolded.fold(FOLD).edges,
-        "fold, key": lambda: unfolded.fold(FOLD).key,
+        "fold it by axes": lambda: unfolded.fold(fold),
+        "fold, streams between nodes": lambda: unfolded.fold(fold).edges,
+        "fold, key": lambda: unfolded.fold(fold).key,
+        "fold, check": lambda: check_mapping(unfolded.fold(fold), device),
         "fold space (at most 16 nodes)": lambda: fold_choices(program, 16),
         "count the space": space.count,
-        "export the primitives": lambda: unfolded.fold(FOLD).mapping_primitives,
-        "export as source": lambda: unfolded.fold(FOLD).mapping_source(),
+        "export the primitives": lambda: unfolded.fold(fold).mapping_primitives,
+        "export as source": lambda: unfolded.fold(fold).mapping_source(),
         "apply the primitives": lambda: unfolded.apply(primitives),
         "key of the applied graph": lambda: VMG(applied.graph, applied.groups, None).key,
         "order of tasks (unfolded)": lambda: VMG(unfolded.graph, unfolded.groups, None).schedulable,
@@ -58,7 +73,14 @@ def _time(step: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    results = {tasks: measure(gemm_program(Pk=k, Pm=m, Pn=n)) for tasks, (k, m, n) in MESHES.items()}
+    show({tasks: measure(gemm_program(Pk=k, Pm=m, Pn=n), FOLD) for tasks, (k, m, n) in MESHES.items()})
+    print("\nattention:")
+    sizes = {rows * (2 * chunks + 3): (rows, chunks) for rows, chunks in ((128, 127), (256, 127), (256, 254))}
+    show({f"{tasks:,}": measure(attention_program(*size), PIPELINES) for tasks, size in sizes.items()})
+
+
+def show(results: dict[str, dict[str, float]]) -> None:
+    """A table of milliseconds, with ratios to the smallest graph."""
     smallest = next(iter(results.values()))
     print(f"{'tasks':<32}" + "".join(f"{tasks:>{COLUMN}}{'ratio' if i else '':>8}" for i, tasks in enumerate(results)))
     for name, base in smallest.items():
