@@ -26,6 +26,7 @@ def _look_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short networks are looked at from the beginning."""
     monkeypatch.setattr(extrapolate, "FIRST_TURNS", 0)
     monkeypatch.setattr(extrapolate, "FIRST_GAP", 0)
+    monkeypatch.setattr(extrapolate, "GAP_PER_ENTRY", 0)
 
 
 def extrapolated(net: Network) -> RunResult:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 1 << 26
 """Memory for states that later ones are compared with."""
-PATIENCE = 32
+PATIENCE = 8
 """Looks without success after which they become half as frequent."""
 FIRST_TURNS = 30_000
 """Turns, and repetitions of table sections, before the first look."""
-FIRST_GAP = 6_000
-"""Turns and repetitions between looks that make the cost of a look small."""
+FIRST_GAP, GAP_PER_ENTRY = 6_000, 8
+"""Turns and repetitions between looks that make the cost of a look small, and more for each node and token."""
 WORTHWHILE = 8
 """Repeats of fewer rounds are executed."""
 WITHOUT_LOOKS = 1 << 20
@@ -73,7 +73,8 @@ class Extrapolator:
     @cached_property
     def _searches(self) -> list[_Search]:
         parts = parts_of(self._network, self._arena)
-        return [_Search(part) for part in parts if part.longest >= WORTHWHILE]
+        size = self._network.node_count + int(self._network.depth.sum())
+        return [_Search(part, 20_000 + 64 * size) for part in parts if part.longest >= WORTHWHILE]
 
     def first_budget(self) -> int:
         """Turns before the first look: networks that need no more are not looked at at all."""
@@ -105,11 +106,10 @@ class _Search:
     good time, or as many rounds as make the cost of a look small beside that of getting there.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, limit: int) -> None:
         self.part = part
-        size = len(part.nodes) + len(part.stream_of)
-        self._gap = FIRST_GAP + size // 2
-        self._limit = 20_000 + 64 * size
+        self._gap = FIRST_GAP + GAP_PER_ENTRY * (len(part.nodes) + len(part.stream_of))
+        self._limit = limit
         self.is_over = False
         self._anchor: tuple[int, int] | None = None
         self._rounds = 1
@@ -135,7 +135,7 @@ class _Search:
             self._has_not_come(arena)
             return 0
         per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
-        self._rounds = max(self._rounds, min(self._gap, self._limit // 2) // per_round)
+        self._rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
         period = find_period(known, state)
@@ -153,6 +153,9 @@ class _Search:
 
     def _has_not_come(self, arena: Arena) -> None:
         """The anchor's next round is far off: another node, or a repeat further inside, will do."""
+        if self._rounds > 1:
+            self._rounds = max(1, self._rounds // 8)
+            return
         if self._anchor is not None:
             self._tried.add(self._anchor)
         self._anchor = None
