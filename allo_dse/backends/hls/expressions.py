@@ -128,6 +128,36 @@ def truncate(node: Node, bits: int) -> Node:
     return tree("cast", type_, exact(node))
 
 
+def bit_range(node: Node, place: str) -> tuple[int, int, Node] | None:
+    """What `place = node` changes of an integer if it only sets some of its bits: the highest and lowest, and to what.
+
+    The form is `place & ~(ones << low) | (value & ones) << low`.
+    """
+    if node.op != "|" or node.type.is_native:
+        return None
+    for kept, new in (node.args, node.args[::-1]):
+        if kept.op != "&" or kept.args[1].op != "const" or render(exact(kept.args[0])) != place:
+            continue
+        low = new.args[1].value if new.op == "<<" and new.args[1].op == "const" else 0
+        value = _unwrapped(new.args[0] if low else new)
+        hole = ~kept.args[1].value & ((1 << node.type.bits) - 1)
+        width = (hole >> low).bit_length()
+        if hole != ((1 << width) - 1) << low or low + width > node.type.bits:
+            continue
+        if value.op == "&" and value.args[1].op == "const" and value.args[1].value == (1 << width) - 1:
+            return low + width - 1, low, _unwrapped(value.args[0])
+        if value.type.bits <= width or value.type.kind == "bool":
+            return low + width - 1, low, value
+    return None
+
+
+def _unwrapped(node: Node) -> Node:
+    """The integer before it was extended."""
+    while node.op == "extend" or (node.op == "cast" and node.args[0].type.bits <= node.type.bits):
+        node = node.args[0]
+    return node
+
+
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -180,7 +210,13 @@ def _const(node: Node) -> tuple[str, int]:
 
 
 def _wide(value: int, type_: Element) -> str:
-    """An integer of more than 64 bits, put together from words."""
+    """An integer of more than 64 bits: a short one shifted, the complement of one, or put together from words."""
+    for number, sign in ((value, ""), (~value, "~")):
+        shift = (number & -number).bit_length() - 1
+        if 0 < number >> shift < 1 << 64:
+            return f"{sign}(({type_}){number >> shift}ull << {shift})"
+        if number < 0 and number >> shift == -1:
+            return f"{sign}(({type_})-1 << {shift})"
     words = [(value >> shift & (1 << 64) - 1, shift) for shift in range(0, type_.bits, 64)]
     return " | ".join(f"(({type_}){word}ull << {shift})" for word, shift in words if word)
 

@@ -10,7 +10,7 @@ from ...ir.bindings import ir
 from .arrays import Array, View, subview, whole
 from .body import Body
 from .elements import BOOL, element_of
-from .expressions import Node, leaf, render
+from .expressions import Node, bit_range, leaf, render
 from .linear import atomic, linear_forms
 from .operations import choice, constant
 from .tokens import TOKEN_HANDLERS
@@ -59,7 +59,11 @@ def _store(body: Body, op: Any) -> None:
     view, value = body.views[operands[1]], body.node(operands[0])
     body.flush(frozenset([view.array]))
     place = view.at([body.index(i) for i in operands[2:]], body.atom_text)
-    body.line(f"{place} = {render(value)};")
+    bits = bit_range(value, place)
+    if bits is None:
+        body.line(f"{place} = {render(value)};")
+    else:
+        body.line(f"{place}.range({bits[0]}, {bits[1]}) = {render(bits[2])};")
 
 
 def _alloc(body: Body, op: Any) -> None:

@@ -35,3 +35,9 @@ def test_code_grows_with_classes_not_with_tasks() -> None:
     small = emit_project(dse.load_program(samples.systolic, M=4, N=4, K=8))
     large = emit_project(dse.load_program(samples.systolic, M=32, N=32, K=8))
     assert len(large.hls_code.splitlines()) == len(small.hls_code.splitlines())
+
+
+def test_bits_of_wide_integers_are_ranges() -> None:
+    code = emit_project(dse.load_program(programs.widths)).hls_code
+    assert "x.range(23, 8) = " in code
+    assert "x.range(200, 200) = " in code
