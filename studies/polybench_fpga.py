@@ -3,9 +3,9 @@
     allo-tune studies/polybench_fpga.py --set kernel=gemm          # or 2mm, 3mm, atax, bicg, mvt, gesummv
     allo-tune studies/polybench_fpga.py --set kernel=mvt --set dsp=220 --set device=z7020
 
-The rows of a kernel's first matrix are shared out among P tasks. What tasks contribute to one result travels from task
-to task as a stream. How many tasks there are, at which level each nest of loops is pipelined, how far it is unrolled
-and into how many banks arrays are split is searched. Tensors are in memory on the chip before and after, as in
+The rows of a kernel's first matrix are shared out among P tasks. What tasks contribute to one result travels as streams
+to tasks that add it up. How many tasks there are, at which level each nest of loops is pipelined, how far it is
+unrolled and into how many banks arrays are split is searched. Tensors are in memory on the chip before and after, as in
 published results.
 """
 
@@ -153,12 +153,12 @@ def three_mm(H=180, J=190, K=200, L=210, M=220, P=10, W=10):
 
 
 def atax(M=390, N=410, P=13, V=10, W=5):
-    """y = A' (A x): every task has some rows; partial results travel through the tasks and add up."""
+    """y = A' (A x): every task has some rows; a tree of tasks adds up what they contribute."""
     T = M // P
 
     @df.region()
     def top(A: float32[M, N], X: float32[N], Y: float32[N]):
-        part: Stream[float32, 4][P + 1, W]
+        part: Stream[float32, 4][2 * P - 1, W]  # a tree: the sum of streams 2 n + 1 and 2 n + 2 is stream n
 
         @df.kernel(mapping=[P], args=[A, X])
         def rows(a: float32[M, N] @ [S(0), R], x: float32[N]):
@@ -184,28 +184,31 @@ def atax(M=390, N=410, P=13, V=10, W=5):
                     y[j2] += a[i2, j2] * t[i2, 0]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
-                    before: float32 = 0.0
-                    with allo.meta_if(p > 0):
-                        before = part[p, w].get()
-                    part[p + 1, w].put(before + y[j3 * W + w])
+                    part[P - 1 + p, w].put(y[j3 * W + w])
+
+        @df.kernel(mapping=[P - 1])
+        def add():
+            n = df.get_pid()
+            for j4 in range(N // W):
+                with allo.meta_for(W) as w:
+                    part[n, w].put(part[2 * n + 1, w].get() + part[2 * n + 2, w].get())
 
         @df.kernel(mapping=[1], args=[Y])
         def result(y: float32[N]):
-            for j4 in range(N // W):
+            for j5 in range(N // W):
                 with allo.meta_for(W) as w:
-                    y[j4 * W + w] = part[P, w].get()
+                    y[j5 * W + w] = part[0, w].get()
 
     return top
 
 
 def bicg(M=390, N=410, P=13, V=10, W=5):
-    """s = A' r, q = A p: parts of s add up from task to task while the tasks go on with their elements of q."""
+    """s = A' r, q = A p: a tree of tasks adds up parts of s while the others go on with their elements of q."""
     T = M // P
 
     @df.region()
     def top(A: float32[M, N], Pv: float32[N], Rv: float32[M], Q: float32[M], Sv: float32[N]):
-        own: Stream[float32, 4][P, W]
-        part: Stream[float32, 4][P + 1, W]
+        part: Stream[float32, 4][2 * P - 1, W]  # a tree: the sum of streams 2 n + 1 and 2 n + 2 is stream n
 
         @df.kernel(mapping=[P], args=[A, Pv, Rv, Q])
         def rows(a: float32[M, N] @ [S(0), R], x: float32[N], r: float32[M] @ [S(0)], q: float32[M] @ [S(0)]):
@@ -219,7 +222,7 @@ def bicg(M=390, N=410, P=13, V=10, W=5):
                     s[j2] += a[i2, j2] * r[i2]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
-                    own[p, w].put(s[j3 * W + w])
+                    part[P - 1 + p, w].put(s[j3 * W + w])
             for i0 in range(T):
                 for v0 in range(V):
                     t[i0, v0] = 0.0
@@ -233,35 +236,31 @@ def bicg(M=390, N=410, P=13, V=10, W=5):
                     whole += t[i1, v1]
                 q[i1] = whole
 
-        @df.kernel(mapping=[P])
+        @df.kernel(mapping=[P - 1])
         def add():
-            p = df.get_pid()
+            n = df.get_pid()
             for j4 in range(N // W):
                 with allo.meta_for(W) as w:
-                    x: float32 = own[p, w].get()
-                    with allo.meta_if(p > 0):
-                        x += part[p, w].get()
-                    part[p + 1, w].put(x)
+                    part[n, w].put(part[2 * n + 1, w].get() + part[2 * n + 2, w].get())
 
         @df.kernel(mapping=[1], args=[Sv])
         def result(s: float32[N]):
             for j5 in range(N // W):
                 with allo.meta_for(W) as w:
-                    s[j5 * W + w] = part[P, w].get()
+                    s[j5 * W + w] = part[0, w].get()
 
     return top
 
 
 def mvt(N=400, P=20, V=10, W=5):
-    """x1 + A y1 and x2 + A' y2: parts of the second add up from task to task while the tasks go on with the first."""
+    """x1 + A y1 and x2 + A' y2: a tree of tasks adds up parts of the second while the others go on with the first."""
     T = N // P
 
     @df.region()
     def top(
         A: float32[N, N], Y1: float32[N], Y2: float32[N], X1: float32[N], X2: float32[N], Z1: float32[N], Z2: float32[N]
     ):
-        own: Stream[float32, 4][P, W]
-        part: Stream[float32, 4][P + 1, W]
+        part: Stream[float32, 4][2 * P - 1, W]  # a tree: the sum of streams 2 n + 1 and 2 n + 2 is stream n
 
         @df.kernel(mapping=[P], args=[A, Y1, Y2, X1, Z1])
         def rows(
@@ -281,7 +280,7 @@ def mvt(N=400, P=20, V=10, W=5):
                     s[j2] += a[i2, j2] * y2[i2]
             for j3 in range(N // W):
                 with allo.meta_for(W) as w:
-                    own[p, w].put(s[j3 * W + w])
+                    part[P - 1 + p, w].put(s[j3 * W + w])
             for i0 in range(T):
                 for v0 in range(V):
                     t[i0, v0] = 0.0
@@ -295,21 +294,18 @@ def mvt(N=400, P=20, V=10, W=5):
                     whole += t[i1, v1]
                 z1[i1] = whole
 
-        @df.kernel(mapping=[P])
+        @df.kernel(mapping=[P - 1])
         def add():
-            p = df.get_pid()
+            n = df.get_pid()
             for j4 in range(N // W):
                 with allo.meta_for(W) as w:
-                    x: float32 = own[p, w].get()
-                    with allo.meta_if(p > 0):
-                        x += part[p, w].get()
-                    part[p + 1, w].put(x)
+                    part[n, w].put(part[2 * n + 1, w].get() + part[2 * n + 2, w].get())
 
         @df.kernel(mapping=[1], args=[X2, Z2])
         def result(x2: float32[N], z2: float32[N]):
             for j5 in range(N // W):
                 with allo.meta_for(W) as w:
-                    z2[j5 * W + w] = x2[j5 * W + w] + part[P, w].get()
+                    z2[j5 * W + w] = x2[j5 * W + w] + part[0, w].get()
 
     return top
 

@@ -33,7 +33,8 @@ from .schedules import (
 MOST_COPIES = 4096  # operations of one round that unrolling may make
 INTERVALS = (1, 2, 4)
 BANKS = ("all", "half")
-SHARES = ("all", "quarter", "one")
+SHARES = ("all", "slow", "quarter", "one")
+SLOW = 8  # times the interval of the others
 MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
 
 
@@ -53,14 +54,15 @@ class Chain:
     def options(self, most: int) -> list[tuple[int, int, int]]:
         """Per possible number of copies of the innermost body: that, the level that is pipelined, and its factor.
 
-        Level 0 is the innermost loop; everything inside the pipelined level is unrolled.
+        Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
+        completely is inside, and the one around it is pipelined.
         """
         found: dict[int, tuple[int, int, int]] = {}
         inside = 1
         for level, trips in enumerate(reversed(self.trips)):
             for factor in range(1, trips + 1):
                 if trips % factor == 0 and factor * inside <= most:
-                    found.setdefault(factor * inside, (factor * inside, level, factor))
+                    found[factor * inside] = (factor * inside, level, factor)
             inside *= trips
         return sorted(found.values())
 
@@ -115,7 +117,10 @@ class AutoSchedules:
         chains = self._chains_of(kernel)
         if not chains:
             return
-        most = min(MOST_COPIES, self._device.limit("dsp"))
+        # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
+        # longest interval lets that many copies share one.
+        shared = INTERVALS[-1] * self._device.limit("dsp") // kernel.task_count
+        most = max(1, min(MOST_COPIES, shared))
         name = f"schedule.{kernel.name}"
         largest = max(chain.rounds for chain in chains)
         wanted = sorted({o[0] for chain in chains for o in chain.options(most)})
@@ -125,8 +130,9 @@ class AutoSchedules:
             share = "all"
             if chain.rounds * MINOR < largest:
                 share = str(_asked(ask, word(f"{name}.{position}.share", SHARES, SHARES)))
-            target = {"all": copies, "quarter": max(1, copies // 4), "one": 1}[share]
-            yield from self._nest(kernel.name, chain, chain.nearest(target, most), interval, unrolled)
+            target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
+            pace = interval * SLOW if share == "slow" else interval
+            yield from self._nest(kernel.name, chain, chain.nearest(target, most), pace, unrolled)
 
     def _nest(
         self,
