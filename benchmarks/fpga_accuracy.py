@@ -1,6 +1,6 @@
 """The FPGA cost model against public HLS reports.
 
-    python -m benchmarks.fpga_accuracy
+    PYTHONPATH=. python benchmarks/fpga_accuracy.py
 
 Five Allo designs, written in this project's language: every loop that the reports list, and the top function's
 cycles and resources.
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import allo_dse as dse
 from allo_dse.backends.device import FpgaDevice
+from allo_dse.backends.fpga.task import task_cost
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold import unfolded
 from allo_dse.mapper.fpga import FpgaMapping
-from benchmarks.fpga_programs import DESIGNS, Reported
+from benchmarks.fpga_programs import DESIGNS, LOOPS, Reported
 
 QUANTITIES = ("cycles", "dsp", "bram18", "ff", "lut")
 
@@ -51,6 +52,22 @@ def main() -> None:
         print(f"{'':24}loops: {len(reported.loops) - len(missing)} of {len(reported.loops)} exact {missing or ''}")
         if reported.rtl:
             print(f"{'':24}against RTL: {metrics.latency_cycles / reported.rtl - 1:+.2%} of {reported.rtl:,} cycles")
+    print("\nloops of other reports (xcu280, 3.33 ns): trips, II, depth")
+    for name, expected, predicted in report_loops():
+        print(f"{name:24}reported {expected}, predicted {predicted}")
+
+
+def report_loops() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Loops of other reports: name, reported and predicted (trips, II, depth)."""
+    device, found = FpgaDevice.load("u280"), []
+    for reported in LOOPS:
+        program = dse.load_program(reported.program())
+        cost = task_cost(program, program.kernels[0].classes[0], device, reported.schedule)
+        by_name = {loop.names[-1]: loop for loop in cost.loops}
+        for name, *expected, _ in reported.loops:
+            loop = by_name[name]
+            found.append((f"{reported.name} {name}", tuple(expected), (loop.trips, loop.ii, loop.depth)))
+    return found
 
 
 if __name__ == "__main__":

@@ -183,3 +183,77 @@ DESIGNS = (
         *(274_594, 206, 5, 8_612, 10_247),
     ),
 )
+
+
+def row_products() -> Any:
+    """The first product of an Allo 2mm: rows of sums in registers, k pipelined, j unrolled."""
+    rows, columns, inner = 180, 190, 210
+
+    @df.region()
+    def top(A: float32[rows, inner], B: float32[inner, columns], C: float32[rows, columns]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def mm(a: float32[rows, inner], b: float32[inner, columns], c: float32[rows, columns]):
+            row: float32[columns]
+            for i in range(rows):
+                for j0 in range(columns):
+                    row[j0] = 0.0
+                for k in range(inner):
+                    for j in range(columns):
+                        row[j] += a[i, k] * b[k, j]
+                for j1 in range(columns):
+                    c[i, j1] = row[j1]
+
+    return top
+
+
+def _banks(scope: str, array: str, dim: int, factor: int) -> Directive:
+    return Directive("partition", scope, array, {"dim": dim, "factor": factor, "partition_type": "cyclic"})
+
+
+@dataclass(frozen=True)
+class ReportedLoops:
+    """Loops of reports in `csynth/` (xcu280, 3.33 ns) whose source is known well enough to be written again.
+
+    Attributes:
+        loops: (innermost name in our program, trips, II, depth, DSPs where the loop has a module of its own).
+    """
+
+    name: str
+    program: Callable[[], Any]
+    schedule: tuple[Directive, ...]
+    loops: tuple[tuple[str, int, int, int, int | None], ...]
+
+
+def _gemm() -> Any:
+    from studies.polybench_fpga import gemm
+
+    return gemm(P=1)
+
+
+LOOPS = (
+    ReportedLoops(
+        "Stream-HLS gemm",
+        _gemm,
+        (
+            pipeline("gemm", "i"),
+            Directive("unroll", "gemm", "i", {"factor": 2}),
+            pipeline("gemm", "j1"),
+            Directive("unroll", "gemm", "j1", {"factor": 44}),
+            *(_banks("gemm", name, 2, 220) for name in ("acc", "b", "c", "d")),
+            *(_banks("gemm", name, 1, 2) for name in ("acc", "a")),
+        ),
+        (("i", 24_000, 1, 37, 2200), ("j1", 1_000, 1, 15, 352)),
+    ),
+    ReportedLoops(
+        "Allo 2mm",
+        row_products,
+        (
+            pipeline("mm", "j0"),
+            pipeline("mm", "k"),
+            pipeline("mm", "j1"),
+            _banks("mm", "row", 1, 190),
+            _banks("mm", "b", 2, 190),
+        ),
+        (("j0", 190, 1, 1, 0), ("k", 210, 4, 14, 144), ("j1", 190, 1, 2, 0)),
+    ),
+)

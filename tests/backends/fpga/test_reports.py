@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.fpga_accuracy import errors, measure
+from benchmarks.fpga_accuracy import errors, measure, report_loops
 from benchmarks.fpga_programs import DESIGNS, Reported
 
 LIMITS = {"cycles": 0.05, "dsp": 0.0, "bram18": 0.15, "ff": 0.15, "lut": 0.15}
@@ -23,3 +23,10 @@ def test_predictions_are_within_two_percent_of_rtl() -> None:
         if reported.rtl:
             metrics, _ = measure(reported)
             assert metrics.latency_cycles == pytest.approx(reported.rtl, rel=0.02)
+
+
+def test_loops_of_other_reports_have_their_trips_and_nearly_their_intervals() -> None:
+    for _, (trips, ii, depth), (found_trips, found_ii, found_depth) in report_loops():
+        assert found_trips == trips
+        assert abs(found_ii - ii) <= 1
+        assert found_depth <= depth
