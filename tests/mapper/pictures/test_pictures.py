@@ -183,3 +183,17 @@ def test_long_names_keep_their_ends() -> None:
     assert text_width(short) <= 100
     assert short.startswith("gemm_0")
     assert short.endswith("128")
+
+
+@pytest.mark.parametrize("color", COLORS)
+@pytest.mark.parametrize("ground", ["#ffffff", "#111827"])
+def test_colours_stand_out_on_light_and_dark_pages(color: str, ground: str) -> None:
+    """At least 3:1, which accessibility guidelines (WCAG 2) ask of graphics."""
+
+    def luminance(text: str) -> float:
+        parts = [int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(color), luminance(ground)))
+    assert (light + 0.05) / (dark + 0.05) >= 3
