@@ -98,6 +98,15 @@ def tune(
         ),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate everything again.")] = False,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Copy trials to an Optuna storage, and share the study with its other drivers: "
+            "postgresql://..., sqlite:///FILE, journal.",
+            show_default=False,
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
@@ -119,6 +128,7 @@ def tune(
         "verify": not no_verify,
         "progress": "json" if as_json else "quiet" if quiet else "auto",
         "command": command,
+        "storage": storage,
         "cache": False if no_cache else cache,
     }
     try:

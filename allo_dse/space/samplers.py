@@ -156,6 +156,13 @@ class EvolutionSampler(BaseSampler):
         self._state.generation = current
         self._state.told = told.get(current, [])
 
+    def adopt(self, genes: dict[str, int], losses: tuple[float, ...], violation: float) -> int:
+        """Take in a design that somebody else evaluated, as if it had been proposed next; returns its number."""
+        number = self._state.next_number
+        self._state.next_number += 1
+        self._state.told.append(Individual(number, genes, losses, violation))
+        return number
+
     def propose(self) -> Candidate | None:
         """The next new and legal design, or None when none could be found. Optuna's next trial gets its genes."""
         state = self._state

@@ -100,6 +100,8 @@ class Driver:
         keep: told about each outcome before it is recorded; returns fields of the record.
         stop_requested: asked between batches; a text ("Ctrl-C") to stop, empty to go on.
         watch: told after every batch, for progress.
+        recorded: told about each record that is on disk and counted.
+        others: designs that other drivers of the study have evaluated since it was last asked.
     """
 
     def __init__(
@@ -119,6 +121,8 @@ class Driver:
         keep: Callable[[Candidate, Outcome], dict[str, Any]],
         stop_requested: Callable[[], str],
         watch: Callable[[], None],
+        recorded: Callable[[Record], None],
+        others: Callable[[], list[tuple[Candidate, Outcome]]] = list,
     ) -> None:
         self._proposer = proposer
         self._executor = executor
@@ -132,6 +136,8 @@ class Driver:
         self._keep = keep
         self._stop_requested = stop_requested
         self._watch = watch
+        self._others = others
+        self._recorded = recorded
         self._pending: dict[tuple[int, int], Candidate] = {}
         self._violations: list[Record] = []
         self._ladder = Ladder(rungs, tally, [o.sign for o in judge.objectives], rebuild)
@@ -156,6 +162,7 @@ class Driver:
                 self._record([])
                 return reason or self._why()
             self._record(self._executor.collect())
+            self._take_in()
             self._watch()
 
     def _why(self) -> str:
@@ -190,6 +197,7 @@ class Driver:
         self._log.append(record.to_dict() for record in (*violations, *finished))
         for record in finished:
             self._count(record)
+            self._recorded(record)
 
     def _count(self, record: Record) -> None:
         if record.rung:
@@ -198,6 +206,21 @@ class Driver:
         else:
             self._tally.add(record, self._judge.values(record))
             self._proposer.tell(record.number, self._judge.told(record))
+
+    def _take_in(self) -> None:
+        """Record what other drivers have found out, and learn from it."""
+        records = []
+        for candidate, found in self._others():
+            ruling = self._judge.rule(found)
+            record = Record(
+                number=-1, at=self._at(), evaluator=self._names[0], worker=found.worker, cached=True,
+                **describe(candidate), **ruling,
+            )  # fmt: skip
+            number = self._proposer.learn(record.key, record.genes, self._judge.told(record))
+            records.append(replace(record, number=number))
+        self._log.append(record.to_dict() for record in records)
+        for record in records:
+            self._tally.add(record, self._judge.values(record))
 
     def _finish(self, outcome: Outcome) -> Record:
         candidate = self._pending.pop((outcome.number, outcome.rung))

@@ -54,6 +54,10 @@ class Proposer(Protocol):
         """Report the result of a proposal."""
         ...
 
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
+        ...
+
     def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
         """Go on where an earlier run stopped, after `next_number` proposals."""
         ...
@@ -84,6 +88,10 @@ class ExhaustiveProposer:
 
     def tell(self, number: int, told: Told) -> None:
         pass
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        self._number += 1
+        return self._number - 1
 
     def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
         self._number = next_number
@@ -181,22 +189,27 @@ class OptunaProposer:
         """Values for designs that have none."""
         return [sign * math.inf for sign in self._signs]
 
-    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         import optuna
 
         from ..space.samplers import distribution
 
-        self._next = next_number
+        self._told[key] = told
+        trial = optuna.trial.create_trial(
+            values=list(told.values or self.worst),
+            params=dict(genes),
+            distributions={name: distribution(self._space.genes[name]) for name in genes},
+            constraints=dict(told.constraints),
+        )
+        self.study.add_trial(trial)
+        self._next += 1
+        return self._next - 1
+
+    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
         for record, told in history:
-            self._told[record.key] = told
             learn_genes(self._space, record)
-            trial = optuna.trial.create_trial(
-                values=list(told.values or self.worst),
-                params=dict(record.genes),
-                distributions={name: distribution(self._space.genes[name]) for name in record.genes},
-                constraints=dict(told.constraints),
-            )
-            self.study.add_trial(trial)
+            self.learn(record.key, record.genes, told)
+        self._next = next_number
 
 
 class EvolutionProposer(OptunaProposer):
@@ -228,6 +241,13 @@ class EvolutionProposer(OptunaProposer):
             return None
         return self._accept(self.study.ask(self._sampler.distributions(candidate)), candidate)
 
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        self._next += 1
+        return self._sampler.adopt(genes, self._losses(told), sum(told.constraints.values()))
+
+    def _losses(self, told: Told) -> tuple[float, ...]:
+        return tuple(s * v for s, v in zip(self._signs, told.values or self.worst, strict=True))
+
     def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
         from ..space.samplers import Individual
 
@@ -237,9 +257,8 @@ class EvolutionProposer(OptunaProposer):
         individuals = []
         for record, told in history:
             learn_genes(self._space, record)
-            values = told.values or self.worst
-            losses = tuple(s * v for s, v in zip(self._signs, values, strict=True))
-            individuals.append(Individual(record.number, record.genes, losses, sum(told.constraints.values())))
+            violation = sum(told.constraints.values())
+            individuals.append(Individual(record.number, record.genes, self._losses(told), violation))
         self._sampler.restore(individuals, next_number)
 
 

@@ -46,6 +46,10 @@ class Screen:
         if violations is not None:
             self._count(violations)
 
+    def knows(self, key: str) -> bool:
+        """Whether a design was proposed before, here or by others."""
+        return key in self._known
+
     def decode(self, suggest: Suggest) -> Candidate | None:
         """Decode and screen a proposal; None unless it is new and legal."""
         candidate, verdict = self.examine(suggest)

@@ -15,17 +15,19 @@ from .budget import Budget, StopSignals, parse_duration
 from .cache import ResultCache
 from .collection import rare_collections
 from .driver import Driver, Judge
+from .executor import Outcome
 from .keeping import Keeper
 from .log import RunLog
 from .output import write_results
 from .progress import make_reporter
-from .proposals import Proposer, make_proposer
+from .proposals import Proposer, learn_genes, make_proposer
 from .record import Record
 from .reporters import Reporter
 from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
 from .screen import Screen
 from .spec import PlacementNote, StudySpec, Verification
+from .storage import SharedStudy, without_password
 from .tally import Tally
 from .view import View
 from .workforce import Workforce, recruit
@@ -50,6 +52,7 @@ class RunOptions:
     progress: Any = "auto"
     command: tuple[str, ...] = ()
     cache: Path | Literal[False] | None = None
+    storage: str | None = None
 
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
@@ -100,6 +103,7 @@ class _Session:
         self.started_at = 0.0
         self.history: list[Record] = []
         self.driver: Driver | None = None
+        self.shared: SharedStudy | None = None
 
     def _begin(self) -> int:
         """Compare with what the directory holds, and write down what is run; returns the seed."""
@@ -137,6 +141,7 @@ class _Session:
             ],
             "sampler": sampler if isinstance(sampler, str) else type(sampler).__name__,
             "workers": self.options.workers or 1,
+            "storage": self.options.storage and without_password(self.options.storage),
         }  # fmt: skip
 
     def run(self) -> Result:
@@ -209,10 +214,15 @@ class _Session:
             self.study, self.tally, self.screen, self.budget, self.directory.path, proposer.name, self.tally.done
         )
         try:
+            self.shared = self._share()
             return self._drive(proposer, workforce, view)
         finally:
             self.reporter.update(view, last=True)
             workforce.executor.close()
+            if self.shared is not None:
+                self.shared.close()
+                if self.shared.problem:
+                    self.reporter.note(f"not every design is in the storage: {self.shared.problem}")
 
     def _nothing_left(self) -> bool:
         return (
@@ -238,6 +248,8 @@ class _Session:
             keep=keeper.keep,
             stop_requested=lambda: self.stop.requested,
             watch=lambda: self._watch(view, keeper, workforce),
+            recorded=self._recorded,
+            others=self._others,
         )
         self.reporter.start(view)
         try:
@@ -251,6 +263,40 @@ class _Session:
             self.reporter.note(text)
         keeper.tick(self.started_at + self.budget.elapsed)
         self.reporter.update(view)
+
+    def _share(self) -> SharedStudy | None:
+        """The study in the storage that was asked for, with everything this directory's log holds."""
+        if self.options.storage is None:
+            return None
+        program, device = self.study.fingerprint()
+        identity = {
+            "program": program,
+            "device": device,
+            "evaluator": self.names[0],
+            "space": self.study.space.describe(),
+        }
+        shared = SharedStudy(
+            self.options.storage, self.study.name, self.directory.path, identity, self.judge, self.study.space.genes
+        )
+        for record in self.history:
+            learn_genes(self.study.space, record)
+            shared.put(record)
+        return shared
+
+    def _recorded(self, record: Record) -> None:
+        if self.shared is not None:
+            self.shared.put(record)
+
+    def _others(self) -> list[tuple[Candidate, Outcome]]:
+        """What other drivers of the study have evaluated, unless it is known here."""
+        found = []
+        for foreign in self.shared.news() if self.shared else ():
+            candidate = self.study.space.decode_genes(foreign.genes)
+            if candidate is not None and candidate.key == foreign.key and not self.screen.knows(foreign.key):
+                self.screen.remember(foreign.key, None)
+                outcome = Outcome(-1, 0, foreign.metrics, foreign.error, 0.0, worker=foreign.driver, cached=True)
+                found.append((candidate, outcome))
+        return found
 
     def _caches(self) -> list[ResultCache]:
         where = self.options.cache

@@ -59,6 +59,7 @@ class Study(StudySpec):
         progress: Any = "auto",
         command: Sequence[str] = (),
         cache: str | Path | Literal[False] | None = None,
+        storage: str | None = None,
     ) -> Result:
         """Search. Running again with the same run directory goes on where the last run stopped.
 
@@ -77,6 +78,8 @@ class Study(StudySpec):
             command: the command line, to be shown where a run can be resumed.
             cache: directory of results to share with other runs; False for none. By default `runs/.results` for a run
                 in its default directory, and none for others.
+            storage: an Optuna storage that gets the same trials and in which several drivers share a study, each with a
+                run directory of its own: an address as SQLAlchemy has it, "journal" or "journal:FILE".
 
         Raises:
             StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
@@ -96,5 +99,6 @@ class Study(StudySpec):
                 progress=progress,
                 command=tuple(command),
                 cache=Path(cache) if isinstance(cache, str) else cache,
+                storage=storage,
             ),
         )
