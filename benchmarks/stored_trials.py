@@ -1,0 +1,77 @@
+"""What stored trials cost: the driver's memory and time per trial, and resuming, at up to 100,000 of them.
+
+    python benchmarks/stored_trials.py [--trials 10000,100000]
+
+Records of a run of the GEMM study are multiplied into a log of the wanted length; a driver opens it (that is resuming:
+reading, checking, judging, front, search model), and then evaluates some more with an evaluator that answers at once.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from allo_dse.tune.loader import load_studies
+from allo_dse.tune.log import RunLog, read_log
+from allo_dse.tune.reporters import QuietReporter
+from benchmarks.search_overhead import HERE, Instant
+
+SEED_TRIALS = 500
+MORE = 300
+
+
+class Clock(QuietReporter):
+    """Notes when the search starts and ends."""
+
+    def start(self, view):
+        self.started, self.before = time.perf_counter(), view.tally.done
+
+    def update(self, view, last=False):
+        self.ended, self.after = time.perf_counter(), view.tally.done
+
+
+def study():
+    (made,) = load_studies(HERE.parent / "studies" / "gemm_npu.py")
+    made._evaluator = Instant
+    return made
+
+
+def child(folder, trials):
+    """Resume in a process of its own, whose memory is that of the driver."""
+    made, clock = study(), Clock()
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    made.run(trials + MORE, verify=False, progress=clock, run_dir=folder)
+    more = (clock.ended - clock.started) / (clock.after - clock.before)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base
+    print(f"{trials:7,} trials: resumed in {clock.started - started:.2f} s, {memory / trials:.2f} KiB each, "
+          f"{1e3 * more:.2f} ms per further trial, log {(folder / 'log.jsonl').stat().st_size / trials:.0f} bytes each")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", default="10000,100000")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(Path(options.child[0]), int(options.child[1]))
+        return
+    for trials in (int(n) for n in options.trials.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            run_dir = Path(folder) / "run"
+            study().run(SEED_TRIALS, verify=False, progress="quiet", run_dir=run_dir)
+            entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
+            done = [e for e in entries if e["status"] != "violation"]
+            log = RunLog(run_dir / "log.jsonl")
+            more = range(SEED_TRIALS, trials)
+            log.append({**done[n % len(done)], "number": n, "key": f"{n:016x}"} for n in more)
+            log.close()
+            code = [sys.executable, __file__, "--child", str(run_dir), str(trials)]
+            subprocess.run(code, check=True)
+
+
+if __name__ == "__main__":
+    main()

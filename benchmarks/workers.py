@@ -1,0 +1,78 @@
+"""What worker processes gain, and what they cost per design.
+
+    python benchmarks/workers.py [--seconds 0.02] [--designs 400]
+
+A stand-in evaluator that computes for `--seconds` per design, on the GEMM study's space, with one and with two worker
+processes: designs per second, their ratio, and the driver's overhead per design (wall time times workers, less the time
+spent in evaluators). Both runs go through Ray, after their workers have started.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.loader import load_studies
+from allo_dse.tune.reporters import QuietReporter
+
+STUDY = Path(__file__).parent.parent / "studies" / "gemm_npu.py"
+
+
+class Busy:
+    """Computes for a while; prices a design from its descriptor."""
+
+    name = "busy"
+    version = "1"
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def evaluate(self, design):
+        until = time.process_time() + self.seconds
+        while time.process_time() < until:
+            pass
+        p, nodes = design.program.params, design.fold.node_count
+        return Metrics(latency_us=1e6 / nodes + p["Pm"], pe_count=nodes, local_memory_bytes=1.0 * p["Pn"])
+
+
+class Pace(QuietReporter):
+    """Notes when results come in; counts from the first batch on."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def update(self, view, last=False):
+        if view.tally.done:
+            self.seen.append((time.perf_counter(), view.tally.done, view.tally.evaluator_seconds))
+
+
+def measure(workers, seconds, designs):
+    (study,) = load_studies(STUDY)
+    study._evaluator = Busy(seconds)
+    study.reload = None
+    pace = Pace()
+    with tempfile.TemporaryDirectory() as folder:
+        study.run(designs, workers=workers, verify=False, progress=pace, run_dir=Path(folder) / "run",
+                  ray_address="local" if workers == 1 else None)  # fmt: skip
+    # From a quarter on: programs are compiled once per worker at first.
+    start = next(s for s in pace.seen if s[1] >= designs // 4)
+    wall, count, busy = (b - a for a, b in zip(start, pace.seen[-1], strict=True))
+    return count / wall, (wall * workers - busy) / count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.02)
+    parser.add_argument("--designs", type=int, default=400)
+    options = parser.parse_args()
+    rates = {}
+    for workers in (1, 2):
+        rates[workers], overhead = measure(workers, options.seconds, options.designs)
+        print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, overhead {1e3 * overhead:.2f} ms per design")
+    print(f"two workers against one: {rates[2] / rates[1]:.2f}x")
+
+
+if __name__ == "__main__":
+    main()
