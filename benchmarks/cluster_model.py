@@ -2,10 +2,9 @@
 
     python benchmarks/cluster_model.py [--workers 1000] [--driver-ms 1.5] [--send-ms 1.0]
 
-A model of the driver with the costs that the other benchmarks measure: it spends `--driver-ms` on each design (propose,
-check, log, tell) and `--send-ms` on each batch (send, receive). Workers take batches of `Pool`'s own size, two each, and
-evaluate them; evaluation times vary by 30 %. Everything the driver does is in turn. The figures are the model's, not a
-cluster's.
+A model of the driver with the costs that the other benchmarks measure: it spends `--driver-ms` on each design
+(propose, check, log, tell) and `--send-ms` on each batch (send, receive), one after the other. Workers have two batches
+each and evaluate them; evaluation times vary by 30 %. The figures are the model's, not a cluster's.
 """
 
 import argparse
@@ -58,8 +57,8 @@ def main():
         for batch in sorted({1, 8, MAX_BATCH, chosen} if evaluation < 60 else {1}):
             rate, busy, worked = simulate(options.workers, evaluation, batch, driver, send)
             mark = " (chosen)" if batch == chosen else ""
-            print(f"{text:>7} each, batches of {batch:2}{mark}: {rate:9.1f} designs/s, driver {100 * busy:5.1f} % busy, "
-                  f"workers {100 * worked:5.1f} %")  # fmt: skip
+            shares = f"driver {100 * busy:5.1f} % busy, workers {100 * worked:5.1f} %"
+            print(f"{text:>7} each, batches of {batch:2}{mark}: {rate:9.1f} designs/s, {shares}")
         limit = evaluation / (driver + send / chosen)
         print(f"{'':7} the driver keeps {limit:,.0f} workers busy with such batches")
 

@@ -47,8 +47,9 @@ def child(folder, trials):
     made.run(trials + MORE, verify=False, progress=clock, run_dir=folder)
     more = (clock.ended - clock.started) / (clock.after - clock.before)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base
-    print(f"{trials:7,} trials: resumed in {clock.started - started:.2f} s, {memory / trials:.2f} KiB each, "
-          f"{1e3 * more:.2f} ms per further trial, log {(folder / 'log.jsonl').stat().st_size / trials:.0f} bytes each")  # fmt: skip
+    size = (folder / "log.jsonl").stat().st_size
+    print(f"{trials:7,} trials: resumed in {clock.started - started:.2f} s, {memory / trials:.2f} KiB of memory each, "
+          f"{1e3 * more:.2f} ms per further trial, {size / trials:.0f} bytes of log each")  # fmt: skip
 
 
 def main():
