@@ -47,12 +47,12 @@ func.func @forward(%in: index, %out: index) {
 
 
 def best(action: Callable[[], object], times: int = 5) -> float:
-    """Seconds of the fastest of several calls."""
+    """Processor seconds of the fastest of several calls: other programs on the machine hardly change them."""
     seconds = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return min(seconds)
 
 
@@ -104,7 +104,7 @@ def report_speed() -> None:
 
 def show(kind: str, engine: Engine, network: Network, depth: int, build: float, baseline: float) -> None:
     result = engine.run(network)
-    seconds = best(lambda: engine.run(network))
+    seconds = best(lambda: engine.run(network), 15)
     speed = result.operations / seconds
     print(
         f"{kind}, {SIZE}x{SIZE}, K={K}, depth {depth:2d}: {result.cycles} cycles, {speed / 1e6:4.0f} M stream "
@@ -123,9 +123,9 @@ def report_second_design() -> None:
     run_graph(folded, *arrays)
     beside: list[float] = []
     for _ in range(10):
-        start = time.perf_counter()
+        start = time.process_time()
         result = run_graph(folded, *arrays)
-        whole = time.perf_counter() - start
+        whole = time.process_time() - start
         engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for k in program.kernels for c in k.classes)
         beside.append(whole - best(lambda n=result.network, e=engine: e.run(n), 3))  # type: ignore[misc]
     print(
