@@ -128,7 +128,7 @@ class Engine:
         return as_tables(network, self._steps, self.signatures)
 
     def _run_again(self, network: Network, seconds: float) -> RunResult:
-        return self.run(network, seconds=seconds, payload=False)
+        return self.run(network, seconds=seconds, payload=False, extrapolate=True)
 
     def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
         """Per task the number of its body's version, per stream the bytes of its tokens."""
