@@ -43,6 +43,7 @@ def front(page: Page, url: str) -> None:
     page.goto(url)
     drawn(page, "scatter", "parallel")
     page.fill("#filter", "latency_us < 250000")
+    page.wait_for_timeout(4_000)
     area = page.locator("#scatter .nsewdrag").first.bounding_box()
     assert area is not None
     page.mouse.move(area["x"] + 8, area["y"] + 0.42 * area["height"])
@@ -62,13 +63,12 @@ def progress(page: Page, url: str) -> None:
     page.screenshot(path=IMAGES / "progress.png")
 
 
-def design(page: Page, url: str) -> None:
-    """One design: its placement and its timeline."""
-    page.goto(f"{url}/design")
-    page.wait_for_selector(".svg-box img")
+def design(page: Page, url: str, fastest: str) -> None:
+    """The fastest design: its placement and its timeline."""
+    page.goto(f"{url}/design#{fastest}")
+    page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 3")
     drawn(page, "timeline-plot")
-    page.locator("#page-design .svg-box").nth(1).scroll_into_view_if_needed()
-    page.evaluate("document.querySelector('.program .wide').scrollIntoView(); window.scrollBy(0, -60)")
+    page.evaluate("document.querySelectorAll('.svg-box')[2].closest('.card').scrollIntoView(); window.scrollBy(0, -60)")
     page.wait_for_timeout(1_000)
     page.screenshot(path=IMAGES / "design.png")
     page.evaluate("document.querySelector('#timeline-plot').closest('.card').scrollIntoView(); window.scrollBy(0, -60)")
@@ -106,8 +106,11 @@ def main() -> None:
             browser = p.chromium.launch(executable_path=chromium, args=ARGUMENTS)
             page = browser.new_page(viewport=SIZE, color_scheme="light")
             page.set_default_timeout(TIMEOUT_MS)
-            for picture in (front, progress, design, compare):
-                picture(page, f"http://127.0.0.1:{server.port}")
+            url, fastest = f"http://127.0.0.1:{server.port}", next(board.front())
+            front(page, url)
+            progress(page, url)
+            design(page, url, board.text(fastest))
+            compare(page, url)
             browser.close()
         server.shutdown()
     for image in sorted(IMAGES.glob("*.png")):

@@ -37,7 +37,7 @@ def record(design: Any) -> Recorded:
         from ..eval.npu_recording import record_npu
 
         found = record_npu(design, periods=1)
-        words = f"The first {found.periods} of {found.of:,} periods of each core's schedule."
+        words = f"The first of {found.of:,} periods of each core's schedule."
         return _recorded(found.result, words, found.ticks_per_cycle)
     from ..api import simulate
 

@@ -96,7 +96,7 @@ def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -
     for transfer in transport.transfers:
         flows = [transport.flows[f] for f in transfer.flows]
         moved = dict.fromkeys(f"{flow.tensor} {flow.direction}" for flow in flows)
-        processes.append(f"shim: {', '.join(moved)} ({len(flows)} flows)")
+        processes.append(f"shim: {', '.join(moved)} ({len(flows)} flow{'s' if len(flows) > 1 else ''})")
     processes += [f"core {name}" for name in nodes]
     buffers = []
     for flow in transport.flows:

@@ -63,6 +63,9 @@ def test_the_front_page_shows_front_knee_and_reference(front, dashboard):
     assert traces["Pareto front"] == len(table.front)
     assert {"dominated", "knee", "reference", "open design"} <= set(traces)
     assert f"{DESIGNS:,} designs" in front.inner_text("#status")
+    buttons = front.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
+    assert "Box Select" in buttons
+    assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
 
 
 def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, dashboard):

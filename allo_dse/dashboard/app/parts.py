@@ -10,7 +10,9 @@ GRAPH_CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "responsive": True,
     "scrollZoom": False,
-    "modeBarButtonsToRemove": ["toImage", "sendDataToCloud", "hoverCompareCartesian", "hoverClosestCartesian"],
+    # Pictures are saved by buttons of our own; and nothing of a run is to leave this computer by a slip of the mouse.
+    "modeBarButtonsToRemove": ["toImage", "sendChartToCloud", "sendDataToCloud"],
+    "plotlyServerURL": "",
 }
 
 

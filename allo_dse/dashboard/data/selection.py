@@ -10,6 +10,7 @@ import numpy as np
 
 from .columns import Floats, Mask
 from .table import RunTable
+from .units import text
 
 Polygon = tuple[tuple[float, float], ...]
 
@@ -83,13 +84,19 @@ class Selection:
     def __str__(self) -> str:
         """For a person."""
         parts = [
-            " or ".join(f"{name} {low:.4g} to {high:.4g}" for low, high in intervals) for name, intervals in self.ranges
+            " or ".join(f"{name} {text(_short(low))} to {text(_short(high))}" for low, high in intervals)
+            for name, intervals in self.ranges
         ]
         if self.lasso is not None:
             parts.append(f"in a lasso of {self.lasso[0]} and {self.lasso[1]}")
         if self.keys:
             parts.append(f"{len(self.keys)} picked design{'s' if len(self.keys) > 1 else ''}")
         return ", ".join(parts)
+
+
+def _short(value: float) -> float:
+    """Four significant digits of a value that came from a position on the screen."""
+    return float(f"{value:.4g}")
 
 
 def inside(x: Floats, y: Floats, polygon: Polygon) -> Mask:

@@ -90,12 +90,13 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
         "hovertemplate": "%{y}: %{customdata} (%{text})<extra></extra>",
     }
     low, high = min(0.0, *trace["x"]), max(0.0, *trace["x"])
-    room = 0.25 * max(high - low, 1.0)
+    room = max(high - low, 1.0)
+    shown = [low - 0.5 * room if low < 0 else -0.05 * room, high + 0.35 * room]
     return {
         "data": [trace],
         "layout": layout(
             look,
-            xaxis=axis(look, "change (%)", range=[low - room, high + room]),
+            xaxis=axis(look, "change (%)", range=shown),
             yaxis=axis(look, ""),
             bargap=0.3,
             height=90 + 30 * len(numbers),

@@ -106,7 +106,8 @@ class _Painter:
             visible = mask & kept[number] & (self.board.runs[number].ok | self.view.infeasible)
             self._selected(number, visible)
         for number, rows in enumerate(fronts):
-            self._front(number, rows[kept[number][rows]], several)
+            shown = rows[kept[number][rows]]
+            self._front(number, shown, selected[number][shown], several)
             knee = self.board.runs[number].knee
             if knee is not None and kept[number][knee]:
                 self._mark(Ref(number, knee), "knee", VERMILLION, "star", 15)
@@ -142,13 +143,13 @@ class _Painter:
         marker = {"size": 7 if self.view.z is None else 4, "color": ORANGE, "opacity": 0.95}
         self._trace(number, np.flatnonzero(mask), "selected", marker, thinned=True)
 
-    def _front(self, number: int, rows: NDArray[np.int64], several: bool) -> None:
+    def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
         marker = {
             "size": 9 if self.view.z is None else 5,
             "color": self.look.series[number % len(self.look.series)] if several else self.look.front,
             "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)] if self.view.z is None else "circle",
-            "line": {"color": self.look.panel, "width": 1},
+            "line": {"color": np.where(chosen, ORANGE, self.look.panel).tolist(), "width": 2 if chosen.any() else 1},
         }
         self._trace(number, rows, name, marker)
 
@@ -180,7 +181,7 @@ class _Painter:
             "name": name,
             "meta": number,
             **{key: packed(v) for key, v in zip("xyz", values, strict=False)},
-            "customdata": (rows + number * RUN_STRIDE).tolist(),  # packed, clicks and hovers would not report it
+            "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
             "hoverinfo": "none",
         }

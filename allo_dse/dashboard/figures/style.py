@@ -100,6 +100,7 @@ def layout(look: Theme, **options: Any) -> dict[str, Any]:
         "hoverlabel": {"bgcolor": look.panel, "bordercolor": look.grid, "font": {"color": look.text}},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}},
         "colorway": list(look.series),
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.front},
         **options,
     }
 

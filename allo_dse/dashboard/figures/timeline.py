@@ -177,7 +177,10 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
     return {
         "data": traces,
         "layout": layout(
-            look, xaxis=axis(look, "time (cycles)"), yaxis=axis(look, "tokens in the buffer", rangemode="tozero")
+            look,
+            xaxis=axis(look, "time (cycles)"),
+            yaxis=axis(look, "tokens in the buffer", rangemode="tozero"),
+            height=420,
         ),
     }
 
