@@ -26,6 +26,7 @@ import allo.dataflow as df
 from allo.ir.types import ConstExpr, Stream, int8, int16, int32
 
 from benchmarks import rtl_depths
+from tests.eval.rtl_programs import random_program
 from tests.frontend.samples import gemm, producer_consumer, systolic
 
 MISSING = tools.unavailable()
@@ -272,6 +273,19 @@ def test_the_circuit_hangs_where_the_simulator_says_so(left, ends):
             ("merge_0", "get", "right"),
         }
         assert "split_0 waits to put to left (full)" in result.explain()
+
+
+@runs
+@pytest.mark.parametrize(("seed", "ends"), [(7, True), (11, True), (9, False), (13, False)])
+def test_random_networks_end_or_hang_as_in_the_simulator(seed, ends, tmp_path):
+    program = dse.load_program(random_program(seed, tmp_path))
+    assert rtl_depths.simulator_ends(program, {}) == ends
+    expected, values = (np.zeros(program.tensors[0].shape, np.int32) for _ in range(2))
+    result = rtl_simulate(program, values, patience=200)
+    assert result.finished == ends
+    if ends:
+        dse.simulate(program, expected)
+        assert np.array_equal(values, expected)
 
 
 @runs
