@@ -21,6 +21,9 @@ install()
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
+from allo_dse.mapper.folds import fold_choices
+from studies.gemm_npu import gemm
+
 from . import engine_cases, test_engine_pipelines, test_engine_polling, test_engine_timing
 
 
@@ -231,3 +234,17 @@ def test_a_deadlock_names_the_source_also_in_later_frames() -> None:
         dse.SimulationError, match=r"writer_0 waits to put to left \(full, 2 tokens; .*test_trace_record"
     ):
         dse.simulate(dse.load_program(crossed), frames=4, values=False)
+
+
+def test_folded_programs_by_every_way_of_timing() -> None:
+    """Cycles do not depend on computing values; traces and frames of folded graphs agree with their runs."""
+    program = dse.load_program(gemm, M=16, N=16, K=16, Pm=4, Pn=4, Pk=4)
+    folds = [program.vmg.fold(fold) for fold in list(fold_choices(program, 16))[:6:2]]
+    for vmg in (program.vmg, *folds):
+        ran = dse.simulate(vmg, record=True)
+        same(ran.trace.replay(), ran)
+        timed = dse.simulate(vmg, values=False)
+        assert timed.node_end.tolist() == ran.node_end.tolist()
+        assert timed.occupancy.tolist() == ran.occupancy.tolist()
+        frames = [dse.simulate(vmg, frames=3, values=values).node_end.tolist() for values in (True, False)]
+        assert frames[0] == frames[1]
