@@ -7,40 +7,16 @@ two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..frontend.program import CompiledProgram, IndexMap, Kernel, StreamArray, StreamPort, TaskClass
+from .axis_links import AxisPeers, Place, closure, link_axes
+from .axis_rule import AxisRule, How, spatial
 
-How = Literal["bundle", "chain"]
-
-
-@dataclass(frozen=True)
-class AxisRule:
-    """What may be done with one mesh axis.
-
-    Attributes:
-        extent: tasks along the axis.
-        how: the fold that is legal along it, or None when it must stay spatial.
-        direction: +1 when streams run towards larger indices (or nowhere), -1 when towards smaller ones: the order in
-            which a chain executes its tasks.
-        streams: whether streams connect tasks at different places of the axis.
-        partial: whether a chain may be cut into several nodes.
-        reason: why the axis must stay spatial; empty when it need not.
-        link: axes of different kernels with the same number are folded together, because task by task they exchange
-            tokens with each other; None for an axis that is folded by itself.
-    """
-
-    extent: int
-    how: How | None
-    direction: int = 1
-    streams: bool = False
-    partial: bool = True
-    reason: str = ""
-    link: int | None = None
+__all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
 
 
 @dataclass(frozen=True)
@@ -57,18 +33,12 @@ def axis_rules(program: CompiledProgram) -> tuple[tuple[AxisRule, ...], ...]:
     """The rules of every axis of every kernel."""
     ends = _endpoints(program)
     feeds = _feeds(len(program.kernels), ends)
-    looped = set(np.flatnonzero(_closure(feeds).diagonal()).tolist())
+    looped = set(np.flatnonzero(closure(feeds).diagonal()).tolist())
     peers: AxisPeers = {}
     rules = [_kernel_rules(program, n, ends, n in looped, peers) for n in range(len(program.kernels))]
-    _link(program, rules, peers, feeds)
+    link_axes(program, rules, peers, feeds)
     return tuple(map(tuple, rules))
 
-
-Place = tuple[int, int]
-"""A kernel's position and one of its mesh axes."""
-
-AxisPeers = dict[Place, set[Place]]
-"""For axes whose tasks exchange tokens with the task at the same place of other kernels' axes: those axes."""
 
 Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
 
@@ -108,73 +78,6 @@ def _feeds(count: int, ends: Endpoints) -> NDArray[np.bool_]:
     return feeds
 
 
-def _closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a path of one or more streams leads from a kernel to another."""
-    reach = feeds.copy()
-    for middle in range(len(reach)):
-        reach |= np.outer(reach[:, middle], reach[middle])
-    return reach
-
-
-def _link(program: CompiledProgram, rules: list[list[AxisRule]], peers: AxisPeers, feeds: NDArray[np.bool_]) -> None:
-    """Number the sets of axes that have to be folded together; axes of sets that cannot be folded stay spatial."""
-    for number, places in enumerate(_components(peers)):
-        reason = _obstacle(program, rules, peers, feeds, places)
-        for kernel, axis in places & peers.keys():
-            rule = rules[kernel][axis]
-            if reason:
-                rules[kernel][axis] = _spatial(rule.extent, rule.streams, reason)
-            else:
-                rules[kernel][axis] = replace(rule, link=number)
-
-
-def _components(peers: AxisPeers) -> list[set[Place]]:
-    """Axes connected by the peer relation, in the order of their first axes."""
-    neighbours: AxisPeers = {}
-    for place, others in peers.items():
-        for other in others:
-            neighbours.setdefault(place, set()).add(other)
-            neighbours.setdefault(other, set()).add(place)
-    result, seen = [], set[Place]()
-    for start in sorted(neighbours):
-        if start in seen:
-            continue
-        found, todo = {start}, [start]
-        while todo:
-            new = neighbours[todo.pop()] - found
-            found |= new
-            todo += new
-        seen |= found
-        result.append(found)
-    return result
-
-
-def _obstacle(
-    program: CompiledProgram,
-    rules: list[list[AxisRule]],
-    peers: AxisPeers,
-    feeds: NDArray[np.bool_],
-    places: set[Place],
-) -> str:
-    """Why axes that exchange tokens task by task cannot be folded together; empty when they can."""
-    kernels = [kernel for kernel, _ in places]
-    names = ", ".join(program.kernels[kernel].name for kernel in sorted(set(kernels)))
-    if len(set(kernels)) != len(kernels):
-        return f"streams between {names} connect an axis with two axes of one kernel"
-    if len({program.kernels[kernel].mesh[axis] for kernel, axis in places}) > 1:
-        return f"streams between {names} connect axes of different lengths"
-    for kernel, axis in sorted(places):
-        if (kernel, axis) not in peers or rules[kernel][axis].how != "bundle":
-            why = rules[kernel][axis].reason or "it has a fold of its own"
-            return f"streams lead to {program.kernels[kernel].name}, axis {axis}, which must stay spatial: {why}"
-    inside = sorted(set(kernels))
-    outside = [kernel for kernel in range(len(feeds)) if kernel not in inside]
-    between = _closure(feeds[np.ix_(outside, outside)]) | np.eye(len(outside), dtype=bool)
-    if (feeds[np.ix_(inside, outside)] @ between @ feeds[np.ix_(outside, inside)]).any():
-        return f"streams lead from {names} to another kernel and back"
-    return ""
-
-
 def _kernel_rules(
     program: CompiledProgram, number: int, ends: Endpoints, looped: bool, peers: AxisPeers
 ) -> list[AxisRule]:
@@ -198,25 +101,23 @@ def _kernel_rules(
         if extent == 1:
             rules.append(AxisRule(1, None))
         elif axis in irregular:
-            rules.append(_spatial(extent, True, _RETURNS if looped else irregular[axis]))
+            rules.append(spatial(extent, True, _RETURNS if looped else irregular[axis]))
         elif looped and streams:
-            rules.append(_spatial(extent, streams, _RETURNS))
+            rules.append(spatial(extent, streams, _RETURNS))
         elif streams and mixed is not None:
-            rules.append(_spatial(extent, True, f"streams run both ways along axis {mixed}"))
+            rules.append(spatial(extent, True, f"streams run both ways along axis {mixed}"))
         elif streams:
             rules.append(AxisRule(extent, "chain", signs[axis].pop(), streams=True))
+            if linked := _linked_peers(program, number, axis, ends):
+                peers[number, axis] = linked
         else:
             rule = _streamless_rule(program, number, axis, ends, peers)
             own = looped and (number, axis) not in peers
-            rules.append(_spatial(extent, streams, _RETURNS) if own else rule)
+            rules.append(spatial(extent, streams, _RETURNS) if own else rule)
     return rules
 
 
 _RETURNS = "streams lead to another kernel and back"
-
-
-def _spatial(extent: int, streams: bool, reason: str) -> AxisRule:
-    return AxisRule(extent, None, streams=streams, reason=reason)
 
 
 def _streamless_rule(
@@ -226,7 +127,7 @@ def _streamless_rule(
     kernel = program.kernels[number]
     extent = kernel.mesh[axis]
     if class_varies(kernel, axis):
-        return _spatial(extent, False, "tasks along it are of different classes and no stream connects them")
+        return spatial(extent, False, "tasks along it are of different classes and no stream connects them")
     if shared := _accumulated(kernel, axis):
         return AxisRule(extent, "chain", partial=False, reason=f"tasks along it write the same tile of {shared}")
     linked: set[Place] = set()
@@ -240,13 +141,23 @@ def _streamless_rule(
                 if not _same_peer(end, axis, other):
                     found = _peers_at_same_place(end, axis, other)
                     if not found:
-                        return _spatial(
-                            extent, False, f"stream {name} leads to a different task of another kernel each"
-                        )
+                        return spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
                     linked |= found
     if linked:
         peers_of[number, axis] = linked
     return AxisRule(extent, "bundle")
+
+
+def _linked_peers(program: CompiledProgram, number: int, axis: int, ends: Endpoints) -> set[Place]:
+    """The axes of other kernels that a chained axis exchanges tokens with task by task."""
+    found: set[Place] = set()
+    for puts, gets in ends.values():
+        for mine, peers in ((puts, gets), (gets, puts)):
+            other = [e for e in peers if e.kernel != number]
+            for end in mine:
+                if end.kernel == number and other and not _is_one_task(program, other):
+                    found |= _peers_at_same_place(end, axis, other)
+    return found
 
 
 def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> set[Place]:

@@ -67,7 +67,7 @@ def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
     result = []
     for kernel, kernel_fold, kernel_rules in zip(program.kernels, fold.kernels, rules, strict=True):
         chained = chained_axes(kernel_fold, kernel.mesh)
-        bundled = tuple(a for a in kernel_fold.order if kernel_rules[a].link is None)
+        bundled = tuple(a for a in kernel_fold.order if kernel_rules[a].link is None or kernel_rules[a].follows)
         others = [a for a in range(len(kernel.mesh)) if a not in bundled]
         linked = tuple(a for a in others if kernel_rules[a].streams and kernel_fold.axes[a].spatial > 1)
         free = tuple(a for a in range(len(kernel.mesh)) if a not in linked)

@@ -33,9 +33,9 @@ def joint_primitives(joint: JointFold) -> tuple[Primitives, dict[str, str]]:
     own = plans(joint.program, joint.fold, joint.rules)
     nodes: dict[int, _Nodes] = {}
     first_task: dict[str, str] = {}
-    for kernel, plan in enumerate(own):
-        names = bundle_nodes(plan, chain_nodes(plan, primitives, first_task), primitives, first_task)
-        nodes[kernel] = _by_links(plan, names)
+    chained = [chain_nodes(plan, primitives, first_task) for plan in own]
+    for kernel, (plan, names) in enumerate(zip(own, chained, strict=True)):
+        nodes[kernel] = _by_links(plan, bundle_nodes(plan, names, primitives, first_task))
     for step in joint.steps or []:
         if step.chain:
             _chain(step, nodes, primitives, first_task)

@@ -162,3 +162,7 @@ def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
             yield f"{where} cannot be cut into {axis.spatial} nodes: {rule.reason}"
         elif axis.spatial > 1 and axis.how == "chain" and axis.pattern != "block":
             yield f"{where} is chained and cannot be folded cyclically: streams would lead from node to node and back"
+        elif rule.follows and axis.spatial > 1 and axis.pattern != "block":
+            yield f"{where} cannot be folded cyclically: it follows a chain of another kernel"
+        elif rule.follows and fold.order[-1] != number:
+            yield f"{where} must be the innermost loop: it follows a chain of another kernel"

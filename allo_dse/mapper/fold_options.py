@@ -28,6 +28,7 @@ class AxisSpace:
         how: how it is folded; None when it stays spatial.
         spatial: legal numbers of nodes along it, ascending.
         reason: why fewer than all divisors are legal; empty when they all are.
+        block_only: whether nodes must have consecutive tasks.
     """
 
     axis: int
@@ -35,6 +36,7 @@ class AxisSpace:
     how: How | None
     spatial: tuple[int, ...]
     reason: str
+    block_only: bool = False
 
     def fitting(self, limit: int | None) -> tuple[int, ...]:
         """The legal numbers of nodes that are at most `limit`."""
@@ -48,7 +50,7 @@ class AxisSpace:
         """The legal folds onto exactly `spatial` nodes, normalised."""
         if spatial == self.extent or self.how is None:
             return (AxisFold(spatial),)
-        if spatial == 1 or self.how == "chain":
+        if spatial == 1 or self.how == "chain" or self.block_only:
             return (AxisFold(spatial, "block", self.how),)
         return (AxisFold(spatial, "block", self.how), AxisFold(spatial, "cyclic", self.how))
 
@@ -86,4 +88,4 @@ def axis_space(axis: int, rule: AxisRule) -> AxisSpace:
         spatial = (1, rule.extent)
     else:
         spatial = divisors(rule.extent)
-    return AxisSpace(axis, rule.extent, rule.how, spatial, rule.reason)
+    return AxisSpace(axis, rule.extent, rule.how, spatial, rule.reason, rule.follows)

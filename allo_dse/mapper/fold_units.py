@@ -87,10 +87,14 @@ class FoldUnit:
     def folds(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, dict[int, KernelFold]]]:
         """All folds, and what each needs."""
         for needs, sizes in self._sizes(max_nodes, bounds):
-            options = [v.space.options_for(self._nodes(v, sizes)) for v in self._variables]
+            options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
             orders = list(self._loop_orders(sizes))
             for picked in itertools.product(*options):
-                axes = {place: fold for v, fold in zip(self._variables, picked, strict=True) for place in v.places}
+                axes = {
+                    (kernel, axis): self.spaces[kernel].axes[axis].options_for(sizes[kernel][axis])[option]
+                    for v, option in zip(self._variables, picked, strict=True)
+                    for kernel, axis in v.places
+                }
                 for order in orders:
                     yield needs, {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
 
@@ -166,15 +170,20 @@ class FoldUnit:
             tuple(
                 rule.link
                 for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True)
-                if rule.link is not None and nodes < rule.extent
+                if rule.link is not None and rule.how == "bundle" and not rule.follows and nodes < rule.extent
             )
             for kernel in self.kernels
         )
 
     def _own_loops(self, kernel: int, sizes: tuple[int, ...]) -> list[int]:
-        """The axes of a kernel that are bundled loops of its own."""
+        """The axes of a kernel that are bundled loops of its own, in any order."""
         axes = self.spaces[kernel].axes
         return [a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].link is None]
+
+    def _followers(self, kernel: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The axis of a kernel that is its innermost loop, because it follows a chain of another kernel."""
+        axes = self.spaces[kernel].axes
+        return tuple(a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].follows)
 
     def _orders(self, links: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], ...]]:
         if links not in self._known_orders:
@@ -192,4 +201,7 @@ class FoldUnit:
         for linked in self._orders(self._linked_loops(sizes)):
             outer = [tuple(axes[link] for link in order) for axes, order in zip(axis_of, linked, strict=True)]
             for inner in itertools.product(*own):
-                yield {kernel: outer[i] + inner[i] for i, kernel in enumerate(self.kernels)}
+                yield {
+                    kernel: outer[i] + inner[i] + self._followers(kernel, sizes[kernel])
+                    for i, kernel in enumerate(self.kernels)
+                }

@@ -98,7 +98,7 @@ class FoldSpace:
 
         result = []
         for order, rules in zip(wanted, self.rules, strict=True):
-            places = {axis: place(rules[axis].link) for axis in order}
+            places = {axis: (2, 0) if rules[axis].follows else place(rules[axis].link) for axis in order}
             result.append(tuple(sorted(order, key=places.__getitem__)))
         return result
 

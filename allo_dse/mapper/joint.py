@@ -24,8 +24,8 @@ Loop = tuple[int | None, int]
 
 
 def loops_of(fold: KernelFold, rules: Sequence[AxisRule]) -> list[Loop]:
-    """The bundled loops of a normalised fold, outermost first."""
-    return [(rules[axis].link, axis) for axis in fold.order]
+    """The bundled loops of a normalised fold, outermost first; one that follows a chain counts as the kernel's own."""
+    return [(None if rules[axis].follows else rules[axis].link, axis) for axis in fold.order]
 
 
 def grid_of(fold: KernelFold, rules: Sequence[AxisRule]) -> tuple[tuple[int, AxisFold], ...] | None:
@@ -68,7 +68,12 @@ class JointFold:
     @cached_property
     def is_joint(self) -> bool:
         """Whether kernels are folded together at all."""
-        return bool(self.chains) or any(link is not None for loops in self.loops for link, _ in loops)
+        followed = any(
+            rule.follows and axis.spatial < rule.extent
+            for fold, rules in zip(self.fold.kernels, self.rules, strict=True)
+            for axis, rule in zip(fold.axes, rules, strict=True)
+        )
+        return bool(self.chains) or followed or any(link is not None for loops in self.loops for link, _ in loops)
 
     def shared_loops(self, members: Sequence[int]) -> int:
         """How many outer loops chained kernels have in common: each iteration runs all of the chain."""
@@ -85,14 +90,14 @@ class JointFold:
         yield from self._chain_violations()
 
     def _unlike_links(self) -> Iterator[str]:
-        first: dict[int, tuple[str, AxisFold]] = {}
+        first: dict[int, tuple[str, tuple[int, str]]] = {}
         for kernel, rules in zip(self.fold.kernels, self.rules, strict=True):
             for number, (axis, rule) in enumerate(zip(kernel.axes, rules, strict=True)):
                 if rule.link is None:
                     continue
                 where = f"{kernel.kernel}, axis {number}"
-                other, fold = first.setdefault(rule.link, (where, axis))
-                if fold != axis:
+                other, nodes = first.setdefault(rule.link, (where, (axis.spatial, axis.pattern)))
+                if nodes != (axis.spatial, axis.pattern):
                     yield f"{where}, exchanges tokens with {other}, task by task: they must be folded alike"
 
     def _chain_violations(self) -> Iterator[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..backends.device import Device, NpuDevice
 from ..errors import IllegalFold
+from ..mapper.axes import AxisRule
 from ..mapper.bounds import FoldBounds
 from ..mapper.buffering import Buffering
-from ..mapper.fold import KernelFold, MeshFold
+from ..mapper.fold import AxisFold, KernelFold, MeshFold
 from ..mapper.folds import FoldSpace, fold_choices
 from ..mapper.program import Program, load_program
 from .design import Design
@@ -88,7 +90,10 @@ class MapperStructures:
         for number, plan in enumerate(plans):
             if plan.joined is not None:
                 chains.setdefault(plan.joined, [program.kernels[plan.joined].name]).append(program.kernels[number].name)
-        folds = tuple(KernelFold(kernel.name, plan.axes, order) for kernel, plan, order in kernels)
+        folds = tuple(
+            KernelFold(kernel.name, _with_kinds(plan.axes, rules), order)
+            for (kernel, plan, order), rules in zip(kernels, space.rules, strict=True)
+        )
         fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program)
         return fold if space.is_legal(fold) else None
 
@@ -131,3 +136,11 @@ class MapperStructures:
             parts.append(repr((kernel.name, kernel.mesh, kernel.class_table.tolist())))
             parts += [cls.body.mlir for cls in kernel.classes]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _with_kinds(axes: Sequence[AxisFold], rules: Sequence[AxisRule]) -> tuple[AxisFold, ...]:
+    """Folds of axes, each of the kind its axis allows: of axes folded together, some are chained and some bundled."""
+    return tuple(
+        axis if rule.how is None or axis.spatial == rule.extent else replace(axis, how=rule.how)
+        for axis, rule in zip(axes, rules, strict=True)
+    )

@@ -75,7 +75,7 @@ def stages(draw: st.DrawFn) -> CompiledProgram:
     grid[i, j] ──► row[i]         and back
     """
     sizes = [draw(st.sampled_from([2, 3, 4])) for _ in range(2)]
-    kinds = [draw(st.sampled_from(["grid", "turned", "row"])) for _ in range(draw(st.integers(2, 4)))]
+    kinds = [draw(st.sampled_from(["grid", "turned", "row", "sums"])) for _ in range(draw(st.integers(2, 4)))]
     return stages_program(sizes, kinds)
 
 

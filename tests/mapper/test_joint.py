@@ -111,6 +111,30 @@ def test_a_transposed_axis_is_linked_to_the_other_one():
     assert [[rule.link for rule in own] for own in rules] == [[0, 1], [1, 0]]
 
 
+def test_an_axis_that_follows_a_chain():
+    """Tensor-parallel layers: slices of the first, one after the other, feed the second's chain of partial sums."""
+    program = stages_program((2, 4), ("grid", "sums"))
+    rules = VMG.of(program).graph.rules
+    assert [[(rule.how, rule.link, rule.follows) for rule in own] for own in rules] == [
+        [("bundle", 0, False), ("bundle", 1, True)],
+        [("bundle", 0, False), ("chain", 1, False)],
+    ]
+    two, chained = AxisFold(2), AxisFold(2, "block", "chain")
+    fold = MeshFold((KernelFold("s0", (AxisFold(1), two), (0, 1)), KernelFold("s1", (AxisFold(1), chained))))
+    vmg = VMG.of(program).fold(fold)
+    assert [text(group.tree) for group in vmg.groups] == ["4x[0.0]", "2x[1.0; 1.1]", "2x[1.1; 1.2]"]
+    assert VMG.of(program).apply(vmg.mapping_primitives).key == vmg.key
+    shared = MeshFold(fold.kernels, (("s0", "s1"),))
+    assert fold_choices(program).contains(shared)
+    assert text(VMG.of(program).fold(shared).groups[0].tree) == "2x[2x[0.0]; 1.0; 1.1]"
+    cyclic = MeshFold((KernelFold("s0", (AxisFold(1), AxisFold(2, "cyclic"))), fold.kernels[1]))
+    with pytest.raises(IllegalFold, match="follows a chain of another kernel"):
+        VMG.of(program).fold(cyclic)
+    outer = MeshFold((KernelFold("s0", (AxisFold(1), two), (1, 0)), fold.kernels[1]))
+    with pytest.raises(IllegalFold, match="must be the innermost loop"):
+        VMG.of(program).fold(outer)
+
+
 def test_nodes_that_do_not_correspond_cannot_be_shared():
     with pytest.raises(IllegalFold, match="nodes do not correspond one to one"):
         VMG.of(attention_program(8, 4)).fold(attention_fold(AxisFold(4), AxisFold(2)))

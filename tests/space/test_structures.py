@@ -60,6 +60,7 @@ def test_programs_of_several_kernels(monkeypatch):
     [
         attention_program(4, 4, 8),
         stages_program((2, 4), ("grid", "turned")),
+        stages_program((2, 4), ("grid", "sums")),
         stages_program((2, 4), ("row", "grid", "row")),
     ],
 )

@@ -262,23 +262,40 @@ def graph_program(edges: Sequence[tuple[str, str]], nodes: Sequence[str] = (), d
 
 def stages_program(sizes: Sequence[int], kinds: Sequence[str], dtype: DType = INT32) -> CompiledProgram:
     """Kernels `s0`, `s1`, ... each of which feeds the next, on the mesh `sizes` ("grid"), turned round ("turned"), or
-    on its first axis only ("row", whose tasks exchange a token with every task of their row).
+    on its first axis only ("row", whose tasks exchange a token with every task of their row); "sums" is a grid that
+    also hands a token along its rows.
     """
     rows, columns = sizes
-    meshes = {"grid": (rows, columns), "turned": (columns, rows), "row": (rows,)}
+    meshes = {"grid": (rows, columns), "sums": (rows, columns), "turned": (columns, rows), "row": (rows,)}
     arrays = [StreamArray(f"t{i}", dtype, (4,), 2, (rows, columns)) for i in range(len(kinds) - 1)]
 
     def ends(array: StreamArray, kind: str) -> list[IndexMap]:
         if kind == "row":
             return [affine(array.shape, unit(1, 0, None), (0, c)) for c in range(columns)]
-        return [affine(array.shape, unit(2, *((0, 1) if kind == "grid" else (1, 0))))]
+        return [affine(array.shape, unit(2, *((1, 0) if kind == "turned" else (0, 1))))]
 
     kernels = []
     for number, kind in enumerate(kinds):
         ports = [get(arrays[number - 1], i) for i in ends(arrays[number - 1], kind)] if number else []
         ports += [put(arrays[number], i) for i in ends(arrays[number], kind)] if number < len(arrays) else []
-        kernels.append(one_class_kernel(f"s{number}", meshes[kind], streams=ports))
-    return CompiledProgram("stages", (), tuple(arrays), tuple(kernels), {"kinds": tuple(kinds)})
+        if kind == "sums":
+            kernels.append(_summing_kernel(f"s{number}", (rows, columns), ports, dtype))
+        else:
+            kernels.append(one_class_kernel(f"s{number}", meshes[kind], streams=ports))
+    used = {p.stream.name: p.stream for k in kernels for c in k.classes for p in c.stream_ports}
+    return CompiledProgram("stages", (), tuple(used.values()), tuple(kernels), {"kinds": tuple(kinds)})
+
+
+def _summing_kernel(name: str, mesh: tuple[int, int], ports: Sequence[StreamPort], dtype: DType) -> Kernel:
+    """A grid whose tasks hand a token to the next one of their row."""
+    running = StreamArray(f"{name}_running", dtype, (4,), 2, mesh)
+    here = affine(mesh, unit(2, 0, 1))
+    taken, given = get(running, affine(mesh, unit(2, 0, 1), (0, -1))), put(running, here)
+    own = {"first": [given], "middle": [taken, given], "last": [taken]} if mesh[1] > 1 else {"only": []}
+    classes = tuple(task_class(name, word, (), [*ports, *more]) for word, more in own.items())
+    table = np.full((1, mesh[1]), min(1, len(classes) - 1), np.int64)
+    table[0, 0], table[0, -1] = 0, len(classes) - 1
+    return Kernel(name, mesh, (), classes, table)
 
 
 def ring_program(n: int, pairs: Sequence[tuple[int, int]], dtype: DType = INT32) -> CompiledProgram:
