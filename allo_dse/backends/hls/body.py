@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from .pragmas import LoopPragmas, LoopSource
 from .streams import StreamArg
 
 INDENT = "  "
+MOVED = "\0"
+"""Stands for a line that has been moved."""
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Body:
         values: what MLIR values are in C++.
         pending: expressions that read variables and have not been written yet; they are written before what they read
             changes.
+        unset: scalar variables that have been declared but not used yet, with the line of the declaration.
         addresses: values that are addresses of vendor kernels or of their operands.
         pointers: where results of tensor arguments go: a pointer, or a stream to the process that stores them.
         sources: what loops are in the source, by label.
@@ -44,6 +48,7 @@ class Body:
     views: dict[Any, View] = field(default_factory=dict)
     streams: dict[Any, StreamArg] = field(default_factory=dict)
     pending: dict[Any, Node] = field(default_factory=dict)
+    unset: dict[Any, int] = field(default_factory=dict)
     labels: Names = field(default_factory=Names)
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -56,6 +61,17 @@ class Body:
 
     def line(self, text: str) -> None:
         self.lines.append(INDENT * self.depth + text if text else "")
+
+    def initialise(self, variable: Any, text: str) -> bool:
+        """Declare a scalar variable where it is first set, if that is in the function's outermost block."""
+        place = self.unset.pop(variable, None)
+        if place is None or self.depth > 1 or self.lines[place] is MOVED:
+            return False
+        if any(re.search(rf"\b{variable.name}\b", line) for line in self.lines[place + 1 :]):
+            return False
+        self.lines[place] = MOVED
+        self.line(f"{variable.element} {variable.name} = {text};")
+        return True
 
     def pragma(self, text: str) -> None:
         self.lines.append(f"#pragma HLS {text}")

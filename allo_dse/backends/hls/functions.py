@@ -10,7 +10,7 @@ from typing import Any
 from ...frontend.program import Directive, StreamArray, Tensor
 from ...ir.bindings import ir
 from .arrays import Array, whole
-from .body import Body
+from .body import MOVED, Body
 from .copies import Frame, Parameter, bind_copy, copy_out, strides_of
 from .elements import element_of, element_of_dtype
 from .linear import Linear
@@ -87,7 +87,7 @@ def task_function(
     head = f"void {plan.symbol}({', '.join(p.text for p in used)}) {{"
     comment = f"// {place(task_class.location)}: tasks of kernel {task_class.kernel}, class {task_class.name}"
     template = ["template <int TASK>"] if task_class.state else []
-    lines = [comment, *template, head, *body.lines, "}"]
+    lines = [comment, *template, head, *(line for line in body.lines if line is not MOVED), "}"]
     declared = tuple(_external(call) for call in task_class.externals)
     return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
 

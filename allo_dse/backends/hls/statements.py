@@ -61,7 +61,8 @@ def _store(body: Body, op: Any) -> None:
     place = view.at([body.index(i) for i in operands[2:]], body.atom_text)
     bits = bit_range(value, place)
     if bits is None:
-        body.line(f"{place} = {render(value)};")
+        if not body.initialise(view.array, render(value)):
+            body.line(f"{place} = {render(value)};")
     else:
         body.line(f"{place}.range({bits[0]}, {bits[1]}) = {render(bits[2])};")
 
@@ -73,6 +74,8 @@ def _alloc(body: Body, op: Any) -> None:
     element = element_of(type_.element_type)
     name_ = body.names.new(name or ("tile" if type_.rank else "flag" if element == BOOL else "x"))
     array = Array(name_, element, tuple(type_.shape))
+    if not array.extents:
+        body.unset[array] = len(body.lines)
     body.line(f"{array.element} {array.name}{''.join(f'[{n}]' for n in array.extents)};")
     for text in body.pragmas.array(name, array.name, range(len(array.extents))):
         body.pragma(text)
@@ -148,9 +151,11 @@ def _ternary(body: Body, op: Any, condition: Node, blocks: Sequence[Any]) -> boo
     mark = len(body.lines)
     known = dict(body.pending), dict(body.values), dict(body.atoms)
     results = []
+    body.depth += 1
     for inner in blocks:
         body.statements(inner)
         results.append(body.node(list(inner.operations)[-1].operands[0]))
+    body.depth -= 1
     if len(body.lines) > mark:
         del body.lines[mark:]
         body.pending, body.values, body.atoms = known

@@ -30,8 +30,7 @@ void gemm_t01(hls::stream<float> &local_A_in, hls::stream<float> &fifo_A_out) {
 // samples.py:72: tasks of kernel gemm, class t00000
 void gemm_t00000(hls::stream<float> &local_C_out, hls::stream<float> &fifo_A_in, hls::stream<float> &fifo_B_in, hls::stream<float> &fifo_A_out, hls::stream<float> &fifo_B_out) {
   float local_C;
-  float c;
-  c = 0.0f;
+  float c = 0.0f;
   // samples.py:90
   k_0: for (int k = 0; k < 8; k++) {
     const float fifo_A_token = fifo_A_in.read();
