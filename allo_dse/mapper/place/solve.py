@@ -30,12 +30,9 @@ from .result import Infeasible, PlacedDesign
 from .router import route
 from .wishes import Wishes
 
-# What placement decides itself, and exactly; `check_mapping`'s other limits hold wherever the nodes are.
+# What depends on where nodes and transfers are; `check_mapping`'s other limits hold wherever they are put.
 _DECIDED_HERE = (
-    "core_dma_in",
-    "core_dma_out",
     "core_memory",
-    "core_descriptors",
     "core_locks",
     "memory_tile_memory",
     "memory_tile_descriptors",
@@ -154,7 +151,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
 def _why(model: PlacementModel, deadline: float) -> Infeasible:
     """The limits in the way: those that the cheapest placement exceeds."""
     model.model.minimize(model.price())
-    solver = make_solver(max(_left(deadline), 0.5), _REASONS)
+    solver = make_solver(max(_left(deadline), 2.0), _REASONS)
     status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Infeasible(())

@@ -122,9 +122,8 @@ class TestReasons:
         assert isinstance(found, Infeasible)
         assert found.proven
         assert {v.constraint for v in found.violations} <= {"core_dma_in", "core_dma_out"}
-        assert str(found.violations[0]).startswith(
-            "DMA out-channels on core cal_softmax_0: needs 3, has 2 (weight, scale"
-        )
+        text = "DMA in-channels on core cal_softmax_0 and 1 like it: needs 3, has 2 (3 of score)"
+        assert str(found.violations[0]) == text
 
     def test_memory(self) -> None:
         found = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamNeed("s", 0, 1, 2, 60)], [900, 900]))
