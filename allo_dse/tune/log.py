@@ -24,6 +24,16 @@ _SEAL = b',"crc":"'
 _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
 
 
+def disk_full(path: Path, error: OSError) -> StudyError | None:
+    """What to tell of a write that failed for lack of space; None when it failed for another reason."""
+    if error.errno not in _FULL:
+        return None
+    return StudyError(
+        f"{path}: cannot write: {os.strerror(error.errno or 0)}",
+        hint="free some space and run the same command again: everything evaluated so far is kept",
+    )
+
+
 def encode_line(values: dict[str, Any]) -> bytes:
     """One line, ending with a checksum of everything before it and a newline."""
     body = json.dumps(values, separators=(",", ":"), default=_plain).encode()[:-1]
@@ -107,6 +117,10 @@ class RunLog:
         if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
             self._write(b"\n")
 
+    def forget(self) -> None:
+        """Let go of what was in the log, once it has been taken over."""
+        self.content = LogContent([], self.content.notes, self.content.end)
+
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Write entries in one piece.
 
@@ -126,12 +140,7 @@ class RunLog:
                 written += os.pwrite(self._fd, data[written:], self._end + written)
         except OSError as error:
             os.ftruncate(self._fd, self._end)
-            if error.errno not in _FULL:
-                raise
-            raise StudyError(
-                f"{self.path}: cannot write: {os.strerror(error.errno or 0)}",
-                hint="free some space and run the same command again: everything evaluated so far is kept",
-            ) from error
+            raise (disk_full(self.path, error) or error) from error
         self._end += len(data)
         self._dirty = True
 

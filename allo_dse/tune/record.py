@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -64,7 +65,10 @@ class Record:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
-        return cls(**{name: values[name] for name in _NAMES if name in values})
+        fields = {name: values[name] for name in _NAMES if name in values}
+        # A hundred thousand records share the names of their genes.
+        fields["genes"] = {sys.intern(name): gene for name, gene in values["genes"].items()}
+        return cls(**fields)
 
 
 _NAMES = tuple(field.name for field in fields(Record))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StudyError
+from .log import disk_full
 from .names import file_name
 
 MARKER = "run.json"
@@ -216,7 +217,11 @@ class RunDirectory:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(text)
+        try:
+            scratch.write_text(text)
+        except OSError as error:
+            scratch.unlink(missing_ok=True)
+            raise (disk_full(path, error) or error) from error
         scratch.replace(path)
         return path
 

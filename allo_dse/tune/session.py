@@ -66,7 +66,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     reporter = make_reporter(options.progress)
     directory = RunDirectory(options.run_dir or default_run_dir(study.name), fresh=options.fresh)
     try:
-        with StopSignals() as stop, reporter:
+        with StopSignals() as stop, reporter, rare_collections():
             return _Session(study, options, budget, reporter, directory, stop).run()
     finally:
         directory.close()
@@ -183,6 +183,7 @@ class _Session:
                 self.next_number = max(self.next_number, record.number + 1)
                 self.tally.add(record, self.judge.values(record))
                 self.history.append(record)
+        self.log.forget()
         if self.history:
             self.reporter.note(f"resuming {self.directory.path}: {len(self.history)} designs are evaluated already")
 
@@ -253,8 +254,7 @@ class _Session:
         )
         self.reporter.start(view)
         try:
-            with rare_collections():
-                return self.driver.run()
+            return self.driver.run()
         finally:
             keeper.close()
 
