@@ -24,8 +24,11 @@ from .figures.design import bound_figure, resources_figure
 from .figures.parallel import parallel_figure
 from .figures.scatter import View, front_figure
 from .figures.style import LIGHT, Figure
+from .figures.timeline import timeline_figure
 from .figures.words import status_text
+from .pictures import design_pictures
 from .programs import Programs
+from .recordings import record
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_ROWS = 200
@@ -215,7 +218,8 @@ def design_section(board: Board, programs: Programs, ref: Ref, number: int) -> d
             (n, text(run.columns[n].value(ref.row))) for n in run.names("parameter", "mapping", varying=True)
         ],
         "metrics": [(label(n), text(v)) for n, v in metrics.items() if not isinstance(v, dict | list)],
-        "plots": plots,
+        "plots": [*plots, *_timeline(programs, ref, number)],
+        "pictures": _pictures(programs, ref),
         "words": _words(programs, ref),
         "primitives": _primitives(programs, ref),
         "reproduce": reproduce_text(board, programs, ref),
@@ -229,6 +233,28 @@ def _words(programs: Programs, ref: Ref) -> str | None:
         return programs.explain(ref)
     except AlloDseError as error:
         return error.message
+
+
+def _pictures(programs: Programs, ref: Ref) -> list[tuple[str, str]]:
+    """Graphs and placement of a design whose program is loaded."""
+    if not programs.is_loaded(ref.run):
+        return []
+    try:
+        return design_pictures(programs.candidate(ref).design, LIGHT)
+    except AlloDseError:
+        return []
+
+
+def _timeline(programs: Programs, ref: Ref, number: int) -> list[Plot]:
+    """What happens in a design whose program is loaded."""
+    if not programs.is_loaded(ref.run):
+        return []
+    try:
+        found = record(programs.candidate(ref).design)
+    except AlloDseError:
+        return []
+    figure = timeline_figure(found.timeline, found.explanation, LIGHT, ticks_per_cycle=found.ticks_per_cycle)
+    return [Plot(f"timeline-{number}", f"Timeline. {found.words}", figure, figure["layout"]["height"], wide=True)]
 
 
 def _primitives(programs: Programs, ref: Ref) -> str | None:

@@ -84,6 +84,8 @@ def test_the_report_of_a_loaded_program_says_what_binds_and_how_to_map(opened):
     html = render(board, programs, None)
     assert "def mapping_primitives" in html
     assert "bound by" in html
+    assert html.count("data:image/svg+xml;base64,") >= 3
+    assert '"timeline-0":' in html
 
 
 def test_a_study_that_has_changed_is_not_mistaken_for_the_runs(run, tmp_path):

@@ -26,13 +26,13 @@ def test_a_report_opens_without_a_network(tmp_path, visit):
     tab = visit("file://", offline=True)
     page = tab.page
     page.goto(f"file://{tmp_path}/report.html")
-    page.wait_for_function("() => document.querySelectorAll('.main-svg').length >= 16")
+    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance", "bound-0"):
+        page.locator(f"#{plot}").scroll_into_view_if_needed()
+        page.wait_for_function(f"() => document.getElementById('{plot}').data?.length > 0")
     shown = page.evaluate(
         "() => document.getElementById('front-0').data.find(t => t.name === 'Pareto front').text.length"
     )
     assert shown == len(board.runs[0].front)
-    for plot in ("parallel", "hv-designs", "failures", "importance", "bound-0"):
-        assert page.evaluate(f"() => document.getElementById('{plot}').data.length") > 0
     rows = page.locator("tbody tr").count()
     assert rows >= len(board.runs[0].front)
 

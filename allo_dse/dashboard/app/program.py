@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from functools import lru_cache
 from typing import Any
 
@@ -12,11 +11,11 @@ from ...errors import AlloDseError
 from ..data.board import Ref
 from ..figures.style import Theme, theme
 from ..figures.timeline import occupancy_figure, timeline_figure
+from ..pictures import PLACE_SECONDS, svg_uri
 from ..recordings import Recorded, record
 from .context import Context
 from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
 
-PLACE_SECONDS = 10.0
 MAX_CONTRIBUTORS = 10
 MAX_SOURCE = 20_000
 
@@ -39,13 +38,13 @@ def register(app: Dash, context: Context) -> None:
         except AlloDseError as error:
             return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
 
-    @app.callback(*box("graphs"))
-    def graphs(target: dict[str, str]) -> Any:
-        return shown(target, lambda ref: graph_pictures(context, ref))
+    @app.callback(*box("graphs", State("theme", "data")))
+    def graphs(target: dict[str, str], look: str | None) -> Any:
+        return shown(target, lambda ref: graph_pictures(context, ref, theme(look)))
 
-    @app.callback(*box("placement"))
-    def placement(target: dict[str, str]) -> Any:
-        return shown(target, lambda ref: placement_picture(context, ref))
+    @app.callback(*box("placement", State("theme", "data")))
+    def placement(target: dict[str, str], look: str | None) -> Any:
+        return shown(target, lambda ref: placement_picture(context, ref, theme(look)))
 
     @app.callback(*box("timeline", State("theme", "data")))
     def timeline(target: dict[str, str], look: str | None) -> Any:
@@ -92,27 +91,26 @@ def _offer(context: Context, ref: Ref) -> Any:
     )
 
 
-def svg_image(svg: str, words: str) -> Any:
-    """A picture; as an image it cannot run scripts, whatever names are in it."""
-    source = f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
-    return html.Div(html.Img(src=source, alt=words), className="svg-box")
+def svg_image(svg: str, words: str, look: Theme) -> Any:
+    """A picture in the page's colours."""
+    return html.Div(html.Img(src=svg_uri(svg, look), alt=words), className="svg-box")
 
 
-def graph_pictures(context: Context, ref: Ref) -> Any:
+def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:
     """The graph as written, and as folded."""
     from ...mapper.pictures import vmg_svg
 
     design = context.programs.candidate(ref).design
     return html.Div(
         [
-            html.Div([html.H3("Before"), svg_image(vmg_svg(design.program.vmg), "The unfolded graph")]),
-            html.Div([html.H3("After"), svg_image(vmg_svg(design.vmg), "The folded graph")]),
+            html.Div([html.H3("Before"), svg_image(vmg_svg(design.program.vmg), "The unfolded graph", look)]),
+            html.Div([html.H3("After"), svg_image(vmg_svg(design.vmg), "The folded graph", look)]),
         ],
         className="tiles",
     )
 
 
-def placement_picture(context: Context, ref: Ref) -> Any:
+def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
     """The design on the array, with routes and the use of every tile's ports and memory."""
     from ...mapper.pictures import placement_svg
     from ...mapper.place import PlacedDesign, place
@@ -137,7 +135,7 @@ def placement_picture(context: Context, ref: Ref) -> Any:
     return html.Div(
         [
             html.P(str(placed), className="hint"),
-            svg_image(placement_svg(placed), "The placed design"),
+            svg_image(placement_svg(placed), "The placed design", look),
             html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
         ]
     )

@@ -1,0 +1,32 @@
+"""Pictures of graphs and placements, for pages and reports."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from .figures.style import Theme
+
+PLACE_SECONDS = 10.0
+
+
+def svg_uri(svg: str, look: Theme) -> str:
+    """A picture as the source of an image: so it cannot run scripts, whatever names are in it.
+
+    An image does not see the page around it, so it is told the colour of lines and texts.
+    """
+    colored = svg.replace("<svg ", f'<svg style="color:{look.text}" ', 1)
+    return f"data:image/svg+xml;base64,{base64.b64encode(colored.encode()).decode()}"
+
+
+def design_pictures(design: Any, look: Theme) -> list[tuple[str, str]]:
+    """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
+    from ..mapper.pictures import placement_svg, vmg_svg
+    from ..mapper.place import PlacedDesign, place
+
+    found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
+    if design.device.family == "npu":
+        placed = place(design.vmg, design.device, design.buffering, time_limit_s=PLACE_SECONDS)
+        if isinstance(placed, PlacedDesign):
+            found.append(("Placement on the array", placement_svg(placed)))
+    return [(title, svg_uri(svg, look)) for title, svg in found]
