@@ -165,6 +165,10 @@ class _Session:
         """Take over what the log holds."""
         for note in self.log.content.notes:
             self.reporter.note(note)
+        changed: list[dict[str, Any]] = []  # objectives may have changed since: readers of the log want to know
+        stated = {
+            e["key"]: (e["status"], e["values"] or None) for e in self.log.content.entries if e["type"] == "values"
+        }
         for entry in self.log.content.entries:
             if entry["type"] == "verify":
                 self.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
@@ -177,13 +181,18 @@ class _Session:
             if record.rung:
                 self._restore_higher(record)
                 continue
-            record = self.judge.again(record)
+            now = self.judge.again(record)
+            said = stated.get(record.key, (record.status, record.values))
+            if record.evaluated and said != (now.status, now.values):
+                changed.append({"type": "values", "key": now.key, "status": now.status, "values": now.values or {}})
+            record = now
             self.screen.remember(record.key, record.violations)
             if record.evaluated:
                 self.next_number = max(self.next_number, record.number + 1)
                 self.tally.add(record, self.judge.values(record))
                 self.history.append(record)
         self.log.forget()
+        self.log.append(changed)
         if self.history:
             self.reporter.note(f"resuming {self.directory.path}: {len(self.history)} designs are evaluated already")
 

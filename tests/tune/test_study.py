@@ -139,6 +139,20 @@ def test_objectives_may_change_between_runs(tmp_path):
     assert len(result.values) == len(allowed) < 40
 
 
+def test_readers_of_the_log_learn_of_changed_objectives_once(tmp_path):
+    run(fake_study(), tmp_path / "run", 20)
+    changed = fake_study(objectives=[maximize("pe_count"), minimize("dram_bytes")])
+    for _ in range(2):
+        run(changed, tmp_path / "run", 20)
+        entries = [e for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
+        assert len(entries) == 20
+        assert all(set(e["values"]) == {"pe_count", "dram_bytes"} for e in entries)
+    run(fake_study(), tmp_path / "run", 20)
+    entries = [e for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
+    assert len(entries) == 40
+    assert "latency_us" in entries[-1]["values"]
+
+
 def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path):
     result = run(fake_study(evaluator=Breaks), tmp_path / "run", 100)
     failed = [r for r in result.records if r.status == "failed"]
