@@ -8,6 +8,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.device import Device
+from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga import FpgaSimulator, operations
 from allo_dse.frontend.program import Directive
 from allo_dse.mapper.fold import MeshFold, unfolded
@@ -99,3 +100,14 @@ def test_an_explanation_speaks_of_processing_elements() -> None:
     text = explain(chosen, FpgaSimulator().evaluate(chosen))
     assert "2 processing elements; unrolled k by 4; uses 6 % of the BRAM18" in text
     assert "core" not in text.replace("the cores", "")
+
+
+def test_streams_that_would_deadlock_get_the_depth_they_need() -> None:
+    solved = FpgaSimulator().evaluate(design(programs.skewed())).stream_depths
+    assert solved["right"] == 2
+    assert 63 <= solved["left"] <= 64
+    FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 63),)))
+    with pytest.raises(SimulationError, match="deadlocks at its stream depths"):
+        FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 62),)))
+    with pytest.raises(SimulationError, match="deadlocks"):
+        FpgaSimulator(depths="declared").evaluate(design(programs.skewed()))

@@ -131,3 +131,26 @@ def views() -> Any:
             y[0:8, :] = allo.add(x[8:16, :], x[16:24, :])
 
     return top
+
+
+def skewed() -> Any:
+    """One task fills a stream before it begins with the other; the second takes from both in turn."""
+
+    @df.region()
+    def top(X: int32[64], Y: int32[64]):
+        left: Stream[int32, 2]
+        right: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[X])
+        def split(x: int32[64]):
+            for i in range(64):
+                left.put(x[i])
+            for j in range(64):
+                right.put(x[j])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def merge(y: int32[64]):
+            for k in range(64):
+                y[k] = left.get() + right.get()
+
+    return top
