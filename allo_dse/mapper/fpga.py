@@ -189,21 +189,50 @@ class FpgaMapping:
                 found.update(port.tile.linear(program.pids(kernel, own)).tolist())
         return max(1, len(found))
 
-    @cached_property
+    @property
     def fifos(self) -> tuple[tuple[str, int], ...]:
         """Per stream array its name and the number of FIFOs it has between nodes."""
+        return self._connections[0]
+
+    @property
+    def buffers(self) -> tuple[tuple[str, int], ...]:
+        """Per stream array its name and the number of nodes inside of which it leads from task to task.
+
+        Tasks of one node run in turn, so such a stream is a buffer for all tokens of one task at least.
+        """
+        return self._connections[1]
+
+    @cached_property
+    def _connections(self) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
         edges, program = self.vmg.graph.edges, self.vmg.program
         if not len(edges):
-            return ()
+            return (), ()
         node = self.vmg.node_of_task
-        source, target = node[edges.source], node[edges.target]
-        between = np.unique(np.stack([edges.array, source, target], axis=1)[source != target], axis=0)
-        arrays, counts = np.unique(between[:, 0], return_counts=True)
-        return tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True))
+        ends = np.stack([edges.array, node[edges.source], node[edges.target]], axis=1)
+        found = []
+        for chosen in (ends[:, 1] != ends[:, 2], ends[:, 1] == ends[:, 2]):
+            arrays, counts = np.unique(np.unique(ends[chosen], axis=0)[:, 0], return_counts=True)
+            found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
+        return found[0], found[1]
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        """Tokens that one task puts into one stream of each array; its depth where that depends on data."""
+        tokens = {stream.name: 1 for stream in self.vmg.program.streams}
+        for kernel in self.vmg.program.kernels:
+            for task_class in kernel.classes:
+                for port in task_class.stream_ports:
+                    if port.direction == "put":
+                        tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or port.stream.depth)
+        return tokens
 
     def _streams(self) -> Resources:
         depths = {stream.name: stream for stream in self.vmg.program.streams}
         parts = []
+        for name, count in self.buffers:
+            stream = depths[name]
+            size = self._tokens[name] * math.prod(stream.block)
+            parts.append(fifo_resources(self.device, stream.dtype.bits, size) * count)
         for name, count in self.fifos:
             stream = depths[name]
             depth = (self.depths or {}).get(name, stream.depth)

@@ -12,8 +12,9 @@ from allo_dse.frontend.program import Directive
 from allo_dse.mapper.check import check_mapping
 from allo_dse.mapper.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fpga import FpgaMapping
-from studies.gemm_npu import gemm
-from tests.backends.fpga import programs
+from tests.backends.fpga import programs  # makes `import allo` work
+
+from studies.gemm_npu import gemm  # isort: skip
 
 U280 = FpgaDevice.load("u280")
 
@@ -90,3 +91,17 @@ def test_a_fold_multiplexes_processing_elements() -> None:
 def test_npu_devices_are_checked_as_before() -> None:
     program = dse.load_program(gemm)
     assert {v.constraint for v in dse.check(program.vmg, Device.load("npu1_1col"))} >= {"compute_tiles"}
+
+
+def test_streams_inside_a_processing_element_are_buffers() -> None:
+    """Four tasks in a row on one element: what one leaves for the next must be held."""
+    from studies.systolic_fpga import plain
+
+    program = dse.load_program(plain, M=16, N=16, K=1024, P=4)
+    whole = FpgaMapping(program.vmg, U280)
+    axes = {"load_a": (AxisFold(4),), "load_b": (AxisFold(4),), "pe": (AxisFold(4), AxisFold(1, "block", "chain"))}
+    folded = FpgaMapping(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
+    assert whole.buffers == ()
+    assert dict(folded.buffers) == {"right": 4}
+    assert whole.resources["streams"].bram18 == 0
+    assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)
