@@ -146,12 +146,12 @@ def study(feed: str = "plain", size: int = 512, depth: int = 2048, device: str =
         objectives=[dse.maximize("throughput_gops"), dse.minimize("dsp"), dse.minimize("bram18")],
         schedules=[
             *(dse.pipeline(f"{kernel}:k") for kernel in (*loaders, "pe")),
-            *(dse.partition(tensor, 2, [1, 8, 32]) for tensor in "AB"),
-            dse.partition("C", 2, [1, 4, 16]),
-            *(dse.pack(tensor, [16, 64, 256, 512]) for tensor in "ABC"),
+            *(dse.partition(tensor, 2, [8, 32]) for tensor in "AB"),
+            dse.partition("C", 2, [1, 16]),
+            *(dse.pack(tensor, [64, 512]) for tensor in "ABC"),
             *banks,
         ],
         reference=lambda A, B: A.astype("int16") @ B.astype("int16").T,
         verify_with=lambda p: {"M": 2 * p["P"], "N": 2 * p["P"], "K": 64},
-        trials=200,
+        trials=150,
     )

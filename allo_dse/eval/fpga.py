@@ -24,6 +24,7 @@ from .simulator.result import RunResult
 SMALLEST_DEPTH = 2  # the tool's default; less saves nothing
 _DEEP = 1 << 16  # deeper streams are not built
 _GROWTH = 8
+_WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
 
 class FpgaSimulator:
@@ -72,7 +73,7 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
 
 
 def solve_depths(mapping: FpgaMapping) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
-    """Stream depths at which the design is as fast as with any, none of which can be halved; and the run with them.
+    """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the run with them.
 
     Depths grow together until time no longer falls; then each is bisected down, array by array.
 
@@ -96,7 +97,7 @@ class _Solver:
     def __init__(self, network: FpgaNetwork, arrays: list[str]) -> None:
         self._network = network
         self._arrays = arrays
-        self._best = 0
+        self._limit = 0
 
     def _run(self, depths: Mapping[str, int]) -> RunResult:
         per_array = np.array([depths[name] for name in self._arrays], np.int64)
@@ -113,22 +114,21 @@ class _Solver:
         while any(depths[name] < limit for name, limit in most.items()):
             more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
             other = self._run(more)
-            if result.finished and other.cycles >= result.cycles:
+            if result.finished and other.cycles > _WORTHWHILE * result.cycles:
                 break
             depths, result = more, other
         if not result.finished:
             raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
-        self._best = int(result.cycles)
+        self._limit = int(result.cycles / _WORTHWHILE)
         return depths
 
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
-        """The smallest depth of one array that costs no time."""
+        """The smallest depth of one array that costs no more than that thousandth."""
         low, high = SMALLEST_DEPTH, depths[name]
         while low < high:
             middle = (low + high) // 2
             result = self._run({**depths, name: middle})
-            if result.finished and result.cycles <= self._best:
-                self._best = int(result.cycles)
+            if result.finished and result.cycles <= self._limit:
                 high = middle
             else:
                 low = middle + 1
