@@ -99,9 +99,10 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
 
     program = dse.load_program(plain, M=16, N=16, K=1024, P=4)
     whole = FpgaMapping(program.vmg, U280)
-    axes = {"load_a": (AxisFold(4),), "load_b": (AxisFold(4),), "pe": (AxisFold(4), AxisFold(1, "block", "chain"))}
+    column = (AxisFold(1, "block", "chain"), AxisFold(4))
+    axes = {"load_a": (AxisFold(1),), "load_b": (AxisFold(4),), "pe": column}
     folded = FpgaMapping(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
     assert whole.buffers == ()
-    assert dict(folded.buffers) == {"right": 4}
+    assert dict(folded.buffers) == {"down": 4}
     assert whole.resources["streams"].bram18 == 0
     assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)
