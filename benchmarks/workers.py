@@ -1,6 +1,6 @@
 """What worker processes gain, and what they cost per design.
 
-    python benchmarks/workers.py [--seconds 0.02] [--designs 400]
+    python benchmarks/workers.py [--seconds 0.02] [--designs 400] [--wait]
 
 A stand-in evaluator that computes for `--seconds` per design, on the GEMM study's space, with one and with two worker
 processes: designs per second, their ratio, and the driver's overhead per design (wall time times workers, less the time
@@ -10,6 +10,7 @@ spent in evaluators). Both runs go through Ray, after their workers have started
 import argparse
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from allo_dse.eval.evaluator import Metrics
@@ -20,16 +21,18 @@ STUDY = Path(__file__).parent.parent / "studies" / "gemm_npu.py"
 
 
 class Busy:
-    """Computes for a while; prices a design from its descriptor."""
+    """Computes, or waits for a tool, for a while; prices a design from its descriptor."""
 
     name = "busy"
     version = "1"
 
-    def __init__(self, seconds):
-        self.seconds = seconds
+    def __init__(self, seconds, wait):
+        self.seconds, self.wait = seconds, wait
 
     def evaluate(self, design):
-        until = time.process_time() + self.seconds
+        if self.wait:
+            time.sleep(self.seconds)
+        until = time.process_time() + self.seconds * (not self.wait)
         while time.process_time() < until:
             pass
         p, nodes = design.program.params, design.fold.node_count
@@ -48,10 +51,15 @@ class Pace(QuietReporter):
             self.seen.append((time.perf_counter(), view.tally.done, view.tally.evaluator_seconds))
 
 
-def measure(workers, seconds, designs):
-    (study,) = load_studies(STUDY)
-    study._evaluator = Busy(seconds)
-    study.reload = None
+def busy_study(seconds, wait):
+    study = load_studies(STUDY)[0]
+    study._evaluator = Busy(seconds, wait)
+    study.reload = partial(busy_study, seconds, wait)
+    return study
+
+
+def measure(workers, seconds, designs, wait):
+    study = busy_study(seconds, wait)
     pace = Pace()
     with tempfile.TemporaryDirectory() as folder:
         study.run(designs, workers=workers, verify=False, progress=pace, run_dir=Path(folder) / "run",
@@ -66,10 +74,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--designs", type=int, default=400)
+    parser.add_argument("--wait", action="store_true", help="evaluations wait instead of computing")
     options = parser.parse_args()
     rates = {}
     for workers in (1, 2):
-        rates[workers], overhead = measure(workers, options.seconds, options.designs)
+        rates[workers], overhead = measure(workers, options.seconds, options.designs, options.wait)
         print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, overhead {1e3 * overhead:.2f} ms per design")
     print(f"two workers against one: {rates[2] / rates[1]:.2f}x")
 
