@@ -113,7 +113,8 @@ def test_filter_expressions_narrow_all_views(front, dashboard):
     source = "bram18 < 40 and latency_us < 9000"
     expected = int(board.filtered(source)[0].sum())
     front.press("body", "/")
-    front.keyboard.type(source)
+    front.wait_for_selector("#filter:focus")
+    front.keyboard.insert_text(source)
     wait_text(front, "#table-note", f"{expected} of {DESIGNS} designs")
     on_front = int(board.filtered(source)[0][board.runs[0].front].sum())
     front.wait_for_function(

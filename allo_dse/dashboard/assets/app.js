@@ -32,7 +32,8 @@
 
       page: function (pathname) {
         const now = pageOf(pathname);
-        window.setTimeout(() => window.dispatchEvent(new Event("resize")), 30);
+        // Plots that were drawn while their page was hidden learn their size when it is shown.
+        for (const wait of [30, 400, 1500]) window.setTimeout(() => window.dispatchEvent(new Event("resize")), wait);
         for (const name of PAGES) {
           const tab = document.getElementById("tab-" + name);
           if (tab) {
