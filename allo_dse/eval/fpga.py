@@ -23,6 +23,7 @@ from .simulator.result import RunResult
 
 SMALLEST_DEPTH = 2  # the tool's default; less saves nothing
 _DEEP = 1 << 16  # deeper streams are not built
+_MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
 _GROWTH = 8
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
@@ -143,7 +144,8 @@ def _most_tokens(mapping: FpgaMapping) -> dict[str, int]:
             for port in task_class.stream_ports:
                 tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
     merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
-    return {name: min(_DEEP, merged * count) for name, count in tokens.items()}
+    deepest = max(SMALLEST_DEPTH, min(_DEEP, _MOST_SLOTS // max(1, mapping.vmg.program.stream_count)))
+    return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
 def _metrics(mapping: FpgaMapping, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:
