@@ -9,18 +9,26 @@ DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql
 
 .PHONY: setup system-packages demo test lint bench clean
 
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) '.[dev]'
+	touch $@ $(VENV)/.usable
+
+# What a user needs: without what only tests and the RTL flow use.
+$(VENV)/.usable: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) .
 	touch $@
 
 system-packages:
 	command -v $(subst postgresql,/usr/lib/postgresql/*/bin/postgres,$(DEBIAN_PACKAGES)) > /dev/null || \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); }
 
-demo: setup
+demo: $(VENV)/.usable
 	$(BIN)/allo-tune studies/gemm_npu.py $(ARGS)
 
 test: setup
@@ -33,7 +41,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	for script in $(filter-out benchmarks/__init__.py benchmarks/%_reference.py,$(wildcard benchmarks/*.py)); do \
+	for script in $(filter-out benchmarks/__init__.py benchmarks/%_reference.py benchmarks/fpga_programs.py,$(wildcard benchmarks/*.py)); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 clean:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Tests never fail for taking long, and a run of CI tries what the run before it tried.
+settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("project")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
