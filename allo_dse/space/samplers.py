@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from .encoding import Gene, Suggest, suggest_from
+from .selection import Individual, Parents
 from .space import Candidate
 
 Screen = Callable[[Suggest], Candidate | None]
@@ -54,29 +54,13 @@ def random_suggest(rng: np.random.Generator) -> Suggest:
     return lambda name, gene: _draw(gene, rng)
 
 
-@dataclass(frozen=True)
-class Individual:
-    """An evaluated design as the sampler sees it.
-
-    Attributes:
-        number: of the proposal.
-        losses: objective values, all to be minimised.
-        penalty: how much the constraints are violated in all; 0 when feasible.
-    """
-
-    number: int
-    genes: Mapping[str, int]
-    losses: tuple[float, ...]
-    penalty: float
-
-
 @dataclass
 class _State:
     """Everything a proposal depends on, beside the seed."""
 
+    parents: Parents
     next_number: int = 0
     generation: int = -1
-    parents: list[Individual] = field(default_factory=list)
     told: list[Individual] = field(default_factory=list)
 
 
@@ -116,7 +100,7 @@ class EvolutionSampler(BaseSampler):
         self._crossover = crossover
         self._wild = wild
         self._mutations = mutations
-        self._state = _State()
+        self._state = _State(Parents(population))
         self._genes = genes
         self._distributions: dict[str, BaseDistribution] = {}
         self._numbers: dict[int, int] = {}  # Optuna trial number -> proposal number
@@ -146,13 +130,13 @@ class EvolutionSampler(BaseSampler):
 
     def restore(self, individuals: Sequence[Individual], next_number: int) -> None:
         """Go on after `next_number` proposals, of which these have results."""
-        self._state = _State(next_number=next_number)
+        self._state = _State(Parents(self._population), next_number)
         current = self._generation(max(0, next_number - 1))
         told: dict[int, list[Individual]] = {}
         for individual in sorted(individuals, key=lambda i: i.number):
             told.setdefault(self._generation(individual.number), []).append(individual)
         for generation in range(current):
-            self._state.parents = self._select(self._state.parents + told.get(generation, []))
+            self._state.parents.renew(told.get(generation, []))
         self._state.generation = current
         self._state.told = told.get(current, [])
 
@@ -168,7 +152,7 @@ class EvolutionSampler(BaseSampler):
         state = self._state
         number, generation = state.next_number, self._generation(state.next_number)
         if generation != state.generation:
-            state.parents = self._select(state.parents + sorted(state.told, key=lambda i: i.number))
+            state.parents.renew(sorted(state.told, key=lambda i: i.number))
             state.told = []
             state.generation = generation
         rng = np.random.default_rng((self._seed, number))
@@ -231,7 +215,7 @@ class EvolutionSampler(BaseSampler):
     # -- breeding -----------------------------------------------------------------------------------------------------
 
     def _child(self, rng: np.random.Generator, attempt: int) -> Suggest:
-        parents = self._state.parents
+        parents = self._state.parents.best
         wild = self._wild + 0.3 * min(1.0, attempt / 100)
         if not parents or rng.random() < wild:
             return self._suggest({}, rng)
@@ -248,8 +232,9 @@ class EvolutionSampler(BaseSampler):
 
     def _tournament(self, rng: np.random.Generator) -> Individual:
         # Parents are ordered best first, so the smaller position wins.
-        size = len(self._state.parents)
-        return self._state.parents[min(int(rng.integers(size)), int(rng.integers(size)))]
+        parents = self._state.parents.best
+        size = len(parents)
+        return parents[min(int(rng.integers(size)), int(rng.integers(size)))]
 
     def _mutate(self, genes: dict[str, int], rng: np.random.Generator, attempt: int) -> None:
         names = sorted(genes)
@@ -259,54 +244,6 @@ class EvolutionSampler(BaseSampler):
         for position, name in enumerate(names):
             if position == forced or draws[position] < rate:
                 genes[name] = _step(self._genes[name], genes[name], rng)
-
-    # -- selection ----------------------------------------------------------------------------------------------------
-
-    def _select(self, individuals: list[Individual]) -> list[Individual]:
-        """The best `population` individuals, best first: by domination rank, then by crowding distance."""
-        if not individuals:
-            return []
-        losses = np.array([i.losses for i in individuals], float)
-        penalty = np.array([i.penalty for i in individuals], float)
-        ranks = domination_ranks(losses, penalty)
-        crowding = np.zeros(len(individuals))
-        for rank in np.unique(ranks):
-            members = np.flatnonzero(ranks == rank)
-            crowding[members] = crowding_distances(losses[members])
-        order = np.lexsort((-crowding, ranks))[: self._population]
-        return [individuals[i] for i in order]
-
-
-def domination_ranks(losses: NDArray[np.float64], penalty: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rank 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible designs follow, ordered by penalty."""
-    ranks = np.full(len(losses), -1, np.int64)
-    rank = 0
-    left = np.flatnonzero(penalty <= 0)
-    while len(left):
-        values = losses[left]
-        no_worse = (values[:, None, :] <= values[None, :, :]).all(-1)
-        better = (values[:, None, :] < values[None, :, :]).any(-1)
-        dominated = (no_worse & better).any(0)
-        ranks[left[~dominated]] = rank
-        left, rank = left[dominated], rank + 1
-    infeasible = np.flatnonzero(penalty > 0)
-    if len(infeasible):
-        ranks[infeasible] = rank + np.unique(penalty[infeasible], return_inverse=True)[1]
-    return ranks
-
-
-def crowding_distances(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How lonely each design of one rank is: the sum over objectives of the gap between its two neighbours."""
-    distance = np.zeros(len(losses))
-    for column in losses.T:
-        order = np.argsort(column, kind="stable")
-        values = column[order]
-        if not np.isfinite(values).all() or values[0] == values[-1]:
-            continue
-        width = values[-1] - values[0]
-        distance[order[0]] = distance[order[-1]] = np.inf
-        distance[order[1:-1]] += (values[2:] - values[:-2]) / width
-    return distance
 
 
 def _group(name: str) -> str:

@@ -28,19 +28,18 @@ class Judge:
     constraints: Sequence[Constraint]
 
     def values(self, record: Record) -> tuple[float, ...] | None:
-        """Objective values of a feasible design, None for every other."""
-        if record.status != "ok":
-            return None
-        metrics = Metrics(**(record.metrics or {}))
-        return tuple(objective.value(metrics) for objective in self.objectives)
+        """Objective values of a feasible design, None for every other. The record is one that was judged by `rule`."""
+        return self._measured(record) if record.status == "ok" else None
+
+    def _measured(self, record: Record) -> tuple[float, ...]:
+        values = record.values or {}
+        return tuple(values[objective.name] for objective in self.objectives)
 
     def told(self, record: Record) -> Told:
         """What a model learns of an evaluated design."""
         if record.status == "failed":
             return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
-        metrics = Metrics(**(record.metrics or {}))
-        violations = {FAILED: 0.0, **(record.constraints or {})}
-        return Told(tuple(objective.value(metrics) for objective in self.objectives), violations)
+        return Told(self._measured(record), {FAILED: 0.0, **(record.constraints or {})})
 
     def rule(self, outcome: Outcome) -> dict[str, Any]:
         """The fields of a record that follow from an outcome."""
@@ -60,6 +59,8 @@ class Judge:
         if not record.evaluated or record.metrics is None:
             return record
         fields = self.rule(Outcome(record.number, record.rung, record.metrics, None, record.seconds))
+        if record.error is None and all(getattr(record, name) == value for name, value in fields.items()):
+            return record
         return Record(**{**record.__dict__, "error": None, "constraints": None, "values": None, **fields})
 
     def merged(self, below: Record, record: Record) -> Record:

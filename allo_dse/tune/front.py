@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
+BLOCK = 256  # designs that are compared with the front at once
 REFERENCE_MARGIN = 0.1  # how far it lies beyond the worst of them, as a share of their magnitude
 
 
@@ -87,6 +88,19 @@ class Front:
             if len(self._first) >= REFERENCE_AFTER:
                 self._fix_reference()
         return entered
+
+    def extend(self, keys: Sequence[str], losses: Points) -> None:
+        """Add many feasible designs, with the same outcome as one by one. `losses`: (designs, objectives)."""
+        start = 0
+        while start < len(keys) and self.reference is None:
+            self.add(keys[start], losses[start])
+            start += 1
+        for first in range(start, len(keys), BLOCK):
+            block = losses[first : first + BLOCK]
+            # What the front dominates now, it will dominate whatever comes before.
+            beaten = (self._array[:, None, :] <= block[None, :, :]).all(-1).any(0)
+            for position in (first + np.flatnonzero(~beaten)).tolist():
+                self.add(keys[position], losses[position])
 
     def _insert(self, key: str, point: tuple[float, ...]) -> bool:
         array = self._array

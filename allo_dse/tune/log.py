@@ -11,7 +11,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import StudyError
 
 FSYNC_SECONDS = 0.5
+BLOCK_LINES = 5000  # that are decoded together
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SEAL = b',"crc":"'
 _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
@@ -42,12 +43,31 @@ def encode_line(values: dict[str, Any]) -> bytes:
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
     """The object of a line without its newline, or None when it is damaged."""
-    body, seal = line[:-_SEAL_LENGTH], line[-_SEAL_LENGTH:]
-    if seal != _SEAL + b"%08x" % zlib.crc32(body) + b'"}':
+    if not _sealed(line):
         return None
     values = json.loads(line)
     del values["crc"]
     return dict(values)
+
+
+def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
+    """The objects of many lines, None for damaged ones: several times faster than one by one, and they share the names
+    of their fields."""
+    intact = [line for line in lines if _sealed(line)]
+    try:
+        values = json.loads(b"[%s]" % b",".join(intact))
+    except ValueError:
+        values = []
+    if len(values) != len(intact) or len(intact) != len(lines):
+        return [decode_line(line) for line in lines]
+    for entry in values:
+        del entry["crc"]
+    return list(values)
+
+
+def _sealed(line: bytes) -> bool:
+    """Whether a line without its newline ends with its checksum."""
+    return line[-_SEAL_LENGTH:] == _SEAL + b"%08x" % zlib.crc32(memoryview(line)[:-_SEAL_LENGTH]) + b'"}'
 
 
 def stored(values: dict[str, Any]) -> dict[str, Any]:
@@ -84,22 +104,19 @@ class LogContent:
 def read_log(path: Path) -> LogContent:
     """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
     data = path.read_bytes() if path.exists() else b""
-    entries, notes, end, position, damaged = [], [], 0, 0, 0
-    while position < len(data):
-        newline = data.find(b"\n", position)
-        stop = len(data) if newline < 0 else newline
-        values = decode_line(data[position:stop])
-        last = newline < 0 or newline + 1 == len(data)
-        if values is not None:
-            entries.append(values)
-        elif not last:
-            damaged += 1
-        if values is None and last:
-            notes.append(f"{path}: the last record was cut short and is dropped ({len(data) - position} bytes)")
-            break
-        end = position = len(data) if newline < 0 else newline + 1
-    if damaged:
-        notes.append(f"{path}: {damaged} damaged record(s) in the middle are skipped")
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    decoded = [v for n in range(0, len(lines), BLOCK_LINES) for v in decode_lines(lines[n : n + BLOCK_LINES])]
+    notes, end = [], len(data)
+    if decoded and decoded[-1] is None:
+        torn = len(lines[-1]) + data.endswith(b"\n")
+        end -= torn
+        notes.append(f"{path}: the last record was cut short and is dropped ({torn} bytes)")
+        decoded.pop()
+    entries = [values for values in decoded if values is not None]
+    if len(entries) < len(decoded):
+        notes.append(f"{path}: {len(decoded) - len(entries)} damaged record(s) in the middle are skipped")
     return LogContent(entries, notes, end)
 
 

@@ -249,7 +249,7 @@ class EvolutionProposer(OptunaProposer):
         return tuple(s * v for s, v in zip(self._signs, told.values or self.worst, strict=True))
 
     def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
-        from ..space.samplers import Individual
+        from ..space.selection import Individual
 
         # The sampler's state is rebuilt directly: it never looks at Optuna's trials, and adding 100,000 of them takes
         # half a minute.

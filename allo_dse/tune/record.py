@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
 Status = Literal["ok", "infeasible", "violation", "failed"]
@@ -65,11 +64,15 @@ class Record:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
-        fields = {name: values[name] for name in _NAMES if name in values}
-        # A hundred thousand records share the names of their genes.
-        fields["genes"] = {sys.intern(name): gene for name, gene in values["genes"].items()}
-        return cls(**fields)
+        if not values.keys() >= _REQUIRED:
+            return cls(**values)  # which says what is missing
+        # Past the constructor of a frozen class, which sets every field by a call: a resumed run reads 100,000 records.
+        record = cls.__new__(cls)
+        record.__dict__.update((name, value) for name, value in values.items() if name in _FIELDS)
+        return record
 
 
 _NAMES = tuple(field.name for field in fields(Record))
+_FIELDS = frozenset(_NAMES)
+_REQUIRED = frozenset(field.name for field in fields(Record) if field.default is MISSING)
 _DEFAULTS = {"evaluator": "", "worker": "", "rung": 0, "cached": False}

@@ -165,6 +165,7 @@ class _Session:
         """Take over what the log holds."""
         for note in self.log.content.notes:
             self.reporter.note(note)
+        higher: list[Record] = []
         changed: list[dict[str, Any]] = []  # objectives may have changed since: readers of the log want to know
         stated = {
             e["key"]: (e["status"], e["values"] or None) for e in self.log.content.entries if e["type"] == "values"
@@ -179,7 +180,7 @@ class _Session:
             record = Record.from_dict(entry)
             self.started_at = max(self.started_at, record.at)
             if record.rung:
-                self._restore_higher(record)
+                higher.append(record)
                 continue
             now = self.judge.again(record)
             said = stated.get(record.key, (record.status, record.values))
@@ -189,8 +190,10 @@ class _Session:
             self.screen.remember(record.key, record.violations)
             if record.evaluated:
                 self.next_number = max(self.next_number, record.number + 1)
-                self.tally.add(record, self.judge.values(record))
                 self.history.append(record)
+        self.tally.restore(self.history, [self.judge.values(record) for record in self.history])
+        for record in higher:
+            self._restore_higher(record)
         self.log.forget()
         self.log.append(changed)
         if self.history:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from .front import Front
 from .objectives import Objective
 from .record import Record
@@ -42,6 +44,20 @@ class Tally:
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
+        self._count(record, values)
+        if values is not None:
+            self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
+
+    def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
+        """Count the evaluated designs of earlier runs, in the order in which their results came in."""
+        for record, found in zip(records, values, strict=True):
+            self._count(record, found)
+        feasible = [(r.key, v) for r, v in zip(records, values, strict=True) if v is not None]
+        if feasible:
+            losses = np.array([v for _, v in feasible], float) * [o.sign for o in self.objectives]
+            self.front.extend([key for key, _ in feasible], losses)
+
+    def _count(self, record: Record, values: tuple[float, ...] | None) -> None:
         self._row[record.key] = len(self.records)
         self.records.append(record)
         self.statuses[record.status] += 1
@@ -53,7 +69,6 @@ class Tally:
         if values is None:
             return
         self.values[record.key] = values
-        self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
         for position, objective in enumerate(self.objectives):
             champion = self.best.get(objective.name)
             if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.space.samplers import EvolutionSampler, Individual, crowding_distances, domination_ranks
+from allo_dse.space.samplers import EvolutionSampler
+from allo_dse.space.selection import Individual, Parents, crowding_distances, domination_ranks
 from allo_dse.tune.proposals import EvolutionProposer, Told
 from allo_dse.tune.screen import Screen
 from tests.tune.fakes import FakeEvaluator, check, fake_study
@@ -105,14 +106,30 @@ def test_crowding_prefers_the_ends_and_the_gaps():
     assert (crowding_distances(np.full((3, 2), np.inf)) == 0).all()
 
 
+CHILD = st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from([0, 0, 0, 0, 1]))
+
+
+@given(st.lists(st.lists(CHILD, max_size=5), max_size=25), st.integers(1, 6))
+def test_generations_that_are_recognised_as_fruitless_change_nothing_else(generations, size):
+    quick, thorough, number = Parents(size), Parents(size), 0
+    for generation in generations:
+        children = []
+        for *losses, penalty in generation:
+            children.append(Individual(number, {}, tuple(map(float, losses)), float(penalty)))
+            number += 1
+        quick.renew(children)
+        thorough._choose([*thorough.best, *children])
+        assert quick.best == thorough.best
+
+
 def test_restoring_gives_the_state_of_the_uninterrupted_run():
     def individual(n):
         return Individual(n, {"g": n}, (float(n % 7), float(-n)), 0.0)
 
     whole = EvolutionSampler(0, {}, lambda suggest: None, initial=4, children=4, population=6)
-    parents = []
+    parents = Parents(6)
     for first in range(0, 12, 4):
-        parents = whole._select(parents + [individual(n) for n in range(first, first + 4)])
+        parents.renew([individual(n) for n in range(first, first + 4)])
     whole.restore([individual(n) for n in range(14)], 14)
-    assert whole._state.parents == parents
+    assert whole._state.parents.best == parents.best
     assert [i.number for i in whole._state.told] == [12, 13]

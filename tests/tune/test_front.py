@@ -68,3 +68,16 @@ def test_knee_is_the_balanced_design():
 
 def test_empty_front():
     assert pareto_positions(np.empty((0, 2))) == []
+
+
+@given(POINTS, st.integers(1, 9))
+def test_many_at_once_enter_as_they_would_one_by_one(points, block):
+    points = np.concatenate([points] * (REFERENCE_AFTER // len(points) + 2))
+    keys = [str(n) for n in range(len(points))]
+    singly, together = Front(points.shape[1]), Front(points.shape[1])
+    for key, point in zip(keys, points, strict=True):
+        singly.add(key, point)
+    for start in range(0, len(points), block):
+        together.extend(keys[start : start + block], points[start : start + block])
+    assert (together.keys, together.losses, together.reference) == (singly.keys, singly.losses, singly.reference)
+    assert together.hypervolume == singly.hypervolume
