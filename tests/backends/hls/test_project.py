@@ -54,6 +54,14 @@ def test_a_written_project_runs_by_itself(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     load_results(project, arguments, tmp_path / "data")
     np.testing.assert_array_equal(copies[1], run.after[1])
+    done = subprocess.run(["make", "csim", "DATA=elsewhere"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, "only the project's own data directory is made up"
+    shutil.rmtree(tmp_path / "data")
+    done = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [len(p.read_bytes()) for p in sorted((tmp_path / "data").iterdir())] == [
+        b.count * b.bytes for b in project.buffers
+    ]
 
 
 @needs_gcc
