@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 
 import typer
@@ -20,16 +18,19 @@ EXIT_CTRL_C = 130
 
 def commands() -> typer.Typer:
     """Everything but running a study."""
+    from ..dashboard import cli as dashboard
     from . import designs, runs
 
     app = typer.Typer(
-        name="allo-tune", add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
+        name="allo-tune",
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
         no_args_is_help=True,
-    )  # fmt: skip
+    )
     runs.add_commands(app)
     designs.add_commands(app)
-    if importlib.util.find_spec("allo_dse.dashboard.cli") is not None:
-        importlib.import_module("allo_dse.dashboard.cli").add_commands(app)
+    dashboard.add_commands(app)
     return app
 
 
