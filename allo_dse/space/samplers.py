@@ -140,12 +140,10 @@ class EvolutionSampler(BaseSampler):
         self._state.generation = current
         self._state.told = told.get(current, [])
 
-    def adopt(self, genes: dict[str, int], losses: tuple[float, ...], violation: float) -> int:
-        """Take in a design that somebody else evaluated, as if it had been proposed next; returns its number."""
-        number = self._state.next_number
+    def adopt(self, individual: Individual) -> None:
+        """Take in a design that somebody else evaluated, as if it had been proposed next."""
         self._state.next_number += 1
-        self._state.told.append(Individual(number, genes, losses, violation))
-        return number
+        self._state.told.append(individual)
 
     def propose(self) -> Candidate | None:
         """The next new and legal design, or None when none could be found. Optuna's next trial gets its genes."""

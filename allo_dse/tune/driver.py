@@ -18,6 +18,7 @@ from .record import Record
 from .tally import Tally
 
 FAILED = "failed"
+PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,15 @@ class Driver:
         return "time" if self._budget.search_time_is_up else "trials"
 
     def _propose(self) -> None:
-        outstanding = self._executor.outstanding(0)
-        count = min(self._executor.room(0), self._budget.trials_left(self._tally.done + outstanding))
-        if count <= 0 or self._proposer.exhausted:
-            return
-        self._submit(0, [(p.number, p.candidate) for p in self._proposer.ask(count, outstanding)])
+        room = self._executor.room(0)
+        while room > 0 and not self._proposer.exhausted:
+            outstanding = self._executor.outstanding(0)
+            count = min(room, self._budget.trials_left(self._tally.done + outstanding), PROPOSE_AT_ONCE)
+            found = self._proposer.ask(count, outstanding) if count > 0 else []
+            if not found:
+                return
+            self._submit(0, [(p.number, p.candidate) for p in found])
+            room -= len(found)
 
     def _promote(self) -> None:
         """Give dear evaluators designs: those with workers of their own while the search goes on, the rest after it."""
