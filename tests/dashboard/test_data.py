@@ -208,16 +208,29 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
     assert run.record(row, 0)["metrics"]["latency_us"] < 1e9
     usable = np.flatnonzero(run.ok)
     assert sorted(run.front) == sorted(usable[pareto_positions(run.losses[usable])])
+    assert_history_is_of_present_values(run)
+
+
+def assert_history_is_of_present_values(run):
+    """The hypervolume's history is what a run would have that had found the present values at once."""
+    history = run.hypervolume
+    known = history[~np.isnan(history)]
+    assert (np.diff(known) >= -1e-12).all()
+    reference = np.array(list(run.hypervolume_reference.values()))
+    assert known[-1] == pytest.approx(hypervolume(run.losses[run.front] / reference, np.ones(2)))
 
 
 def test_changed_objectives_replace_values_and_status(tmp_path):
-    run = RunTable(write_run(tmp_path / "run", 30))
+    run = RunTable(write_run(tmp_path / "run", 100))
     run.refresh()
-    key = run.keys[run.front[0]]
+    before = run.hypervolume[-1]
+    key = run.keys[run.knee]
     with (tmp_path / "run" / "log.jsonl").open("ab") as log:
         log.write(encode_line({"type": "values", "key": key, "rung": 0, "status": "infeasible", "values": {}}))
     run.refresh()
     assert key not in [run.keys[row] for row in run.front]
+    assert run.hypervolume[-1] < before
+    assert_history_is_of_present_values(run)
 
 
 def test_running_totals_become_amounts_per_interval(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tune.front import Front, knee, pareto_positions
+from ...tune.front import Front, knee
 from .columns import Column, Floats, Kind, Mask
 from .facts import RunFacts, read_facts
 from .follow import Entry, LogFollower
@@ -82,9 +82,9 @@ class RunTable:
         self.ruled_out: list[RuledOut] = []
         self.rungs: dict[str, list[Rung]] = {}
         self.ticks: list[Tick] = []
-        self.hypervolume = array("d")
+        self._volumes = array("d")
         self._front = Front(max(1, len(self.facts.objectives)))
-        self._revalued = False
+        self._stale = False
         self._found: tuple[int, Rows] = (-1, np.zeros(0, np.int64))
         self.version = 0
 
@@ -115,6 +115,7 @@ class RunTable:
         values = entry.values
         kind = values.get("type")
         if kind == "verify":
+            self._stale |= not values["ok"] or values["key"] in self.verified
             self.verified[values["key"]] = Verified(bool(values["ok"]), str(values["message"]), values["seconds"])
         elif kind == "design" and values.get("status") == "violation":
             limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in values.get("violations") or ()))
@@ -158,7 +159,7 @@ class RunTable:
             if name not in self.columns:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
-        self._revalued = True
+        self._stale = True
 
     def _revalue(self, values: dict[str, Any]) -> None:
         """Objectives that were changed between two runs in the same directory."""
@@ -168,14 +169,29 @@ class RunTable:
         for name, value in {"status": values.get("status"), **(values.get("values") or {})}.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
-        self._revalued = True
+        self._stale = True
 
     def _count(self, key: str, values: dict[str, Any], cells: Mapping[str, tuple[Kind, Any]]) -> None:
         """Take a design into the front and the hypervolume."""
         losses = [o.sign * float(cells[o.name][1]) for o in self.facts.objectives if _has_number(cells, o.name)]
         if values.get("status") == OK and losses and len(losses) == len(self.facts.objectives):
             self._front.add(key, losses)
-        self.hypervolume.append(np.nan if self._front.hypervolume is None else self._front.hypervolume)
+        self._volumes.append(np.nan if self._front.hypervolume is None else self._front.hypervolume)
+
+    def _settle(self) -> None:
+        """Count front and hypervolume again after values have changed: by a dearer evaluator, new objectives, or a
+        verification that found wrong numbers. Done when somebody asks, not per entry."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._front = Front(max(1, len(self.facts.objectives)))
+        losses = self.losses
+        usable = self.ok & ~np.isnan(losses).any(axis=1)
+        for row in range(len(self)):
+            if usable[row]:
+                self._front.add(self.keys[row], losses[row].tolist())
+            volume = self._front.hypervolume
+            self._volumes[row] = np.nan if volume is None else volume
 
     # -- views --------------------------------------------------------------------------------------------------------
 
@@ -186,6 +202,12 @@ class RunTable:
         """A column's numbers; NaN throughout when there is no such column."""
         column = self.columns.get(name)
         return np.full(len(self), np.nan) if column is None else column.numbers
+
+    @property
+    def hypervolume(self) -> Floats:
+        """The hypervolume after each row, all by the values that the designs have now."""
+        self._settle()
+        return np.array(self._volumes)
 
     @property
     def objectives(self) -> list[str]:
@@ -213,12 +235,9 @@ class RunTable:
     def front(self) -> Rows:
         """Rows of the Pareto front, best in the first objective first."""
         if self._found[0] != self.version:
+            self._settle()
             losses = self.losses
-            if self._revalued or any(not v.ok for v in self.verified.values()):
-                usable = np.flatnonzero(self.ok & ~np.isnan(losses).any(axis=1))
-                rows = usable[pareto_positions(losses[usable])]
-            else:
-                rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+            rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
             self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
         return self._found[1]
 
@@ -237,6 +256,7 @@ class RunTable:
     @property
     def hypervolume_reference(self) -> dict[str, float] | None:
         """The hypervolume's reference point, in the objectives' own units."""
+        self._settle()
         point = self._front.reference
         if point is None:
             return None
