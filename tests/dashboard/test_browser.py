@@ -44,6 +44,12 @@ def wait_text(page, selector, text):
     )
 
 
+def show_parallel(page):
+    """Scroll to the parallel coordinates, which are drawn only then."""
+    page.locator("#parallel").scroll_into_view_if_needed()
+    page.wait_for_function("() => document.querySelector('#parallel .js-plotly-plot')?.data?.[0]?.dimensions")
+
+
 def drag_over_scatter(page, left, top, right, bottom):
     """Draw a box; corners as shares of the plotting area."""
     area = page.locator("#scatter .nsewdrag").first.bounding_box()
@@ -74,9 +80,10 @@ def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, d
     count = int(front.inner_text("#selection-text").split(" ")[0])
     assert 0 < count < DESIGNS
     wait_text(front, "#table-note", f"{count:,} of {DESIGNS} designs")
+    show_parallel(front)
     front.wait_for_function(
         """() => document.querySelector('#parallel .js-plotly-plot').data[0].dimensions
-            .filter(d => d.constraintrange).map(d => d.name).join() === 'latency_us,bram18'"""
+            ?.filter(d => d.constraintrange).map(d => d.name).join() === 'latency_us,bram18'"""
     )
     front.wait_for_function(
         "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'selected')"
@@ -86,6 +93,7 @@ def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, d
 
 
 def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front):
+    show_parallel(front)
     front.evaluate(
         """() => Plotly.restyle(document.querySelector('#parallel .js-plotly-plot'),
             {'dimensions[0].constraintrange': [[31, 65]]}, [0])"""

@@ -40,6 +40,13 @@ def axis_names(board: Board) -> list[str]:
     return list(dict.fromkeys([*(n for n in names if n in board.column_names), "number", "at", "seconds"]))
 
 
+def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
+    """What axes can be chosen from, and the usual x and y."""
+    names = axis_names(board)
+    usual = [*names, "number", "at"]
+    return [{"label": label(name), "value": name} for name in names], (usual[0], usual[1])
+
+
 def _axes(app: Dash, context: Context) -> None:
     @app.callback(
         [Output(name, part) for name in ("x", "y", "z") for part in ("options", "value")],
@@ -48,14 +55,13 @@ def _axes(app: Dash, context: Context) -> None:
         State("y", "value"),
         State("z", "value"),
         State("x", "options"),
+        prevent_initial_call=True,
     )
     def options(_: str, x: str | None, y: str | None, z: str | None, known: list[dict[str, str]]) -> Any:
         with context.board.lock:
-            names = axis_names(context.board)
-        if known and [o["value"] for o in known] == names:
+            found, usual = axis_choices(context.board)
+        if known == found:
             raise PreventUpdate
-        found = [{"label": label(name), "value": name} for name in names]
-        usual = [*names, "number", "at"]
         return [found, x or usual[0], found, y or usual[1], found, z]
 
 
@@ -65,6 +71,7 @@ def _plots(app: Dash, context: Context) -> None:
     @app.callback(
         Output("scatter", "figure"),
         Output("scatter-note", "children"),
+        Output("drawn", "data"),
         Input("x", "value"),
         Input("y", "value"),
         Input("z", "value"),
@@ -78,6 +85,7 @@ def _plots(app: Dash, context: Context) -> None:
         Input("design", "data"),
         Input("reference", "data"),
         Input("zoom", "data"),
+        State("drawn", "data"),
     )
     def scatter(
         x: str | None,
@@ -88,11 +96,12 @@ def _plots(app: Dash, context: Context) -> None:
         source: str,
         selection: dict[str, Any] | None,
         shown: list[int],
-        _: str,
+        version: str,
         look: str | None,
         design: str | None,
         reference: str | None,
         zoom: dict[str, Any] | None,
+        drawn_before: dict[str, Any] | None,
     ) -> Any:
         if not look or not x or not y:
             raise PreventUpdate
@@ -115,34 +124,41 @@ def _plots(app: Dash, context: Context) -> None:
                 drawn = front_figure(board, view, theme(look))
             except FilterError:
                 raise PreventUpdate from None
-        return drawn.figure, drawn_note(drawn.points, drawn.of)
+        state = {
+            "dominated": "dominated" in show,
+            "filter": source or "",
+            "selection": selection,
+            "runs": shown,
+            "version": version,
+            "theme": look,
+        }
+        return drawn.figure, drawn_note(drawn.points, drawn.of), no_update if state == drawn_before else state
 
     @app.callback(
         Output("parallel", "figure"),
-        Input("show", "value"),
-        Input("filter-applied", "data"),
-        Input("selection", "data"),
-        Input("runs", "value"),
-        Input("version", "data"),
-        Input("theme", "data"),
+        Output("parallel-drawn", "data"),
+        Input("drawn", "data"),
+        Input("parallel-visible", "data"),
+        State("parallel-drawn", "data"),
+        prevent_initial_call=True,
     )
-    def parallel(
-        show: list[str], source: str, selection: dict[str, Any] | None, shown: list[int], _: str, look: str | None
-    ) -> Any:
-        if not look:
+    def parallel(state: dict[str, Any] | None, visible: bool, before: dict[str, Any] | None) -> Any:
+        # Drawn after the scatter, and only while it is on screen: without a graphics card it takes a second.
+        if not state or not visible or state == before:
             raise PreventUpdate
         with board.lock:
             try:
-                return parallel_figure(
+                figure = parallel_figure(
                     board,
-                    theme(look),
-                    source=source or "",
-                    selection=Selection.from_dict(selection),
-                    hidden=hidden_runs(board, shown),
-                    dominated="dominated" in show,
+                    theme(state["theme"]),
+                    source=state["filter"],
+                    selection=Selection.from_dict(state["selection"]),
+                    hidden=hidden_runs(board, state["runs"]),
+                    dominated=state["dominated"],
                 )
             except FilterError:
                 raise PreventUpdate from None
+        return figure, state
 
 
 def drawn_note(points: int, of: int) -> str:
@@ -285,6 +301,7 @@ def _choosing(app: Dash, context: Context) -> None:
         Input("previous-design", "n_clicks"),
         Input("url", "hash"),
         State("design", "data"),
+        prevent_initial_call=True,
     )
     def choose(
         click: dict[str, Any] | None,
@@ -302,7 +319,7 @@ def _choosing(app: Dash, context: Context) -> None:
             elif ctx.triggered_id in ("next-design", "previous-design"):
                 ref = neighbour(board, board.reference(before), 1 if ctx.triggered_id == "next-design" else -1)
             else:
-                ref = board.reference((anchor or "").lstrip("#")) or board.knee
+                ref = board.reference((anchor or "").lstrip("#")) or (None if before else board.knee)
             return no_update if ref is None else board.text(ref)
 
     @app.callback(

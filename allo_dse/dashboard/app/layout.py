@@ -1,4 +1,6 @@
-"""The page: header, navigation, and the four pages, all of which stay loaded so that they keep their state."""
+"""The page: header, navigation, and the four pages, which stay loaded so that they keep their state.
+
+What the first view needs is part of it: every question the browser asks first delays the picture."""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import dash_ag_grid
 from dash import dcc, html
 
 from ..data.board import Board
+from .front import axis_choices
 from .parts import card, checks, field, graph, image_buttons, plot_card, select
+from .tables import column_definitions
 
 LIVE_MS = 1000
 """How often the browser asks whether the runs have grown."""
@@ -40,8 +44,11 @@ def page(board: Board) -> Any:
             dcc.Store(id="zoom"),
             dcc.Store(id="brush"),
             dcc.Store(id="selection"),
-            dcc.Store(id="design"),
+            dcc.Store(id="design", data=None if board.knee is None else board.text(board.knee)),
             dcc.Store(id="reference"),
+            dcc.Store(id="drawn"),
+            dcc.Store(id="parallel-visible", data=False),
+            dcc.Store(id="parallel-drawn"),
             dcc.Store(id="purged"),
             dcc.Store(id="saved"),
             dcc.Store(id="program-version", data=0),
@@ -50,8 +57,8 @@ def page(board: Board) -> Any:
             _header(board),
             html.Main(
                 [
-                    html.Div(_front(), id="page-front", className="page"),
-                    html.Div(_progress(board), id="page-progress", className="page"),
+                    html.Div(_front(board), id="page-front", className="page"),
+                    html.Div(id="page-progress", className="page"),
                     html.Div(html.Div(id="design-page"), id="page-design", className="page"),
                     html.Div(_compare(), id="page-compare", className="page"),
                 ],
@@ -100,12 +107,13 @@ def _header(board: Board) -> Any:
     )
 
 
-def _front() -> list[Any]:
+def _front(board: Board) -> list[Any]:
+    options, (x, y) = axis_choices(board)
     controls = html.Div(
         [
-            field("x", select("x")),
-            field("y", select("y")),
-            field("z", select("z", clearable=True, placeholder="2-D")),
+            field("x", select("x", value=x, options=options)),
+            field("y", select("y", value=y, options=options)),
+            field("z", select("z", clearable=True, placeholder="2-D", options=options)),
             html.Fieldset(
                 [
                     html.Legend("Axes"),
@@ -143,7 +151,7 @@ def _front() -> list[Any]:
             height="medium broad",
             wide=True,
         ),
-        _table_card(),
+        _table_card(board),
     ]
 
 
@@ -180,7 +188,7 @@ def _filter_bar() -> Any:
             dcc.Input(
                 id="filter",
                 type="text",
-                debounce=0.3,
+                debounce=0.2,
                 placeholder="latency_us < 900 and bram18 < 80   ( / )",
                 spellCheck=False,
                 autoComplete="off",
@@ -194,11 +202,11 @@ def _filter_bar() -> Any:
     )
 
 
-def _table_card() -> Any:
+def _table_card(board: Board) -> Any:
     grid = dash_ag_grid.AgGrid(
         id="table",
         rowModelType="infinite",
-        columnDefs=[],
+        columnDefs=column_definitions(board, hide_equal=True),
         defaultColDef={"sortable": True, "resizable": True, "minWidth": 90, "filter": True},
         getRowId="params.data._id",
         dashGridOptions={
@@ -229,7 +237,7 @@ def _table_card() -> Any:
     return card("Table", grid, html.P(id="table-note", className="hint"), tools=tools, wide=True, id="table-card")
 
 
-def _progress(board: Board) -> list[Any]:
+def progress_page(board: Board) -> list[Any]:
     run = field(
         "run",
         dcc.Dropdown(

@@ -67,9 +67,11 @@ def field(label: str, control: Any, *, narrow: bool = False) -> Any:
     return html.Label([html.Span(label), control], className="field narrow" if narrow else "field")
 
 
-def select(name: str, *, value: Any = None, clearable: bool = False, placeholder: str = "") -> Any:
-    """A list to choose one from; its options are set by a callback."""
-    return dcc.Dropdown(id=name, value=value, clearable=clearable, placeholder=placeholder, options=[])
+def select(
+    name: str, *, value: Any = None, clearable: bool = False, placeholder: str = "", options: list[Any] | None = None
+) -> Any:
+    """A list to choose one from; without options here, a callback sets them."""
+    return dcc.Dropdown(id=name, value=value, clearable=clearable, placeholder=placeholder, options=options or [])
 
 
 def checks(name: str, options: dict[str, str], value: list[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from dash import Dash, Input, Output, State, html
+from dash import Dash, Input, Output, State, html, no_update
 from dash.exceptions import PreventUpdate
 
 from ..data.analysis import importance, sample
@@ -16,10 +16,16 @@ from ..figures import progress as figures
 from ..figures.style import theme
 from .context import Context, page_of
 from .front import hidden_runs
+from .layout import progress_page
 
 
 def register(app: Dash, context: Context) -> None:
     board = context.board
+
+    @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
+    def build(path: str | None, before: Any) -> Any:
+        """Its plots cost the browser time, so they are made when the page is shown for the first time."""
+        return no_update if before or page_of(path) != "progress" else progress_page(board)
 
     @lru_cache(maxsize=16)
     def shares(run: int, objective: str, _size: int) -> dict[str, float]:

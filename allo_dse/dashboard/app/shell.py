@@ -37,7 +37,12 @@ def register(app: Dash, context: Context) -> None:
         with board.lock:
             return status_line(context)
 
-    @app.callback(Output("filter-applied", "data"), Output("filter-error", "children"), Input("filter", "value"))
+    @app.callback(
+        Output("filter-applied", "data"),
+        Output("filter-error", "children"),
+        Input("filter", "value"),
+        prevent_initial_call=True,
+    )
     def check_filter(source: str | None) -> Any:
         try:
             with board.lock:

@@ -69,6 +69,7 @@ def _table(app: Dash, context: Context) -> None:
         Input("hide-equal", "value"),
         Input("version", "data"),
         State("table", "columnDefs"),
+        prevent_initial_call=True,
     )
     def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
         with board.lock:

@@ -114,6 +114,18 @@
   }, true);
   document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
 
+  // The parallel coordinates are drawn while they are on screen, and not before the scatter has been.
+  function watch() {
+    const plot = document.getElementById("parallel");
+    const scatter = document.querySelector("#scatter .js-plotly-plot");
+    if (!plot || !scatter || !scatter.data || !scatter.data.length) return window.setTimeout(watch, 100);
+    new IntersectionObserver(
+      (entries) => window.dash_clientside.set_props("parallel-visible", { data: entries[entries.length - 1].intersectionRatio >= 0.25 }),
+      { threshold: [0, 0.25] },
+    ).observe(plot);
+  }
+  watch();
+
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;
     const typing = tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || event.target.isContentEditable;

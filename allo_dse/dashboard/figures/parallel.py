@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..data.board import Axis, Board
 from ..data.selection import Selection
-from ..data.units import label
+from ..data.units import label, text
 from .style import ORANGE, Figure, Theme, layout, note, packed
 
 MAX_LINES = 800
@@ -66,8 +66,8 @@ def parallel_figure(
         },
         "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
         "labelangle": -18,
-        "labelfont": {"size": 11, "color": look.text},
-        "tickfont": {"size": 10, "color": look.muted},
+        "labelfont": {"size": 12, "color": look.text},
+        "tickfont": {"size": 11, "color": look.muted},
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
     return {"data": [trace], "layout": layout(look, margin={"l": 64, "r": 96, "t": 84, "b": 16})}
@@ -114,7 +114,7 @@ def _dimension(
     if axis.ticks is not None:
         dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [t[:NAME] for t in axis.ticks]}
     elif len(distinct) <= MAX_TICKS:
-        dimension["tickvals"] = distinct.tolist()
+        dimension |= {"tickvals": distinct.tolist(), "ticktext": [text(v) for v in distinct.tolist()]}
     if brushes:
         dimension["constraintrange"] = [list(b) for b in brushes] if len(brushes) > 1 else list(brushes[0])
     return dimension

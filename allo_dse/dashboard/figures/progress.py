@@ -20,7 +20,7 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
     """The hypervolume of each run against evaluated designs or wall time ("time")."""
     traces = []
     for number, run in enumerate(board.runs):
-        values = np.array(run.hypervolume)
+        values = run.hypervolume
         known = np.flatnonzero(~np.isnan(values))
         if number in hidden or not len(known):
             continue
@@ -31,7 +31,7 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
         x = steps + 1.0 if against == "designs" else run.numbers("at")[steps]
         traces.append(
             {
-                "type": "scattergl",
+                "type": "scatter",
                 "mode": "lines",
                 "name": board.names[number],
                 "x": packed(x),

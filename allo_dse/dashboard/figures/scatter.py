@@ -19,6 +19,8 @@ from .thin import thin
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
 MAX_POINTS_3D = 6_000
+MAX_POINTS_SVG = 5_000
+"""Up to here a plane is drawn as SVG, which starts sooner than WebGL and is quick without a graphics card."""
 _REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
@@ -78,6 +80,10 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
+    if view.z is None:
+        kind = "scatter" if painter.drawn <= MAX_POINTS_SVG else "scattergl"
+        for trace in painter.traces:
+            trace["type"] = kind
     figure = {"data": painter.traces, "layout": _layout(view, look, axes)}
     return Drawn(figure, painter.points, painter.of)
 
@@ -88,7 +94,7 @@ class _Painter:
     def __init__(self, board: Board, view: View, look: Theme, axes: list[Axis]) -> None:
         self.board, self.view, self.look, self.axes = board, view, look, axes
         self.traces: list[dict[str, Any]] = []
-        self.points = self.of = 0
+        self.points = self.of = self.drawn = 0
         self.dimmed = bool(view.selection)
 
     def paint(self, kept: Sequence[Mask], selected: Sequence[Mask]) -> None:
@@ -175,8 +181,9 @@ class _Painter:
             self.of += total
         if not len(rows):
             return
+        self.drawn += len(rows)
         trace: dict[str, Any] = {
-            "type": "scattergl" if self.view.z is None else "scatter3d",
+            "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",
             "name": name,
             "meta": number,

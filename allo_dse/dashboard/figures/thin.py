@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ..data.columns import Floats
 
-COLUMNS, ROWS = 180, 130
-MOST = 9_000
+COLUMNS, ROWS = 150, 110
+MOST = 6_000
 
 
 def thin(x: Floats, y: Floats, *, view: tuple[Floats, Floats] | None = None, most: int = MOST) -> NDArray[np.int64]:
