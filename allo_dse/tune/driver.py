@@ -80,6 +80,8 @@ def describe(candidate: Candidate) -> dict[str, Any]:
         "params": {name: plain(value) for name, value in candidate.params.items()},
         "fold": design.fold.to_dict(),
         "buffering": design.buffering.to_dict(),
+        "schedule": [str(directive) for directive in design.schedule] or None,
+        "depths": dict(design.depths) or None,
     }
 
 

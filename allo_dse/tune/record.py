@@ -18,7 +18,7 @@ class Record:
         status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
             device limit, never evaluated); "failed" (the evaluator could not say).
         genes: what `Space.decode_genes` rebuilds the design from.
-        params, fold, buffering: the same for readers.
+        params, fold, buffering: the same for readers; schedule and depths of the designs that have them.
         metrics: of the evaluator named in `evaluator`; empty unless evaluated.
         constraints: violation of each constraint of the study; 0 where it holds.
         violations: what broke, as {"constraint", "text"}.
@@ -51,6 +51,8 @@ class Record:
     rung: int = 0
     worker: str = ""
     cached: bool = False
+    schedule: list[str] | None = None
+    depths: dict[str, int] | None = None
 
     @property
     def evaluated(self) -> bool:

@@ -275,3 +275,20 @@ def test_where_the_study_is_defined_is_read_from_the_command(tmp_path):
     facts = read_facts(tmp_path)
     assert (facts.study_file, facts.settings) == ("a b.py", {"dtype": "i8", "size": "64"})
     assert facts.command_line == "allo-tune 'a b.py' --set dtype=i8 --set=size=64"
+
+
+def test_directives_of_a_schedule_become_columns(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 20))
+    run.refresh()
+    said = [
+        "pipeline(mm:k, initiation_interval=2)",
+        "partition(mm:A, dim=1, factor=4)",
+        "partition(mm:A, dim=2, factor=8)",
+    ]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**run.record(0), "key": "scheduled", "schedule": said}))
+    run.refresh()
+    row = run.row_of["scheduled"]
+    assert run.columns["pipeline.mm.k"].value(row) == 2
+    assert run.columns["partition.mm.A"].value(row) == "1, 4; 2, 8"
+    assert run.columns["pipeline.mm.k"].value(0) is None

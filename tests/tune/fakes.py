@@ -42,6 +42,8 @@ class FakeDesign:
     fold: MeshFold
     buffering: Buffering
     device: SimpleNamespace
+    schedule: tuple = ()
+    depths: tuple = ()
 
     @cached_property
     def key(self):

@@ -339,5 +339,19 @@ def _mapping(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             for name, value in entries.items():
                 if not isinstance(value, dict | list):
                     yield f"{prefix}{name}", value
-        elif isinstance(entries, list) and entries:
-            yield part, " ".join(map(str, entries))
+        elif isinstance(entries, list):
+            yield from _directives(entries)
+
+
+def _directives(directives: list[str]) -> Iterator[tuple[str, Any]]:
+    """A column per directive, its options as the value: `pipeline(mm:k, initiation_interval=2)` is 2 in pipeline.mm.k.
+
+    A second directive of the same kind and target, such as a partition of another dimension, is added to the first.
+    """
+    found: dict[str, list[str]] = {}
+    for directive in directives:
+        head, _, options = directive.removesuffix(")").partition(", ")
+        values = ", ".join(option.partition("=")[2] for option in options.split(", "))
+        found.setdefault(head.replace("(", ".", 1).replace(":", ".", 1), []).append(values)
+    for name, said in found.items():
+        yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)
