@@ -11,6 +11,7 @@ import pytest
 from allo_dse.cli import main
 from allo_dse.tune.loader import load_studies
 from allo_dse.tune.log import read_log
+from allo_dse.tune.replay import replay_run
 from allo_dse.tune.rundir import RunDirectory, running
 
 STUDY = """
@@ -112,6 +113,42 @@ def test_replay_notices_a_changed_evaluator(tune, made):
         STUDY.format(sleep=0) + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)"
     )
     assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
+
+
+def test_the_log_replays_its_run(tune, made):
+    folder, _ = made
+    entries = [e for e in read_log(folder / "runs/fake/log.jsonl").entries if e["type"] == "design"]
+    found = json.loads(tune("replay", "--json"))
+    assert found["records"] == found["replayed"] == found["same"] == len(entries) > 60
+    assert (found["different"], found["skipped"], found["stopped"]) == ([], {}, "")
+    assert "the same" in tune("replay", "runs/fake")
+    tune("replay", "runs/fake", "--verify", code=2)
+
+
+def test_replaying_a_run_says_which_designs_differ(tune, made):
+    folder, result = made
+    changed = folder / "dearer.py"
+    changed.write_text(
+        STUDY.format(sleep=0)
+        + "\nbefore = Priced.evaluate"
+        + "\ndef dearer(self, design):"
+        + "\n    found = dict(before(self, design))"
+        + "\n    return {**found, 'pe_count': found['pe_count'] + 1} if int(design.key, 16) % 10 == 1 else found"
+        + "\nPriced.evaluate = dearer"
+    )
+    found = json.loads(tune("replay", "runs/fake", "--study", changed, "--json", code=1))
+    expected = [r.key for r in result.records if int(r.key, 16) % 10 == 1]
+    assert [d["key"] for d in found["different"]] == expected
+    assert expected
+    assert {d["differences"] for d in found["different"]} == {"pe_count"}
+    assert f"{len(expected)} different" in tune("replay", "--study", changed, code=1)
+
+
+def test_replaying_a_run_stops_when_asked(made):
+    folder, _ = made
+    asked = iter(["", "", "Ctrl-C"])
+    found = replay_run(folder / "runs/fake", stop_requested=lambda: next(asked))
+    assert (found.stopped, found.done) == ("Ctrl-C", 2)
 
 
 def test_compare_designs_and_runs(tune, made):

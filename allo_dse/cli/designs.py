@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from ..errors import StudyError
 from .facts import design_facts, run_status
 from .output import JSON, RUN_OPTION, console, print_json
 from .words import print_design, short
@@ -29,15 +30,18 @@ ID is its number, its key, or the beginning of its key.
   allo-tune show 9f3c2a --json | jq .metrics
 """
 
-_REPLAY = """Evaluate one design of a run again, and compare with what was recorded.
+_REPLAY = """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
 
 This executes the study file the run was made with. Exit code 1 says that something differs.
+With a run directory or nothing in the place of ID, every record of the log is checked and evaluated again, in order, at
+its rung; rungs whose evaluator cannot run here are left out. Ctrl-C shows what was found so far.
 
 [bold]Examples[/]
 
   allo-tune replay 41
   allo-tune replay 9f3c2a --run runs/gemm --verify   also run it and compare its numbers with the reference
   allo-tune replay 41 --study studies/gemm_npu.py    where the study file has moved
+  allo-tune replay runs/gemm --json | jq .different  everything
 """
 
 _COMPARE = """Two designs of a run side by side, or two runs. What is equal is left out, unless --all is given.
@@ -73,7 +77,7 @@ def show(
 
 
 def replay(
-    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    design: Annotated[str | None, typer.Argument(metavar="[ID|RUN]", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[
         Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
@@ -83,7 +87,12 @@ def replay(
 ) -> None:
     from ..tune.replay import replay_design
     from .opening import find_design, open_run
+    from .replaying import replay_all
 
+    if design is None or Path(design).is_dir():
+        if verify:
+            raise StudyError("--verify needs the ID of a design", hint="runs verify their fronts themselves")
+        raise typer.Exit(replay_all(run if design is None else Path(design), study, as_json=as_json))
     table = open_run(run)
     row = find_design(table, design)
     found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)

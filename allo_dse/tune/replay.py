@@ -1,18 +1,23 @@
-"""Evaluating a design of an earlier run again."""
+"""Evaluating designs of an earlier run again: one, or all that its log holds."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import StudyError
-from .bench import measure
+from ..errors import AlloDseError, StudyError
+from ..eval.evaluator import why_unavailable
+from ..space.space import Candidate
+from .bench import Bench, Finding, make_bench
 from .log import read_log
 from .record import Record
 from .rundir import MARKER, RunInfo
+from .screen import FOLDING_RULES
 from .spec import StudySource, StudySpec, Verification
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
@@ -47,32 +52,184 @@ class Replay:
         }
 
 
+class Replayer:
+    """Evaluates recorded designs again, each with the evaluator that measured it. Executes the study file.
+
+    Args:
+        path: run directory.
+        study_file: where the study file has moved.
+
+    Raises:
+        StudyError: when the run did not come from a study file.
+    """
+
+    def __init__(self, path: Path, study_file: Path | None = None) -> None:
+        self.path = path
+        self._info = RunInfo.from_dict(json.loads((path / MARKER).read_text()))
+        self._study = _study(self._info, study_file, path)
+        self._evaluators = self._study.make_evaluators()
+        self._benches: dict[int, Bench] = {}
+
+    def __enter__(self) -> Replayer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for bench in self._benches.values():
+            bench.close()
+
+    def records(self) -> list[Record]:
+        """Everything the log says of designs, in its order."""
+        return [Record.from_dict(e) for e in read_log(self.path / "log.jsonl").entries if e["type"] == "design"]
+
+    def record(self, key: str) -> Record:
+        """What the log says of an evaluated design.
+
+        Raises:
+            StudyError: when it has none of that key.
+        """
+        found = next((r for r in self.records() if r.key == key and r.evaluated and not r.rung), None)
+        if found is None:
+            raise StudyError(f"{self.path} has no evaluated design {key}")
+        return found
+
+    def missing(self, rung: int) -> str | None:
+        """Why designs of a rung cannot be evaluated here; None when they can."""
+        if rung >= len(self._evaluators):
+            return f"the study has no rung {rung} any more"
+        return why_unavailable(self._evaluators[rung])
+
+    def candidate(self, record: Record) -> Candidate:
+        """The design of a record.
+
+        Raises:
+            StudyError: when the study has changed.
+        """
+        candidate = self._study.space.decode_genes(record.genes)
+        if candidate is None or candidate.key != record.key:
+            raise StudyError(
+                f"design {record.key} is not in the study's space any more",
+                hint="the program, the device or the parameters have changed since it was recorded",
+            )
+        return candidate
+
+    def replay(self, record: Record, *, verify: bool = False) -> Replay:
+        """Check and evaluate a design again; a changed study is a difference like any other."""
+        try:
+            candidate = self.candidate(record)
+        except StudyError as error:
+            return Replay(record.key, [], error.message)
+        if not record.evaluated:
+            return Replay(record.key, [], self._limits(record, candidate))
+        bench = self._benches.get(record.rung)
+        if bench is None:
+            bench = self._benches[record.rung] = make_bench(self._study, record.rung, self._evaluators[record.rung])
+        rows, text = _compare(record, bench.run(candidate))
+        return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
+
+    def _limits(self, record: Record, candidate: Candidate) -> str:
+        """What differs in the device limits that the design breaks."""
+        before = {v["constraint"] for v in record.violations or ()}
+        try:
+            now = {str(v.constraint) for v in self._study.check(candidate.design)}
+        except AlloDseError:
+            now = {FOLDING_RULES}
+        return "" if before == now else f"broke {_listed(before)}, now breaks {_listed(now)}"
+
+
 def replay_design(path: Path, key: str, *, study_file: Path | None = None, verify: bool = False) -> Replay:
     """Evaluate a recorded design again, with the evaluator that measured it. Executes the study file.
 
     Raises:
         StudyError: when the run did not come from a study file, or the study has changed.
     """
-    info = RunInfo.from_dict(json.loads((path / MARKER).read_text()))
-    study = _study(info, study_file, path)
-    record = _record(path, key)
-    candidate = study.space.decode_genes(record.genes)
-    if candidate is None or candidate.key != key:
-        raise StudyError(
-            f"design {key} is not in the study's space any more",
-            hint="the program, the device or the parameters have changed since it was recorded",
-        )
-    evaluator = study.make_evaluator()
-    recorded = record.metrics or {}
-    finding = measure(evaluator, candidate)
-    now, error = finding.metrics or {}, finding.error
+    with Replayer(path, study_file) as replayer:
+        record = replayer.record(key)
+        replayer.candidate(record)
+        return replayer.replay(record, verify=verify)
+
+
+@dataclass
+class RunReplay:
+    """What replaying a whole log has found so far.
+
+    Attributes:
+        records: how many records of designs the log has.
+        different: those that came out differently.
+        skipped: records that could not be evaluated here, by the reason.
+        stopped: what ended it early.
+    """
+
+    path: Path
+    records: int
+    same: int = 0
+    different: list[Replay] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    stopped: str = ""
+
+    @property
+    def done(self) -> int:
+        return self.same + len(self.different) + self.skipped.total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "run_dir": str(self.path),
+            "records": self.records,
+            "replayed": self.same + len(self.different),
+            "same": self.same,
+            "different": [replay.to_dict() for replay in self.different],
+            "skipped": dict(self.skipped),
+            "stopped": self.stopped,
+        }
+
+
+def replay_run(
+    path: Path,
+    *,
+    study_file: Path | None = None,
+    stop_requested: Callable[[], str] = lambda: "",
+    watch: Callable[[RunReplay], None] = lambda found: None,
+) -> RunReplay:
+    """Check and evaluate every design of a log again, in its order. Executes the study file.
+
+    Args:
+        stop_requested: asked before every design; a text to stop, empty to go on.
+        watch: told after every design.
+
+    Raises:
+        StudyError: when the run did not come from a study file.
+    """
+    with Replayer(path, study_file) as replayer:
+        records = replayer.records()
+        missing = {r.rung: replayer.missing(r.rung) for r in records if r.evaluated}
+        found = RunReplay(path, len(records))
+        for record in records:
+            found.stopped = stop_requested()
+            if found.stopped:
+                break
+            problem = missing[record.rung] if record.evaluated else None
+            if problem:
+                found.skipped[problem] += 1
+            elif (replay := replayer.replay(record)).same:
+                found.same += 1
+            else:
+                found.different.append(replay)
+            watch(found)
+        return found
+
+
+def _compare(record: Record, finding: Finding) -> tuple[list[tuple[str, Any, Any]], str]:
+    """Metrics recorded and now, and what differs in words."""
+    recorded, now = record.metrics or {}, finding.metrics or {}
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
-    different = [name for name, a, b in rows if not _equal(a, b)]
-    text = ", ".join(different)
-    if error != record.error and (error is not None or not now):
-        text = f"recorded {record.error or 'metrics'}, now {error}"
-    verification = study.verify(candidate.design, info.seed) if verify else None
-    return Replay(key, rows, text, verification)
+    text = ", ".join(name for name, a, b in rows if not _equal(a, b))
+    if finding.error != record.error and (finding.error is not None or not now):
+        text = f"recorded {record.error or 'metrics'}, now {finding.error}"
+    return rows, text
+
+
+def _listed(constraints: set[str]) -> str:
+    return ", ".join(sorted(constraints)) or "no limit"
 
 
 def _study(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
@@ -84,14 +241,6 @@ def _study(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
     stored = source or {"file": "", "function": info.study, "settings": {}}
     file = str(study_file or stored["file"])
     return load_study(StudySource(file, stored["function"], stored["settings"]))
-
-
-def _record(path: Path, key: str) -> Record:
-    entries = (e for e in read_log(path / "log.jsonl").entries if e["type"] == "design" and e["key"] == key)
-    found = next((Record.from_dict(e) for e in entries if e["status"] != "violation" and not e.get("rung")), None)
-    if found is None:
-        raise StudyError(f"{path} has no evaluated design {key}")
-    return found
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -12,6 +12,7 @@ from ..space.space import Candidate, Space
 
 Check = Callable[[Any], Sequence[Any]]
 Verdict = Literal["new", "repeat", "invalid", "illegal"]
+FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
 
 
 class Screen:
@@ -86,7 +87,7 @@ class Screen:
         try:
             found = self._check(candidate.design)
         except AlloDseError as error:
-            return [{"constraint": "folding rules", "text": error.message}]
+            return [{"constraint": FOLDING_RULES, "text": error.message}]
         return [{"constraint": str(v.constraint), "text": str(v)} for v in found]
 
     def _count(self, violations: Iterable[dict[str, str]]) -> None:

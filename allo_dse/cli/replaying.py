@@ -1,0 +1,64 @@
+"""`allo-tune replay RUN`: everything a log holds, again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .output import console, print_json
+
+if TYPE_CHECKING:
+    from ..tune.replay import RunReplay
+
+EXIT_DIFFERENT = 1
+EXIT_STOPPED = 130
+PROGRESS_SECONDS = 2.0
+SHOWN = 20
+
+
+def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
+    """Replay a run's log and print what differs; returns the exit code."""
+    from ..tune.budget import StopSignals
+    from ..tune.replay import replay_run
+    from ..tune.rundir import find_run
+
+    with StopSignals() as stop:
+        found = replay_run(
+            find_run(run), study_file=study, stop_requested=lambda: stop.requested, watch=_Progress().show
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return EXIT_STOPPED if found.stopped else EXIT_DIFFERENT if found.different else 0
+
+
+class _Progress:
+    """A line on standard error every few seconds."""
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def show(self, found: RunReplay) -> None:
+        if time.monotonic() - self._shown >= PROGRESS_SECONDS:
+            self._shown = time.monotonic()
+            print(f"{found.done:,} of {found.records:,} replayed, {len(found.different):,} different",
+                  file=sys.stderr, flush=True)  # fmt: skip
+
+
+def _print(found: RunReplay) -> None:
+    from rich.markup import escape
+
+    to = console()
+    for replay in found.different[:SHOWN]:
+        to.print(f"{replay.key}: {escape(replay.text)}")
+    if len(found.different) > SHOWN:
+        to.print(f"and {len(found.different) - SHOWN:,} more: see --json")
+    for reason, count in found.skipped.items():
+        to.print(f"{count:,} left out: {escape(reason)}")
+    if found.stopped:
+        to.print(f"stopped by {found.stopped} after {found.done:,} of {found.records:,}")
+    words = "[bold green]the same[/]" if not found.different else f"[bold red]{len(found.different):,} different[/]"
+    to.print(f"{escape(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
