@@ -102,6 +102,23 @@ def test_user_errors_have_no_traceback_and_exit_with_2(study, arguments, message
     assert "Traceback" not in found.stderr
 
 
+def test_what_evaluators_print_does_not_mix_into_json(study):
+    folder = study()
+    file = folder / "study.py"
+    file.write_text(
+        file.read_text()
+        + "\nimport os\nfrom tests.tune.fakes import FakeEvaluator\nprint('hello from the file')"
+        + "\nevaluate = FakeEvaluator.evaluate"
+        + "\ndef chatty(self, design):\n    print('chatty')\n    os.system('echo a tool')"
+        + "\n    return evaluate(self, design)"
+        + "\nFakeEvaluator.evaluate = chatty\n"
+    )
+    found = allo_tune(folder, "study.py", "--trials", 5, "--json")
+    assert [json.loads(line) for line in found.stdout.splitlines()][-1]["event"] == "result"
+    for text in ("hello from the file", "chatty", "a tool"):
+        assert text in found.stderr
+
+
 def test_errors_are_json_too(study):
     found = allo_tune(study(), "nothing.py", "--json")
     assert found.returncode == 2

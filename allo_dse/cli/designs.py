@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from ..errors import StudyError
 from .facts import design_facts, run_status
-from .output import JSON, RUN_OPTION, console, print_json
+from .output import JSON, RUN_OPTION, console, json_only, print_json
 from .words import print_design, short
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def replay(
         raise typer.Exit(replay_all(run if design is None else Path(design), study, as_json=as_json))
     table = open_run(run)
     row = find_design(table, design)
-    found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)
+    with json_only() if as_json else nullcontext():
+        found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -21,8 +24,35 @@ RUN_OPTION = typer.Option(
 JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 
+STDOUT, STDERR = 1, 2
+
+
 def console() -> Console:
     return Console(highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def json_only() -> Iterator[TextIO]:
+    """Standard output for JSON alone: what anybody else prints meanwhile, child processes included, goes to standard
+    error."""
+    real, descriptor = sys.stdout, -1
+    real.flush()
+    try:
+        if real.fileno() == STDOUT:
+            descriptor = os.dup(STDOUT)
+            os.dup2(STDERR, STDOUT)
+    except OSError:  # not a file, as in tests
+        pass
+    out = os.fdopen(descriptor, "w") if descriptor >= 0 else real
+    sys.stdout = sys.stderr
+    try:
+        yield out
+    finally:
+        sys.stdout = real
+        if descriptor >= 0:
+            out.flush()
+            os.dup2(descriptor, STDOUT)
+            out.close()
 
 
 def print_json(value: Any) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .output import console, print_json
+from .output import console, json_only, print_json
 
 if TYPE_CHECKING:
     from ..tune.replay import RunReplay
@@ -24,7 +25,7 @@ def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
     from ..tune.replay import replay_run
     from ..tune.rundir import find_run
 
-    with StopSignals() as stop:
+    with json_only() if as_json else nullcontext(), StopSignals() as stop:
         found = replay_run(
             find_run(run), study_file=study, stop_requested=lambda: stop.requested, watch=_Progress().show
         )

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from .. import __version__
+from .output import json_only
 
 _EXIT_NO_RESULT = 1
 _EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
@@ -115,6 +116,8 @@ def tune(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
+    from ..tune.reporters import JsonReporter
+
     command = _resume_command(sys.argv[1:])
     options = {
         "trials": trials,
@@ -126,13 +129,17 @@ def tune(
         "run_dir": run_dir,
         "fresh": fresh,
         "verify": not no_verify,
-        "progress": "json" if as_json else "quiet" if quiet else "auto",
+        "progress": "quiet" if quiet else "auto",
         "command": command,
         "storage": storage,
         "cache": False if no_cache else cache,
     }
     try:
-        code = _run(study, settings or [], options)
+        if as_json:
+            with json_only() as out:
+                code = _run(study, settings or [], {**options, "progress": JsonReporter(out)})
+        else:
+            code = _run(study, settings or [], options)
     except KeyboardInterrupt:
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
         code = _EXIT_SIGNALS["Ctrl-C"]
@@ -151,7 +158,7 @@ def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
         if run_dir is not None and len(studies) > 1:
             options["run_dir"] = run_dir / file_name(study.name)
         result = study.run(**options)
-        if options["progress"] != "json":
+        if isinstance(options["progress"], str):  # a reporter has shown the result itself
             print_result(result, Console(highlight=False), options["command"])
         if result.stopped in _EXIT_SIGNALS:
             return _EXIT_SIGNALS[result.stopped]

@@ -67,7 +67,8 @@ class Evaluator(Protocol):
     Optional members, each with a default for evaluators that lack it (see `needs` and `why_unavailable`):
 
     * `resource: str | None`: the Ray custom resource a worker must have, such as "npu", "vitis" or "rtl";
-    * `deadline_s: float | None`: how long one design may take; implies `isolate`;
+    * `deadline_s: float | None`: how long one design may take; implies `isolate`. An isolated evaluator without
+      one has a generous one derived from what its designs take; infinity for none;
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.

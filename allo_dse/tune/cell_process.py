@@ -9,11 +9,13 @@ import os
 import pickle
 import select
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,10 @@ from .spec import StudySpec
 START_SECONDS = 300.0  # to load the study, which may compile programs
 WATCH_SECONDS = 0.1  # between looks at the child
 MARK = "ALLO_DSE_CELL"  # in the environment of everything that an isolated evaluator starts
+DEFAULT_DEADLINE_SECONDS = 600.0  # at least, for evaluators that name no deadline
+DEFAULT_DEADLINE_FACTOR = 100.0  # times the median of what was measured
+FIRST_DEADLINE_SECONDS = 86400.0  # while too little was measured: synthesis may well take hours
+MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts; of the last so many
 PRINTED_BYTES = 64 << 10  # kept of what a failed evaluation printed
 PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
 
@@ -48,6 +54,30 @@ class _Ended(Exception):
     """The child did not answer; the text says why."""
 
 
+class Patience:
+    """How long a design may take.
+
+    Args:
+        deadline: as the evaluator says, in seconds; None derives it from what the designs so far took.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._measured: deque[float] = deque(maxlen=MEASURED_LAST)
+
+    def learn(self, seconds: float) -> None:
+        """Take in what a design took that came to an end by itself."""
+        self._measured.append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        if self._deadline is not None:
+            return self._deadline
+        if len(self._measured) < MEASURED_BEFORE:
+            return FIRST_DEADLINE_SECONDS
+        return max(DEFAULT_DEADLINE_SECONDS, DEFAULT_DEADLINE_FACTOR * statistics.median(self._measured))
+
+
 class CellProcess:
     """A child process with the study and one of its evaluators. It is started when needed, and again after it died.
 
@@ -59,6 +89,7 @@ class CellProcess:
 
     def __init__(self, source: StudySpec | Callable[[], StudySpec], rung: int, needs: Needs) -> None:
         self._source, self._rung, self._needs = source, rung, needs
+        self._patience = Patience(needs.deadline_s)
         self._process: subprocess.Popen[bytes] | None = None
         self._replies = -1
         self._rest = b""
@@ -78,11 +109,12 @@ class CellProcess:
         self._printed.truncate(0)
         try:
             self._write(json.dumps(genes).encode() + b"\n")
-            values = self._answer(self._needs.deadline_s)
+            values = self._answer(self._patience.seconds)
         except _Ended as ended:
             self._end()
             return Reply(None, str(ended), printed=self._tail())
         metrics, error = values.get("metrics"), values.get("error")
+        self._patience.learn(values.get("seconds") or 0.0)
         return Reply(metrics, error, values.get("seconds"), self._tail() if error else "")
 
     def _start(self) -> None:
@@ -122,13 +154,13 @@ class CellProcess:
         except OSError as error:
             raise _Ended(self._how_it_ended()) from error
 
-    def _answer(self, seconds: float | None) -> dict[str, Any]:
+    def _answer(self, seconds: float) -> dict[str, Any]:
         """The child's next line.
 
         Raises:
             _Ended: when the child dies, takes too long or too much memory, or answers nonsense.
         """
-        until = None if seconds is None else time.monotonic() + seconds
+        until = time.monotonic() + seconds
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._replies], [], [], WATCH_SECONDS)
             data = os.read(self._replies, 1 << 20) if ready else None
@@ -145,12 +177,12 @@ class CellProcess:
             raise _Ended(f"the evaluator's process answered nonsense: {line[:80]!r}")
         return values
 
-    def _watch(self, until: float | None, seconds: float | None, *, gone: bool) -> None:
+    def _watch(self, until: float, seconds: float, *, gone: bool) -> None:
         process = self._process
         assert process is not None
         if gone or process.poll() is not None:
             raise _Ended(self._how_it_ended())
-        if until is not None and time.monotonic() > until:
+        if time.monotonic() > until:
             raise _Ended(f"took longer than its deadline of {seconds:g} s and was ended")
         if self._needs.memory_bytes is not None:
             used = resident_bytes([process.pid, *descendants(process.pid)])

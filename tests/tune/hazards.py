@@ -50,6 +50,11 @@ class LeavesPolitely(Hazard):
         sys.exit("no licence")
 
 
+class HangsUnannounced(Hazard):
+    def trip(self, design):
+        time.sleep(300)
+
+
 class Hangs(Hazard):
     """Hangs with children of its own, one of which has left the process group and lost its parent."""
 

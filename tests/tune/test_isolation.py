@@ -1,5 +1,6 @@
 """What an evaluator does to its process costs one trial, with its reason and what it printed."""
 
+import math
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ from functools import partial
 import pytest
 
 from allo_dse.errors import StudyError
+from allo_dse.tune import cell_process
 from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard
@@ -60,6 +62,21 @@ def test_a_hazard_costs_its_own_trials_only(tmp_path, undisturbed, evaluator, re
         else:
             assert record.metrics == undisturbed[record.key]
     assert hazards.sleepers() == []
+
+
+def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(tmp_path, undisturbed, monkeypatch):
+    patience = cell_process.Patience(None)
+    assert patience.seconds == cell_process.FIRST_DEADLINE_SECONDS
+    for seconds in (20.0, 30.0, 400.0):
+        patience.learn(seconds)
+    assert patience.seconds == 3000.0
+    assert cell_process.Patience(math.inf).seconds == math.inf
+    for name in ("FIRST_DEADLINE_SECONDS", "DEFAULT_DEADLINE_SECONDS"):
+        monkeypatch.setattr(cell_process, name, 2.0)
+    result = study(hazards.HangsUnannounced).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    failed = {r.key: r.error for r in result.records if r.status == "failed"}
+    assert failed.keys() == {key for key in undisturbed if unlucky(key)}
+    assert all("deadline" in error for error in failed.values())
 
 
 def test_garbage_on_the_standard_streams_is_no_answer(tmp_path, undisturbed, capfd):
