@@ -114,17 +114,19 @@
   }, true);
   document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
 
-  // The parallel coordinates are drawn while they are on screen, and not before the scatter has been.
-  function watch() {
+  // The parallel coordinates are drawn while they are on screen, and not before the scatter has been. Asked by clock: an
+  // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
+  let told = false;
+  window.setInterval(function () {
     const plot = document.getElementById("parallel");
     const scatter = document.querySelector("#scatter .js-plotly-plot");
-    if (!plot || !scatter || !scatter.data || !scatter.data.length) return window.setTimeout(watch, 100);
-    new IntersectionObserver(
-      (entries) => window.dash_clientside.set_props("parallel-visible", { data: entries[entries.length - 1].intersectionRatio >= 0.25 }),
-      { threshold: [0, 0.25] },
-    ).observe(plot);
-  }
-  watch();
+    if (!plot || !scatter || !scatter.data || !scatter.data.length) return;
+    const box = plot.getBoundingClientRect();
+    const seen = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
+    const visible = box.height > 0 && seen >= box.height / 4;
+    if (visible !== told) window.dash_clientside.set_props("parallel-visible", { data: visible });
+    told = visible;
+  }, 150);
 
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;
