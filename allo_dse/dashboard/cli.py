@@ -118,3 +118,7 @@ def main() -> None:
     except AlloDseError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
