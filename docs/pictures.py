@@ -41,7 +41,10 @@ def drawn(page: Page, *plots: str) -> None:
 def front(page: Page, url: str) -> None:
     """The front with a selection in all views."""
     page.goto(url)
-    drawn(page, "scatter", "parallel")
+    drawn(page, "scatter")
+    page.locator("#parallel").scroll_into_view_if_needed()  # drawn when it is on screen
+    drawn(page, "parallel")
+    page.evaluate("window.scrollTo(0, 0)")
     page.fill("#filter", "latency_us < 250000")
     page.wait_for_timeout(4_000)
     area = page.locator("#scatter .nsewdrag").first.bounding_box()
