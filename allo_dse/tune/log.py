@@ -104,13 +104,15 @@ class LogContent:
 def read_log(path: Path) -> LogContent:
     """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
     data = path.read_bytes() if path.exists() else b""
+    end, ended = len(data), data.endswith(b"\n")
     lines = data.split(b"\n")
+    del data  # as large as the lines
     if not lines[-1]:
         lines.pop()
     decoded = [v for n in range(0, len(lines), BLOCK_LINES) for v in decode_lines(lines[n : n + BLOCK_LINES])]
-    notes, end = [], len(data)
+    notes = []
     if decoded and decoded[-1] is None:
-        torn = len(lines[-1]) + data.endswith(b"\n")
+        torn = len(lines[-1]) + ended
         end -= torn
         notes.append(f"{path}: the last record was cut short and is dropped ({torn} bytes)")
         decoded.pop()
