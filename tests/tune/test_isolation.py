@@ -3,8 +3,10 @@
 import math
 import os
 import signal
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -112,15 +114,16 @@ def test_the_child_ends_with_its_parent(tmp_path):
     driver = os.fork()
     if driver == 0:
         os.chdir(tmp_path)
-        code = "from allo_dse.cli import main; main()"
-        os.execvp("python", ["python", "-c", code, "study.py", "--trials", "3", "-q"])
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q"]
+        os.execve(sys.executable, command, here)
     wait_until(lambda: len(hazards.sleepers()) == 2)
     os.kill(driver, signal.SIGKILL)
     os.waitpid(driver, 0)
     wait_until(lambda: not hazards.sleepers())
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
