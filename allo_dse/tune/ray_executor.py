@@ -29,6 +29,7 @@ WAIT_SECONDS = 0.1
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
+NODE_DIED = "node has died"  # in Ray's errors
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 MAX_STARTS = 3  # of a worker that fails to start
 
@@ -278,6 +279,9 @@ class RayExecutor:
         tasks = pool.lost(worker)
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
         self._start(resource, pool, worker)
+        if NODE_DIED in str(error):  # with all that was on it: no design's fault
+            pool.suspects.extend(tasks)
+            return []
         pool.suspects.extend(replace(task, deaths=1) for task in tasks if task.deaths == 0)
         reason = str(error).strip().splitlines()[0]
         text = f"poisonous: the worker process died twice with this design: {reason}"
