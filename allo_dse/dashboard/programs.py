@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AlloDseError, StudyError
 from .data.board import Board, Ref
+from .recordings import Recorded, record
 
 if TYPE_CHECKING:
     from ..space.space import Candidate
@@ -98,6 +99,15 @@ class Programs:
                 hint="the program, the device or allo-dse has changed since the run; run it again with --fresh",
             )
         return candidate
+
+    def recorded(self, ref: Ref) -> Recorded:
+        """What happens in a design over time, at the stream depths it was measured with.
+
+        Raises:
+            AlloDseError: as for `candidate`, or if it cannot be simulated.
+        """
+        metrics = self.board.table(ref).record(ref.row).get("metrics") or {}
+        return record(self.candidate(ref).design, metrics.get("stream_depths"))
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""

@@ -28,7 +28,6 @@ from .figures.timeline import timeline_figure
 from .figures.words import status_text
 from .pictures import design_pictures
 from .programs import Programs
-from .recordings import record
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_ROWS = 200
@@ -250,7 +249,7 @@ def _timeline(programs: Programs, ref: Ref, number: int) -> list[Plot]:
     if not programs.is_loaded(ref.run):
         return []
     try:
-        found = record(programs.candidate(ref).design)
+        found = programs.recorded(ref)
     except AlloDseError:
         return []
     figure = timeline_figure(found.timeline, found.explanation, LIGHT, ticks_per_cycle=found.ticks_per_cycle)

@@ -8,11 +8,12 @@ from typing import Any
 from dash import MATCH, Dash, Input, Output, State, dcc, html
 
 from ...errors import AlloDseError
+from ...eval.simulator.explain import Explanation
 from ..data.board import Ref
 from ..figures.style import Theme, theme
-from ..figures.timeline import occupancy_figure, timeline_figure
+from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
 from ..pictures import PLACE_SECONDS, svg_uri
-from ..recordings import Recorded, record
+from ..recordings import Recorded
 from .context import Context
 from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
 
@@ -21,9 +22,9 @@ MAX_SOURCE = 20_000
 
 
 def register(app: Dash, context: Context) -> None:
-    @lru_cache(maxsize=16)
+    @lru_cache(maxsize=2)  # a recording has hundreds of thousands of events
     def recorded(ref: Ref, _key: str) -> Recorded:
-        return record(context.programs.candidate(ref).design)
+        return context.programs.recorded(ref)
 
     def box(kind: str, *more: Any) -> tuple[Any, ...]:
         own = {"type": kind, "design": MATCH}
@@ -144,51 +145,59 @@ def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
 def timeline_cards(found: Recorded, look: Theme) -> Any:
     """Timeline with stalls and critical path, buffers, and what the time goes to."""
     line, why = found.timeline, found.explanation
+    drawn = timeline_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)
     cards = [
         card(
             "Timeline",
-            html.P(f"{found.words} {_pace(found)}", className="hint"),
-            _plot("timeline-plot", timeline_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)),
+            html.P(f"{found.words} {pace(found)}", className="hint"),
+            _plot("timeline-plot", drawn, "What each processing element does over time"),
             tools=image_buttons("timeline-plot"),
             wide=True,
         )
     ]
-    if why is not None:
-        per = found.ticks_per_cycle
-        rows = [
-            [b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]
-        ]
-        kinds = ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
-        occupied = occupancy_figure(line, why, look, ticks_per_cycle=per)
-        cards.append(
-            html.Div(
-                [
-                    card(
-                        "Buffers waited for most",
-                        _plot("occupancy-plot", occupied),
-                        tools=image_buttons("occupancy-plot"),
-                    ),
-                    card(
-                        "Critical path",
-                        html.P(kinds, className="hint"),
-                        table(["who", "cycles", "share"], rows),
-                    ),
-                ],
-                className="tiles",
-            )
+    goes = [
+        card(
+            "Where the time goes",
+            html.P(f"Of the whole {'period' if found.span == 'period' else 'run'}, by kind.", className="hint"),
+            _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
+            tools=image_buttons("totals-plot"),
         )
-    return html.Div(cards)
+    ]
+    if why is not None:
+        goes += _waits(found, why, look)
+    return html.Div([*cards, html.Div(goes, className="tiles")])
 
 
-def _pace(found: Recorded) -> str:
-    """What sets the pace, in cycles."""
+def _waits(found: Recorded, why: Explanation, look: Theme) -> list[Any]:
+    """The buffers that are waited for most, and the critical path."""
+    per = found.ticks_per_cycle
+    rows = [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]]
+    kinds = ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
+    occupied = occupancy_figure(found.timeline, why, look, ticks_per_cycle=per)
+    return [
+        card(
+            "Buffers waited for most",
+            _plot("occupancy-plot", occupied, "Tokens in the buffers that are waited for most, over time"),
+            tools=image_buttons("occupancy-plot"),
+        ),
+        card(
+            f"Critical path of the {found.span}",
+            html.P(kinds, className="hint"),
+            table(["who", "cycles", "share"], rows),
+        ),
+    ]
+
+
+def pace(found: Recorded) -> str:
+    """What sets the pace of what was recorded, in cycles."""
     worst = found.explanation.bottleneck if found.explanation is not None else None
     if worst is None:
         return ""
     cycles = found.timeline.cycles / found.ticks_per_cycle
-    return f"{worst.name} sets the pace: {100 * worst.share:.1f} % of the {cycles:,.0f} cycles."
+    return f"{worst.name} sets the pace of the {found.span}: {100 * worst.share:.1f} % of its {cycles:,.0f} cycles."
 
 
-def _plot(name: str, figure: dict[str, Any]) -> Any:
+def _plot(name: str, figure: dict[str, Any], words: str) -> Any:
     height = figure["layout"].get("height", 320)
-    return dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
+    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
+    return html.Div(plot, role="img", **{"aria-label": words})

@@ -34,7 +34,7 @@ _WHOLE = {
 
 def unit(name: str) -> str:
     """The unit of a column, from its name; empty when there is none."""
-    if name.startswith("bound."):
+    if name.startswith("bound.") or name.endswith("_utilization"):
         return "share"
     if name in _WHOLE:
         return _WHOLE[name]

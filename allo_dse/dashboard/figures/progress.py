@@ -10,7 +10,7 @@ from ..data.board import Board
 from ..data.progress import Timeline, lost
 from ..data.table import RunTable
 from ..data.units import label
-from .style import Figure, Theme, axis, layout, note, packed
+from .style import Figure, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
@@ -115,10 +115,6 @@ def failures_figure(spans: Timeline, look: Theme) -> Figure:
     }
 
 
-_OVER = {"fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.6, "size": 6, "solidity": 0.25}
-_PATTERNS = ("", "/", "\\", ".", "x", "-", "+")
-
-
 def _bars(name: str, middles: Any, values: Any, color: str, width: float, pattern: int = 0) -> dict[str, Any]:
     return {
         "type": "bar",
@@ -126,7 +122,7 @@ def _bars(name: str, middles: Any, values: Any, color: str, width: float, patter
         "x": middles,
         "y": packed(values),
         "width": width,
-        "marker": {"color": color, "line": {"width": 0}, "pattern": {**_OVER, "shape": _PATTERNS[pattern % 7]}},
+        "marker": {"color": color, "line": {"width": 0}, "pattern": hatching(pattern)},
         "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
     }
 

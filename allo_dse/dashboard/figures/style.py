@@ -105,6 +105,19 @@ def layout(look: Theme, **options: Any) -> dict[str, Any]:
     }
 
 
+def hatching(number: int) -> dict[str, Any]:
+    """A pattern over a bar's colour, another one for each number, so that colours alone need not be told apart."""
+    shape = ("", "/", "\\", ".", "x", "-", "+")[number % 7]
+    return {
+        "fillmode": "overlay",
+        "fgcolor": "#ffffff",
+        "fgopacity": 0.6,
+        "size": 6,
+        "solidity": 0.25,
+        "shape": shape,
+    }
+
+
 def note(look: Theme, text: str) -> Figure:
     """A figure that says why there is nothing to see."""
     words = {"text": text, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}

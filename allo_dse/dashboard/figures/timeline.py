@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from ...eval.simulator.explain import Explanation
 from ...eval.simulator.labels import node_label
 from ...eval.simulator.timeline import Activity, Timeline
-from .style import BLUE, GREEN, ORANGE, PURPLE, SERIES, VERMILLION, Figure, Theme, axis, layout, note, packed
+from ..recordings import PARTS, Total
+from .style import BLUE, GREEN, ORANGE, PURPLE, SERIES, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
 
 BINS = 360
 MAX_ROWS = 40
@@ -192,3 +194,38 @@ def _busiest(timeline: Timeline) -> list[int]:
     waits = np.bincount(table["on"], weights=table["end"] - table["start"], minlength=timeline.network.stream_count)
     order = np.argsort(-waits, kind="stable")[:MAX_BUFFERS]
     return sorted(int(s) for s in order if waits[s] > 0)
+
+
+def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
+    """Per kind of processing element the share of the time that it works and waits."""
+    if not totals:
+        return note(look, "the run takes no time")
+    shown = totals[:MAX_ROWS][::-1]
+    names = [f"{_name(t.name)} ({t.count:,})" if t.count > 1 else _name(t.name) for t in shown]
+    traces = []
+    for position, activity in enumerate(PARTS):
+        text, color = ACTIVITIES[activity]
+        values = [100 * t.shares[position] for t in shown]
+        if any(v > 0 for v in values):
+            traces.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": text,
+                    "x": values,
+                    "y": names,
+                    "marker": {"color": color, "pattern": hatching(position)},
+                    "hovertemplate": f"%{{y}}: %{{x:.1f}} % {text}<extra></extra>",
+                }
+            )
+    return {
+        "data": traces,
+        "layout": layout(
+            look,
+            xaxis=axis(look, "share of the time (%)", range=[0, 102]),
+            yaxis=axis(look, "", type="category"),
+            barmode="stack",
+            bargap=0.35,
+            height=max(320, 130 + 22 * len(shown)),
+        ),
+    }

@@ -70,6 +70,7 @@ class Engine:
         payload: bool = True,
         record: bool = False,
         max_events: int = MAX_EVENTS,
+        stop_when_full: bool = False,
         seconds: float | None = None,
         progress: Callable[[int], None] | None = None,
         extrapolate: bool = False,
@@ -82,6 +83,8 @@ class Engine:
             record: keep every operation, for `RunResult.timeline` and `explain`. The first recorded run compiles the
                 task bodies once more; others are not slowed down.
             max_events: how many operations to keep at most, 29 bytes each.
+            stop_when_full: end the run when that many are kept, and keep what was done up to then; the result has not
+                finished, its timeline and critical path are those of the run's beginning.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
             extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
@@ -91,7 +94,7 @@ class Engine:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
         """
         self._require_fitting(network)
-        limits = _Limits(max_events if record else None, seconds, progress)
+        limits = _Limits(max_events if record else None, stop_when_full, seconds, progress)
         if extrapolate and not record:
             tables = network if can_repeat(network) else None if payload else self.as_tables(network)
             if tables is not None:
@@ -105,7 +108,9 @@ class Engine:
         registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
         code = self._code(Variant(record, payload, registers.any))
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
-        recorder = Recorder(network, arena, limits.max_events) if limits.max_events is not None else None
+        recorder = None
+        if limits.max_events is not None:
+            recorder = Recorder(network, arena, limits.max_events, keeps_all=limits.stop_when_full)
         extrapolator = Extrapolator(network, arena) if extrapolate else None
         try:
             _drive(code, arena, recorder, extrapolator, limits)
@@ -200,6 +205,7 @@ class _Limits:
     """How many events a run keeps (None: it is not recorded), its seconds, and whom it tells how far it is."""
 
     max_events: int | None
+    stop_when_full: bool
     seconds: float | None
     progress: Callable[[int], None] | None
 
@@ -220,6 +226,8 @@ def _drive(
         if header[Header.STATUS] == 0:
             return
         log_was_full = recorder is not None and recorder.drain()
+        if recorder is not None and limits.stop_when_full and recorder.is_full:
+            return
         before, now = now, time.perf_counter()
         if limits.seconds is not None and now - started > limits.seconds:
             raise SimulationError(

@@ -44,11 +44,15 @@ class Events:
 
 
 class Recorder:
-    """Fills `Events` from the arena's log while a run goes on."""
+    """Fills `Events` from the arena's log while a run goes on.
 
-    def __init__(self, network: Network, arena: Arena, limit: int) -> None:
+    Args:
+        limit: events to keep; the rest is dropped, unless it `keeps_all` (of a run that ends soon after).
+    """
+
+    def __init__(self, network: Network, arena: Arena, limit: int, *, keeps_all: bool = False) -> None:
         self._network, self._arena = network, arena
-        self._left = limit
+        self._left, self._keeps_all = limit, keeps_all
         self._buffer = np.empty((BUFFER_EVENTS, Event.SIZE), np.int64)
         self._chunks: list[tuple[NDArray[np.generic], ...]] = []
         self._base = self._buffer.ctypes.data
@@ -57,16 +61,21 @@ class Recorder:
         header[Header.EVENT_END] = self._base + self._buffer.nbytes
         header[Header.EVENT_STEP] = WORD * Event.SIZE if limit > 0 else 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many events were kept as there may be."""
+        return self._left <= 0
+
     def drain(self) -> bool:
         """Take over what is in the buffer. Returns whether it was full."""
         header = self._arena.header
         if header[Header.EVENT_STEP] == 0:
             return False
         count = int(header[Header.EVENT] - self._base) // (WORD * Event.SIZE)
-        self._chunks.append(self._columns(self._buffer[: min(count, self._left)]))
+        self._chunks.append(self._columns(self._buffer[: count if self._keeps_all else min(count, self._left)]))
         self._left -= count
         header[Header.EVENT] = self._base
-        if self._left < 0:
+        if self._left < 0 and not self._keeps_all:
             header[Header.EVENT_STEP] = 0
         return count == BUFFER_EVENTS
 
@@ -86,7 +95,7 @@ class Recorder:
         slot, state, op, on, requested, completed = (
             np.concatenate(column) for column in zip(*self._chunks, strict=True)
         )
-        return Events(slot, state, op, on, requested, completed, is_complete=self._left >= 0)
+        return Events(slot, state, op, on, requested, completed, is_complete=self._left >= 0 or self._keeps_all)
 
 
 def operation_numbers(network: Network, tasks: IntArray, words: IntArray) -> IntArray:
