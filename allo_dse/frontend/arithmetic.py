@@ -6,7 +6,8 @@ import ast
 
 import numpy as np
 
-from . import meta, scalars, subscripts, tiles
+from . import meta, scalars, tiles
+from .index_checks import bounds_of
 from .meta import Meta
 from .task import Task
 from .values import Const, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk
@@ -75,7 +76,7 @@ def _as_meta(task: Task, value: Value) -> Meta | None:
 
 def _combine_bounds(task: Task, op: str, left: Value, right: Value) -> tuple[int, int] | None:
     """Bounds of index arithmetic, from those of its operands."""
-    a, b = (subscripts.bounds_of(task, v) for v in (left, right))
+    a, b = (bounds_of(task, v) for v in (left, right))
     if a is None or b is None:
         return None
     if op == "+":

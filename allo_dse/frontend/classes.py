@@ -149,6 +149,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
         externals=tuple(task.externals),
         loops=tuple(task.source_loops),
         layouts=task.layouts.uses(),
+        index_checks=tuple(task.index_checks),
     )
 
 

@@ -201,6 +201,21 @@ class StreamOp:
 
 
 @dataclass(frozen=True)
+class IndexCheck:
+    """An index whose range is not known at compile time: `df.check` attributes of a body carry its position in
+    `TaskClass.index_checks`.
+
+    Attributes:
+        text: the index in the source.
+        of: what is indexed: "dimension 0 of size 16".
+    """
+
+    text: str
+    of: str
+    location: SourceLocation
+
+
+@dataclass(frozen=True)
 class SourceLoop:
     """A loop of the source that runs in the task.
 
@@ -313,6 +328,7 @@ class TaskClass:
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
+        index_checks: what must be checked when the body runs.
         layouts: tensor arguments that are only read, or only written, in another layout.
     """
 
@@ -328,6 +344,7 @@ class TaskClass:
     externals: tuple[ExternalCall, ...] = ()
     loops: tuple[SourceLoop, ...] = ()
     layouts: tuple[LayoutUse, ...] = ()
+    index_checks: tuple[IndexCheck, ...] = ()
 
     @property
     def polls(self) -> bool:

@@ -18,6 +18,7 @@ from .jumps import break_or_continue, return_, unless_raised
 from .loops import for_loop, while_loop
 from .meta import Meta
 from .spreads import note_elements
+from .subscripts import Position
 from .task import Task
 from .text import element_type
 from .values import (
@@ -174,7 +175,7 @@ def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> 
         task.scalar_op()
     elif isinstance(known, Buffer):
         if known.shape == ():
-            _store_element(task, known, [], value, node)
+            _store_element(task, known, Position(), value, node)
         else:
             _writable(task, known, target)
             initialise(task, known, value, node)
@@ -205,12 +206,12 @@ def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast
         _store_element(task, part, where, value, node)
 
 
-def _store_element(task: Task, buffer: Buffer, where: Sequence[str], value: Value, node: ast.stmt) -> None:
+def _store_element(task: Task, buffer: Buffer, where: Position, value: Value, node: ast.stmt) -> None:
     scalar = tiles.element(task, value, buffer.dtype, node)
     task.touch(buffer, write=True)
     note_elements(task, buffer)
     task.scalar_op()
-    task.text.line(f"memref.store {scalar.ssa}, {buffer.ssa}[{', '.join(where)}] : {buffer.type}")
+    task.text.line(f"memref.store {scalar.ssa}, {where.of(buffer)}")
 
 
 def _augmented(task: Task, node: ast.AugAssign) -> None:
@@ -234,7 +235,7 @@ def _augmented(task: Task, node: ast.AugAssign) -> None:
             tiles.assign(task, part, apply(task, op, replace(part, is_updated=True), value, node), node)
             return
         task.touch(part, write=False)
-        old = Scalar(task.text.op(f"memref.load {part.ssa}[{', '.join(where)}] : {part.type}"), part.dtype)
+        old = Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
         _store_element(task, part, where, apply(task, op, old, value, node), node)
     elif isinstance(node.target, ast.Name):
         old_value = task.lower(task, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
@@ -296,7 +297,7 @@ def _return_results(task: Task, node: ast.Return) -> None:
         if target.shape:
             initialise(task, target, item, node)
         else:
-            _store_element(task, target, [], item, node)
+            _store_element(task, target, Position(), item, node)
 
 
 def _pass(task: Task, node: ast.Pass) -> None:

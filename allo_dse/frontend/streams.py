@@ -13,6 +13,7 @@ import numpy as np
 from ..lang.types import bool as bool_
 from ..lang.types import index
 from . import meta
+from .index_checks import Limit, check_attribute, is_known
 from .meta import Meta
 from .program import StreamOp
 from .scalars import as_scalar, binary_as, convert
@@ -130,7 +131,12 @@ def _computed_port(
             position = binary_as(task, "+", scaled, position, index)
         linear = position
     assert linear is not None
-    return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
+    if all(is_known(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)):
+        return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
+    size = math.prod(ref.stream.shape)
+    limit = Limit(0, size, ref.node, f"stream array `{ref.stream.name}` of {size} streams")
+    check = check_attribute(task, [limit])
+    return port, task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
 
 
 def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:

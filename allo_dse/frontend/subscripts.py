@@ -13,6 +13,7 @@ from ..lang.region import Region
 from ..lang.types import index
 from . import meta
 from .bits import bits_of
+from .index_checks import Limit, bounds_of, check_attribute, is_known
 from .linear_forms import constant_difference
 from .meta import Meta
 from .scalars import as_scalar, convert
@@ -35,19 +36,43 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, list[str] | None]:
+@dataclass(frozen=True)
+class Position:
+    """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
+    the body runs (see `allo_dse.ir.indices`)."""
+
+    indices: tuple[str, ...] = ()
+    checks: str = ""
+
+    def of(self, buffer: Buffer) -> str:
+        """The operand of a load or store."""
+        return f"{buffer.ssa}[{', '.join(self.indices)}]{self.checks} : {buffer.type}"
+
+
+def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Position | None]:
     """What a subscript of a tile means: the tile and the position of one element, or a part of the tile and None."""
     parts = parts_of(node)
     if len(parts) > len(base.shape):
         task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
     ranges = [_part(task, part, dimension, base.shape[dimension]) for dimension, part in enumerate(parts)]
     if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
-        return base, [_position(task, r, p) for r, p in zip(ranges, parts, strict=True) if not isinstance(r, Range)]
+        return base, position(task, base, [r for r in ranges if not isinstance(r, Range)], parts)
     missing = [Range(Const(0), extent) for extent in base.shape[len(ranges) :]]
     return subview(task, base, [*ranges, *missing], node), None
 
 
-def _position(task: Task, value: Value, node: ast.AST) -> str:
+def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[ast.expr]) -> Position:
+    """The element of an array at an index per dimension."""
+    indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
+    limits = [
+        Limit(dimension, extent, node, f"dimension {dimension} of size {extent}")
+        for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
+        if not is_known(task, value, extent)
+    ]
+    return Position(indices, check_attribute(task, limits))
+
+
+def _index(task: Task, value: Value, node: ast.AST) -> str:
     scalar = as_scalar(task, value, node, like=index)
     if not scalar.dtype.is_integer:
         task.fail(node, f"an index must be an integer, not {scalar.dtype}")
@@ -95,16 +120,6 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
     return Range(start, -(-length // step), step)
 
 
-def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
-    """The smallest and largest value of an index, over all tasks, where they are known."""
-    if isinstance(value, Const) and isinstance(value.value, (int, np.integer)):
-        return int(value.value), int(value.value)
-    if isinstance(value, Meta):
-        values = task.per_task(value)
-        return int(values.min()), int(values.max())
-    return value.bounds if isinstance(value, Scalar) else None
-
-
 def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:
     """A part of a tile; dimensions with a single index are dropped."""
     whole = [isinstance(r, Range) and r.size == extent for r, extent in zip(ranges, base.shape, strict=True)]
@@ -112,13 +127,21 @@ def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast
         return base
     strided = memref_type(base.dtype, base.shape, strided=True)
     source = base.ssa if base.type == strided else task.text.op(f"memref.cast {base.ssa} : {base.type} to {strided}")
-    offsets = [_position(task, r.start if isinstance(r, Range) else r, node) for r in ranges]
+    starts = [r.start if isinstance(r, Range) else r for r in ranges]
+    offsets = [_index(task, start, node) for start in starts]
+    ends = [r.step * (r.size - 1) if isinstance(r, Range) else 0 for r in ranges]
+    limits = [
+        Limit(dimension, extent - end, node, f"dimension {dimension} of size {extent}")
+        for dimension, (start, extent, end) in enumerate(zip(starts, base.shape, ends, strict=True))
+        if not is_known(task, start, extent - end)
+    ]
+    checks = check_attribute(task, limits)
     sizes = [str(r.size) if isinstance(r, Range) else "1" for r in ranges]
     steps = [str(r.step) if isinstance(r, Range) else "1" for r in ranges]
     shape = tuple(r.size for r in ranges if isinstance(r, Range))
     type_ = memref_type(base.dtype, shape, strided=True)
     part = f"[{', '.join(offsets)}] [{', '.join(sizes)}] [{', '.join(steps)}]"
-    ssa = task.text.op(f"memref.subview {source}{part} : {strided} to {type_}")
+    ssa = task.text.op(f"memref.subview {source}{part}{checks} : {strided} to {type_}")
     return Buffer(ssa, base.dtype, shape, type_, base.root, base.arg, base.constant)
 
 
@@ -146,8 +169,7 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
             return part
         task.touch(part, write=False)
         task.scalar_op()
-        loaded = task.text.op(f"memref.load {part.ssa}[{', '.join(where)}] : {part.type}")
-        return Scalar(loaded, part.dtype)
+        return Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
     if isinstance(base, Scalar):
         return bits_of(task, base, node)
     task.fail(node, "this cannot be indexed")
@@ -181,5 +203,5 @@ def _constant_element(task: Task, array: np.ndarray[Any, Any], indices: Sequence
     if len(indices) != array.ndim:
         task.fail(node, "parts of constant arrays at run-time positions are not supported", "give all indices")
     buffer = task.constant_buffer(array)
-    where = [_position(task, i, node) for i in indices]
-    return Scalar(task.text.op(f"memref.load {buffer.ssa}[{', '.join(where)}] : {buffer.type}"), buffer.dtype)
+    where = position(task, buffer, indices, parts_of(node))
+    return Scalar(task.text.op(f"memref.load {where.of(buffer)}"), buffer.dtype)

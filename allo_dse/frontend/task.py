@@ -19,7 +19,17 @@ from ..lang.types import DType, Float, Int, UInt, index
 from ..lang.types import bool as bool_
 from .layout_notes import LayoutNotes
 from .meta import Meta, selected
-from .program import ExternalCall, IntArray, SourceLocation, SourceLoop, StateVariable, StreamArray, StreamOp, TileOp
+from .program import (
+    ExternalCall,
+    IndexCheck,
+    IntArray,
+    SourceLocation,
+    SourceLoop,
+    StateVariable,
+    StreamArray,
+    StreamOp,
+    TileOp,
+)
 from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
 from .text import FunctionText, dense, memref_type
 from .values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
@@ -179,6 +189,7 @@ class Task:
     work: list[TileOp] = field(default_factory=list)
     source_loops: list[SourceLoop] = field(default_factory=list)
     stream_ops: list[StreamOp] = field(default_factory=list)
+    index_checks: list[IndexCheck] = field(default_factory=list)
     ports: dict[Any, PortUse] = field(default_factory=dict)
     region_calls: list[RegionCall] = field(default_factory=list)
     does_more: bool = False

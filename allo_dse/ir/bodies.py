@@ -10,9 +10,10 @@ from ..errors import SimulationError
 from . import fifo
 from .bindings import ir
 from .coroutines import to_coroutine
-from .dialect import POLLS, new_context
+from .dialect import POLLS, Breathe, new_context
 from .divisions import guard_divisions
 from .emit import Emitter, function, make_internal
+from .indices import guard_indices
 from .jit import TO_LLVM, CompiledModule, run_passes
 from .layout import Header
 from .outline import NEST, outline_nests
@@ -101,10 +102,12 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     pipelines = mark_pipelines(main.operation)
     needed = None if full else decisions(main)
     if needed is None:
+        _guard(module)
         outline_nests(module, main.operation)
     reduce_stream_ops(module, payload=needed is None)
     if needed is not None:
         erase_payload(main, needed)
+        _guard(module)
     to_blocks(module)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
@@ -113,6 +116,14 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
     signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
     return LoweredBody(module, signature, needed is None)
+
+
+def _guard(module: Any) -> None:
+    """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
+    guard_indices(module)
+    for loop in find(module, lambda name: name == "scf.while"):
+        with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
+            Breathe()
 
 
 def lower_coroutines(module: Any) -> None:

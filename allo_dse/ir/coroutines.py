@@ -85,11 +85,11 @@ def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipe
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         stream_ops = find(function, lambda name: name in ("df.take", "df.offer"))
         polls = find(function, lambda name: name in POLLS)
-        clock_ops = find(function, lambda name: name in _CLOCK_OPS)
+        plain_ops = find(function, lambda name: name in _PLAIN_OPS)
         returns = find(function, lambda name: name == "func.return")
         c = _prologue(function, entry, _Inputs(variant, header, node, costs, pipelines, records))
-        for op in clock_ops:
-            _lower_clock_op(c, op, entry)
+        for op in plain_ops:
+            _lower_plain_op(c, op, entry)
         for op in stream_ops:
             _lower_stream_op(c, op, entry)
         for op in polls:
@@ -176,11 +176,11 @@ def _cut(block: Any, op: Any) -> Any:
     return rest
 
 
-def _lower_clock_op(c: _Coroutine, op: Any, entry: Any) -> None:
+def _lower_plain_op(c: _Coroutine, op: Any, entry: Any) -> None:
     block = op.block
     rest = _cut(block, op)
     e = Emitter(block, entry)
-    _CLOCK_OPS[op.name](c, e, op)
+    _PLAIN_OPS[op.name](c, e, op)
     e.branch(rest)
     op.erase()
 
@@ -215,7 +215,21 @@ def _leave(c: _Coroutine, e: Emitter, op: Any) -> None:
     _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
 
 
-_CLOCK_OPS = {"df.cost": _cost, "df.enter": _enter, "df.issue": _issue, "df.leave": _leave}
+def _breathe(c: _Coroutine, e: Emitter, op: Any) -> None:
+    _yield_at_times(c, e)
+
+
+def _fault(c: _Coroutine, e: Emitter, op: Any) -> None:
+    """Note the first wrong index, and let compiled code return to Python."""
+    with e.when(e.is_(e.load(c.header, Header.FAULT), "==", 0)):
+        e.store(site(op, "check") + 1, c.header, Header.FAULT)
+        e.store(e.from_index(op.operands[0]), c.header, Header.FAULT_INDEX)
+        e.store(e.load(c.node, Node.SLOT), c.header, Header.FAULT_SLOT)
+    e.store(0, c.header, Header.BUDGET)
+
+
+_PLAIN_OPS = {"df.cost": _cost, "df.enter": _enter, "df.issue": _issue, "df.leave": _leave, "df.fault": _fault, "df.breathe": _breathe}
+"""Operations that move no tokens."""
 
 
 def _lower_stream_op(c: _Coroutine, op: Any, entry: Any) -> None:
@@ -313,7 +327,7 @@ def _lower_poll(c: _Coroutine, op: Any, entry: Any) -> None:
 
 
 def _yield_at_times(c: _Coroutine, e: Emitter) -> None:
-    """A loop that polls and never suspends must let compiled code return to Python all the same."""
+    """A loop that never suspends must let compiled code return to Python all the same."""
     left = e.sub(e.load(c.header, Header.BUDGET), 1)
     e.store(left, c.header, Header.BUDGET)
     with e.when(e.is_(left, "<", 0), rare=True):

@@ -14,6 +14,14 @@ stream's number; `op` is the operation's position in the task class's `stream_op
     %e = "df.empty"(%stream) {op = 8} : (index) -> i1                   whether try_get would fail; df.full: try_put
     "df.cost"() {site = 0} : () -> ()                                   the clock advances by the site's cycles
 
+An operation with the attribute `df.check` has indices to be checked (see `allo_dse.ir.indices`); where one is wrong,
+
+    "df.fault"(%index) {check = 0} : (index) -> ()      says so; `check` is a position in the class's `index_checks`
+
+In loops whose end data decides on, lowering adds
+
+    "df.breathe"() : () -> ()       compiled code returns to Python now and then, for Ctrl-C and time limits
+
 Loops can be pipelined by attributes (see `allo_dse.ir.pipelines`), which lowering turns into
 
     "df.enter"() {pipeline = 0} : () -> ()      before the loop; df.issue where a round begins, df.leave after the loop
@@ -120,6 +128,15 @@ class Issue(_Operation, name="issue"):
 
 class Leave(_Operation, name="leave"):
     pipeline: ir.IntegerAttr
+
+
+class Fault(_Operation, name="fault"):
+    index: ext.Operand[ir.IndexType]
+    check: ir.IntegerAttr
+
+
+class Breathe(_Operation, name="breathe"):
+    pass
 
 
 class Take(_Operation, name="take"):

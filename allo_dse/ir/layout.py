@@ -41,7 +41,11 @@ class Header(IntEnum):
     """Sum of the addresses of a node and of a `REPEAT` row. When the node has begun `ROUNDS` more rounds there, this
     becomes 0, and `run` returns to Python after the node's turn."""
     ROUNDS = 15
-    SIZE = 16
+    FAULT = 16
+    """1 + the number of the first index check that failed, 0 if none has; then the index, and the task's slot."""
+    FAULT_INDEX = 17
+    FAULT_SLOT = 18
+    SIZE = 19
 
 
 class Node(IntEnum):

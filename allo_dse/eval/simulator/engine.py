@@ -223,7 +223,7 @@ def _drive(
     while True:
         header[Header.BUDGET] = budget
         code.run(arena.base)
-        if header[Header.STATUS] == 0:
+        if header[Header.STATUS] == 0 or header[Header.FAULT]:
             return
         log_was_full = recorder is not None and recorder.drain()
         if recorder is not None and limits.stop_when_full and recorder.is_full:

@@ -62,6 +62,10 @@ class _Labels:
         task_class = _class_of_task(self.program, int(self.task_id[task]))
         return str(task_class.stream_ops[op].location) if op < len(task_class.stream_ops) else f"operation {op}"
 
+    def index_check(self, task: int, check: int) -> str:
+        found = _class_of_task(self.program, int(self.task_id[task])).index_checks[check]
+        return f"{found.location}: index `{found.text}` into {found.of}"
+
 
 def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
     number = int(np.searchsorted(program.first_task, task, side="right")) - 1

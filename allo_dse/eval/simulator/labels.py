@@ -45,6 +45,12 @@ def stream_group(labels: Labels, stream: int) -> str:
     return str(name(stream)) if name is not None else labels.stream(stream)
 
 
+def index_label(labels: Labels, task: int, check: int) -> str:
+    """An index that a task checks when it runs: labels may have a method `index_check`."""
+    name = getattr(labels, "index_check", None)
+    return str(name(task, check)) if name is not None else f"index {check}"
+
+
 def resource_label(labels: Labels, resource: int) -> str:
     """Labels may have a method `resource`."""
     name = getattr(labels, "resource", None)

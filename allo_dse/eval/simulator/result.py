@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from .arena import Arena
 from .deadlock import Deadlock, DeadlockError, find_deadlock
 from .depths import MAX_DEPTH, Increase, Rerun, smallest_increase
 from .explain import Explanation, explain
-from .labels import Labels, Numbers, node_label, stream_group
+from .labels import Labels, Numbers, index_label, node_label, stream_group
 from .network import IntArray, Network
 from .perfetto import write_perfetto
 from .recording import Events
@@ -25,6 +26,23 @@ from .timeline_files import save_occupancy, save_timeline
 
 if TYPE_CHECKING:
     from .trace import Trace
+
+
+@dataclass(frozen=True)
+class IndexFault:
+    """An index that was out of range when a task computed it.
+
+    Attributes:
+        check: its number in the task's class.
+    """
+
+    task: int
+    check: int
+    index: int
+
+    def describe(self, labels: Labels) -> str:
+        """What happened, in a sentence."""
+        return f"{index_label(labels, self.task, self.check)} is {self.index} in {labels.task(self.task)}"
 
 
 class RunResult:
@@ -63,6 +81,16 @@ class RunResult:
         return int(self._arena.header[Header.FINISHED]) == self.network.node_count
 
     @cached_property
+    def fault(self) -> IndexFault | None:
+        """The first index that was out of range; what the run computed from then on has no meaning."""
+        header = self._arena.header
+        if not header[Header.FAULT]:
+            return None
+        slot = int(self._arena.slot_number(header[Header.FAULT_SLOT : Header.FAULT_SLOT + 1])[0])
+        task = int(self.network.order[slot])
+        return IndexFault(task, int(header[Header.FAULT]) - 1, int(header[Header.FAULT_INDEX]))
+
+    @cached_property
     def deadlock(self) -> Deadlock | None:
         """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
         return None if self.finished else find_deadlock(self.network, self._arena, self._signatures)
@@ -75,11 +103,14 @@ class RunResult:
             search_seconds: how long to look for the depths that would clear a deadlock.
 
         Raises:
+            SimulationError: naming an index that was out of range.
             DeadlockError: naming who waits for whom, and the smallest increase of depths that clears it.
         """
+        names = labels or self.labels
+        if self.fault is not None:
+            raise SimulationError(self.fault.describe(names), hint="hardware would go on with some other element")
         if self.deadlock is None:
             return
-        names = labels or self.labels
         arrays = [stream_group(names, stream) for stream in range(self.network.stream_count)]
         increase = self.smallest_increase(arrays=arrays, seconds=search_seconds) if search_seconds > 0 else None
         raise DeadlockError(self.deadlock, names, increase)

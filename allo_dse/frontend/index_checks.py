@@ -1,0 +1,53 @@
+"""Indices whose range is not known at compile time, which are checked when a body runs (see `allo_dse.ir.indices`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .meta import Meta
+from .program import IndexCheck
+from .task import Task
+from .values import Const, Scalar, Value
+
+
+class Limit(NamedTuple):
+    """What must hold of an index of an operation: it is at least 0 and less than `limit`.
+
+    Attributes:
+        position: among the operation's indices.
+        of: what is indexed: "dimension 0 of size 16".
+    """
+
+    position: int
+    limit: int
+    node: ast.AST
+    of: str
+
+
+def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
+    """The smallest and largest value of an index, over all tasks, where they are known."""
+    if isinstance(value, Const) and isinstance(value.value, (int, np.integer)):
+        return int(value.value), int(value.value)
+    if isinstance(value, Meta):
+        values = task.per_task(value)
+        return int(values.min()), int(values.max())
+    return value.bounds if isinstance(value, Scalar) else None
+
+
+def is_known(task: Task, value: Value, limit: int) -> bool:
+    """Whether an index is known to be at least 0 and less than a limit."""
+    bounds = bounds_of(task, value)
+    return bounds is not None and 0 <= bounds[0] <= bounds[1] < limit
+
+
+def check_attribute(task: Task, limits: Sequence[Limit]) -> str:
+    """The attribute that lists an operation's checks: number in `TaskClass.index_checks`, position, limit."""
+    numbers = []
+    for position, limit, node, of in limits:
+        task.index_checks.append(IndexCheck(ast.unparse(node), of, task.location(node)))
+        numbers += [len(task.index_checks) - 1, position, limit]
+    return f" {{df.check = array<i64: {', '.join(map(str, numbers))}>}}" if numbers else ""
