@@ -228,7 +228,14 @@ def _fault(c: _Coroutine, e: Emitter, op: Any) -> None:
     e.store(0, c.header, Header.BUDGET)
 
 
-_PLAIN_OPS = {"df.cost": _cost, "df.enter": _enter, "df.issue": _issue, "df.leave": _leave, "df.fault": _fault, "df.breathe": _breathe}
+_PLAIN_OPS = {
+    "df.cost": _cost,
+    "df.enter": _enter,
+    "df.issue": _issue,
+    "df.leave": _leave,
+    "df.fault": _fault,
+    "df.breathe": _breathe,
+}
 """Operations that move no tokens."""
 
 
