@@ -36,11 +36,6 @@ class Array:
     bits: int
     argument: int | None = None
 
-    @property
-    def is_register(self) -> bool:
-        """Scalars are registers."""
-        return not self.shape
-
 
 @dataclass(frozen=True)
 class Access:

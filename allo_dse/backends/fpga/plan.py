@@ -15,7 +15,7 @@ from ...errors import SimulationError
 from ...frontend.program import CompiledProgram, Directive, SourceLoop, TaskClass
 from .linear import Linear
 from .memory import Split, Storage
-from .nest import Access, Array, Branch, Loop, Nest, Node, Op
+from .nest import Access, Branch, Loop, Nest, Node, Op
 
 REGION = "top"
 """The scope of directives about the whole program, whatever it is called."""
@@ -237,8 +237,3 @@ def _all_unrolled(item: Item) -> Item:
     if isinstance(item, Planned):
         return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
     return item
-
-
-def array_of(plan: Plan, name: str) -> Array:
-    """The array of that name."""
-    return plan.storages[name].array
