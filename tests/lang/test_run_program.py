@@ -1,0 +1,53 @@
+"""`python -m allo_dse.lang` runs programs that know nothing of allo-dse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import int32
+from sizes import N
+
+@df.region()
+def top(A: int32[N], B: int32[N]):
+    @df.kernel(mapping=[1], args=[A, B])
+    def look_up(a: int32[N], b: int32[N]):
+        for i in range(N):
+            at: int32 = a[i]
+            b[i] = a[at]
+
+A, B = np.array([1, 2, 3, int(sys.argv[1])], np.int32), np.zeros(4, np.int32)
+df.build(top, target="simulator")(A, B)
+print(B.tolist())
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "sizes.py").write_text("N = 4")
+    command = [sys.executable, "-m", "allo_dse.lang", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_program_runs_unchanged(tmp_path):
+    done = run(tmp_path, str(tmp_path / "program.py"), "0")
+    assert (done.returncode, done.stdout) == (0, "[2, 3, 0, 1]\n"), done.stderr
+
+
+def test_an_error_of_the_program_has_no_traceback(tmp_path):
+    done = run(tmp_path, str(tmp_path / "program.py"), "4")
+    assert done.returncode == 2
+    assert "program.py:14:22: index `at` into dimension 0 of size 4 is 4 in look_up_0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_and_a_program_that_is_not_there(tmp_path):
+    assert run(tmp_path, "--help").returncode == 0
+    missing = run(tmp_path, "nothing.py")
+    assert missing.returncode == 2
+    assert "there is no program nothing.py" in missing.stderr
