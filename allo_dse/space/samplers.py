@@ -12,6 +12,7 @@ What it does differently from Optuna's own NSGA-II, which it replaces as the def
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from .encoding import Gene, Suggest, suggest_from
-from .selection import Individual, Parents
+from .selection import Individual, Parents, Results
 from .space import Candidate
 
 Screen = Callable[[Suggest], Candidate | None]
@@ -58,10 +59,11 @@ def random_suggest(rng: np.random.Generator) -> Suggest:
 class _State:
     """Everything a proposal depends on, beside the seed."""
 
-    parents: Parents
+    selection: Parents
     next_number: int = 0
     generation: int = -1
     told: list[Individual] = field(default_factory=list)
+    parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
 
 
 class EvolutionSampler(BaseSampler):
@@ -128,17 +130,28 @@ class EvolutionSampler(BaseSampler):
         """The number of the first proposal of a generation."""
         return 0 if generation == 0 else self._initial + (generation - 1) * self._children
 
-    def restore(self, individuals: Sequence[Individual], next_number: int) -> None:
-        """Go on after `next_number` proposals, of which these have results."""
-        self._state = _State(Parents(self._population), next_number)
-        current = self._generation(max(0, next_number - 1))
-        told: dict[int, list[Individual]] = {}
-        for individual in sorted(individuals, key=lambda i: i.number):
-            told.setdefault(self._generation(individual.number), []).append(individual)
-        for generation in range(current):
-            self._state.parents.renew(told.get(generation, []))
-        self._state.generation = current
-        self._state.told = told.get(current, [])
+    def restore(self, results: Results, genes: Callable[[int], Mapping[str, int]], next_number: int) -> None:
+        """Go on after `next_number` proposals.
+
+        Args:
+            results: those that there are so far.
+            genes: of the result at a position.
+        """
+        self._state = state = _State(Parents(self._population), next_number)
+        order = np.argsort(results.numbers, kind="stable")
+        results = results[order]
+        state.generation = self._generation(max(0, next_number - 1))
+        firsts = [self._first_of(generation) for generation in range(state.generation + 1)]
+        starts = np.searchsorted(results.numbers, firsts).tolist()
+        for start, end in itertools.pairwise(starts):
+            state.selection.renew(results[start:end])
+        best = np.searchsorted(results.numbers, state.selection.best.numbers)
+        state.parents = [genes(int(order[n])) for n in best]
+        numbers, losses, penalty = results.numbers.tolist(), results.losses, results.penalty.tolist()
+        state.told = [
+            Individual(numbers[n], genes(int(order[n])), tuple(losses[n].tolist()), penalty[n])
+            for n in range(starts[-1], len(results))
+        ]
 
     def adopt(self, individual: Individual) -> None:
         """Take in a design that somebody else evaluated, as if it had been proposed next."""
@@ -150,8 +163,7 @@ class EvolutionSampler(BaseSampler):
         state = self._state
         number, generation = state.next_number, self._generation(state.next_number)
         if generation != state.generation:
-            state.parents.renew(sorted(state.told, key=lambda i: i.number))
-            state.told = []
+            self._select()
             state.generation = generation
         rng = np.random.default_rng((self._seed, number))
         for attempt in range(MAX_ATTEMPTS):
@@ -161,6 +173,16 @@ class EvolutionSampler(BaseSampler):
                 self._pending = number, candidate
                 return candidate
         return None
+
+    def _select(self) -> None:
+        """Choose the parents of the next generation."""
+        state = self._state
+        told = sorted(state.told, key=lambda i: i.number)
+        known = dict(zip(state.selection.best.numbers.tolist(), state.parents, strict=True))
+        known.update((individual.number, individual.genes) for individual in told)
+        state.selection.renew(Results.of(told))
+        state.parents = [known[number] for number in state.selection.best.numbers.tolist()]
+        state.told = []
 
     def distributions(self, candidate: Candidate) -> dict[str, BaseDistribution]:
         """The distributions of a design's genes, to ask Optuna for a trial with."""
@@ -213,13 +235,13 @@ class EvolutionSampler(BaseSampler):
     # -- breeding -----------------------------------------------------------------------------------------------------
 
     def _child(self, rng: np.random.Generator, attempt: int) -> Suggest:
-        parents = self._state.parents.best
+        parents = self._state.parents
         wild = self._wild + 0.3 * min(1.0, attempt / 100)
         if not parents or rng.random() < wild:
             return self._suggest({}, rng)
-        genes = dict(self._tournament(rng).genes)
+        genes = dict(self._tournament(rng))
         if rng.random() < self._crossover:
-            other = self._tournament(rng).genes
+            other = self._tournament(rng)
             take = {group: rng.random() < 0.5 for group in sorted({_group(n) for n in other})}
             genes.update({n: v for n, v in other.items() if n not in genes or take[_group(n)]})
         self._mutate(genes, rng, attempt)
@@ -228,9 +250,9 @@ class EvolutionSampler(BaseSampler):
     def _suggest(self, genes: Mapping[str, int], rng: np.random.Generator) -> Suggest:
         return suggest_from(genes, random_suggest(rng))
 
-    def _tournament(self, rng: np.random.Generator) -> Individual:
+    def _tournament(self, rng: np.random.Generator) -> Mapping[str, int]:
         # Parents are ordered best first, so the smaller position wins.
-        parents = self._state.parents.best
+        parents = self._state.parents
         size = len(parents)
         return parents[min(int(rng.integers(size)), int(rng.integers(size)))]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,45 @@ class Individual:
     penalty: float
 
 
+@dataclass(frozen=True)
+class Results:
+    """Evaluated designs without their genes, in columns: selecting is arithmetic on a few dozen of them, thousands of
+    times when a search is resumed.
+
+    Attributes:
+        numbers: of the proposals, (designs,).
+        losses: (designs, objectives).
+        penalty: (designs,).
+    """
+
+    numbers: Integers
+    losses: Floats
+    penalty: Floats
+
+    @classmethod
+    def of(cls, individuals: Sequence[Individual]) -> Results:
+        return cls(
+            np.array([i.number for i in individuals], np.int64),
+            np.array([i.losses for i in individuals], float),
+            np.array([i.penalty for i in individuals], float),
+        )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: slice | Integers) -> Results:
+        return Results(self.numbers[which], self.losses[which], self.penalty[which])
+
+    def __add__(self, others: Results) -> Results:
+        if not len(self) or not len(others):
+            return self if len(self) else others
+        return Results(
+            np.concatenate((self.numbers, others.numbers)),
+            np.concatenate((self.losses, others.losses)),
+            np.concatenate((self.penalty, others.penalty)),
+        )
+
+
 class Parents:
     """The best designs known, best first, chosen anew after every generation.
 
@@ -37,80 +78,85 @@ class Parents:
     """
 
     def __init__(self, size: int) -> None:
-        self.best: list[Individual] = []
+        self.best = Results.of([])
         self._size = size
-        self._fence: NDArray[np.float64] | None = None  # losses of the worst rank, when all are feasible
+        self._fence: Floats | None = None  # losses of the worst rank, when all are feasible
         self._settled = False  # whether choosing again among the parents alone would change nothing
 
-    def renew(self, children: Sequence[Individual]) -> None:
+    def renew(self, children: Results) -> None:
         """Choose among the parents and a generation of children, which are ordered by number."""
         if not self._outranked(children):
-            self._choose([*self.best, *children])
+            self._choose(self.best + children)
             self._settled = False
         elif not self._settled:
             # Children of a worse rank than every parent change neither ranks nor crowding of the parents.
             before = self.best
             self._choose(before)
-            self._settled = all(a is b for a, b in zip(before, self.best, strict=True))
+            self._settled = bool((before.numbers == self.best.numbers).all())
 
-    def _outranked(self, children: Sequence[Individual]) -> bool:
+    def _outranked(self, children: Results) -> bool:
         """Whether each child is infeasible or dominated by a parent of the worst rank, so that none gets in."""
         if self._fence is None:
             return False
-        losses = np.array([child.losses for child in children if child.penalty <= 0], float)
+        losses = children.losses[children.penalty <= 0]
         return not len(losses) or bool(dominates(self._fence, losses).any(0).all())
 
-    def _choose(self, individuals: list[Individual]) -> None:
-        if not individuals:
+    def _choose(self, candidates: Results) -> None:
+        if not len(candidates):
             return
-        losses = np.array([i.losses for i in individuals], float)
-        penalty = np.array([i.penalty for i in individuals], float)
+        losses, penalty = candidates.losses, candidates.penalty
         ranks = domination_ranks(losses, penalty)
-        crowding = np.zeros(len(individuals))
-        for rank in range(int(ranks.max()) + 1):
-            members = np.flatnonzero(ranks == rank)
-            crowding[members] = crowding_distances(losses[members])
-        order = np.lexsort((-crowding, ranks))[: self._size]
-        self.best = [individuals[i] for i in order]
-        full = len(order) == self._size and not (penalty[order] > 0).any()
-        self._fence = losses[order[ranks[order] == ranks[order].max()]] if full else None
+        order = np.lexsort((-crowding_distances(losses, ranks), ranks))[: self._size]
+        self.best = candidates[order]
+        full = len(order) == self._size and not self.best.penalty.any()
+        self._fence = self.best.losses[ranks[order] == ranks[order[-1]]] if full else None
 
 
-def dominates(losses: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:
+def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
     """Which of `losses` (rows) dominates which of `others` (columns): nowhere worse, and better somewhere."""
-    no_worse = np.ones((len(losses), len(others)), bool)
-    no_better = no_worse.copy()
-    for a, b in zip(losses.T, others.T, strict=True):  # several times faster than reducing over a short last axis
-        no_worse &= np.less_equal.outer(a, b)
-        no_better &= np.greater_equal.outer(a, b)
-    return no_worse & ~no_better
+    # Objectives first: reducing over a short last axis is several times slower.
+    left, right = losses.T[:, :, None], others.T[:, None, :]
+    dominating: NDArray[np.bool_] = np.logical_and.reduce(left <= right) & np.logical_or.reduce(left < right)
+    return dominating
 
 
-def domination_ranks(losses: NDArray[np.float64], penalty: NDArray[np.float64]) -> NDArray[np.int64]:
+def domination_ranks(losses: Floats, penalty: Floats) -> Integers:
     """Rank 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible designs follow, ordered by penalty."""
-    ranks = np.full(len(losses), -1, np.int64)
+    infeasible = penalty > 0
+    ranks = np.zeros(len(losses), np.int64)
     rank = 0
-    left = np.flatnonzero(penalty <= 0)
-    worse = dominates(losses[left], losses[left])
-    while len(left):
-        dominated = np.logical_or.reduce(worse)
-        ranks[left[~dominated]] = rank
-        left, worse, rank = left[dominated], worse[np.ix_(dominated, dominated)], rank + 1
-    infeasible = np.flatnonzero(penalty > 0)
-    if len(infeasible):
+    feasible = np.flatnonzero(~infeasible)
+    columns = losses[feasible].T.copy()
+    no_worse = (columns[:, :, None] <= columns[:, None, :]).all(0)
+    worse = no_worse > no_worse.T  # row dominates column
+    left = np.add.reduce(worse, 0, np.int64)  # by how many designs of the ranks to come each one is dominated
+    while len(free := np.flatnonzero(left == 0)):
+        ranks[feasible[free]] = rank
+        left -= np.add.reduce(worse[free], 0, np.int64)
+        left[free] = -1
+        rank += 1
+    if infeasible.any():
         ranks[infeasible] = rank + np.unique(penalty[infeasible], return_inverse=True)[1]
     return ranks
 
 
-def crowding_distances(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How lonely each design of one rank is: the sum over objectives of the gap between its two neighbours."""
+def crowding_distances(losses: Floats, ranks: Integers) -> Floats:
+    """How lonely each design is among those of its rank: the sum over objectives of the gap between its two neighbours,
+    as a share of the rank's span. An objective in which a rank does not differ, or is not finite, counts nothing."""
+    columns = losses.T.copy()
+    order = np.lexsort((columns, np.broadcast_to(ranks, columns.shape)))
+    values = np.take_along_axis(columns, order, 1)
+    along = ranks[order[0]]  # the same for every objective
+    edge = np.concatenate(([True], along[1:] != along[:-1], [True]))
+    first, last = np.flatnonzero(edge[:-1]), np.flatnonzero(edge[1:])
+    sizes = last - first + 1
+    low, high = values[:, first], values[:, last]
+    usable = np.repeat((low != high) & np.isfinite(low) & np.isfinite(high), sizes, 1)
     distance = np.zeros(len(losses))
-    for column in losses.T:
-        order = np.argsort(column, kind="stable")
-        values = column[order]
-        low, high = float(values[0]), float(values[-1])
-        if low == high or not (math.isfinite(low) and math.isfinite(high)):
-            continue
-        distance[order[0]] = distance[order[-1]] = np.inf
-        distance[order[1:-1]] += (values[2:] - values[:-2]) / (high - low)
+    gaps = np.full(values.shape, np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of what is not usable
+        gaps[:, 1:-1] = (values[:, 2:] - values[:, :-2]) / np.repeat(high - low, sizes, 1)[:, 1:-1]
+    gaps[:, edge[:-1] | edge[1:]] = np.inf
+    for column, found in zip(order, np.where(usable, gaps, 0.0), strict=True):
+        distance[column] += found
     return distance

@@ -41,6 +41,11 @@ class Told:
     values: tuple[float, ...] | None
     constraints: Mapping[str, float]
 
+    @property
+    def penalty(self) -> float:
+        """How much the constraints are violated in all."""
+        return sum(self.constraints.values())
+
 
 class Proposer(Protocol):
     """Proposes designs and learns from their results."""
@@ -257,15 +262,24 @@ class EvolutionProposer:
     def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
         from ..space.selection import Individual
 
-        losses = (math.inf,) * len(self._signs)
-        if told.values:
-            losses = tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
-        return Individual(number, genes, losses, sum(told.constraints.values()))
+        return Individual(number, genes, self._losses(told), told.penalty)
+
+    def _losses(self, told: Told) -> tuple[float, ...]:
+        if not told.values:
+            return (math.inf,) * len(self._signs)
+        return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
 
     def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
+        from ..space.selection import Results
+
+        results = Results(
+            np.array([record.number for record, _ in history], np.int64),
+            np.array([self._losses(told) for _, told in history], float),
+            np.array([told.penalty for _, told in history], float),
+        )
         for record, _ in history:
             learn_genes(self._space, record)
-        self._sampler.restore([self._individual(r.number, r.genes, told) for r, told in history], next_number)
+        self._sampler.restore(results, lambda position: history[position][0].genes, next_number)
 
 
 def learn_genes(space: Space, record: Record) -> None:

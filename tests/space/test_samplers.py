@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import optuna
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.space.samplers import EvolutionSampler
-from allo_dse.space.selection import Individual, Parents, crowding_distances, domination_ranks
+from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
 from allo_dse.tune.proposals import EvolutionProposer, Told
 from allo_dse.tune.screen import Screen
 from tests.tune.fakes import FakeEvaluator, check, fake_study
@@ -100,36 +102,72 @@ def test_ranks_follow_constrained_domination(rows):
 
 
 def test_crowding_prefers_the_ends_and_the_gaps():
-    distance = crowding_distances(np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]]))
+    distance = crowding_distances(np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]]), np.zeros(4, int))
     assert distance[0] == distance[3] == np.inf
     assert distance[1] == pytest.approx(distance[2])
-    assert (crowding_distances(np.full((3, 2), np.inf)) == 0).all()
+    assert (crowding_distances(np.full((3, 2), np.inf), np.zeros(3, int)) == 0).all()
 
 
-CHILD = st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from([0, 0, 0, 0, 1]))
+LOSS = st.sampled_from([0.0, 1.0, 1.0, 2.5, 3.0, 7.0, np.inf])
+CHILD = st.tuples(LOSS, LOSS, st.sampled_from([0.0, 0.0, 0.0, 0.0, 1.0, 2.0]))
+GENERATIONS = st.lists(st.lists(CHILD, max_size=5), max_size=25)
 
 
-@given(st.lists(st.lists(CHILD, max_size=5), max_size=25), st.integers(1, 6))
-def test_generations_that_are_recognised_as_fruitless_change_nothing_else(generations, size):
-    quick, thorough, number = Parents(size), Parents(size), 0
-    for generation in generations:
-        children = []
-        for *losses, penalty in generation:
-            children.append(Individual(number, {}, tuple(map(float, losses)), float(penalty)))
-            number += 1
-        quick.renew(children)
-        thorough._choose([*thorough.best, *children])
-        assert quick.best == thorough.best
+def individuals(generations):
+    """The generations as individuals, numbered throughout."""
+    numbers = itertools.count()
+    return [
+        [Individual(n, {"g": n}, (a, b), penalty) for (a, b, penalty), n in zip(generation, numbers, strict=False)]
+        for generation in generations
+    ]
 
 
-def test_restoring_gives_the_state_of_the_uninterrupted_run():
-    def individual(n):
-        return Individual(n, {"g": n}, (float(n % 7), float(-n)), 0.0)
+def plain_selection(candidates, size):
+    """The best of the candidates by the definitions of rank and crowding, one design at a time."""
 
-    whole = EvolutionSampler(0, {}, lambda suggest: None, initial=4, children=4, population=6)
-    parents = Parents(6)
-    for first in range(0, 12, 4):
-        parents.renew([individual(n) for n in range(first, first + 4)])
-    whole.restore([individual(n) for n in range(14)], 14)
-    assert whole._state.parents.best == parents.best
-    assert [i.number for i in whole._state.told] == [12, 13]
+    def beats(a, b):
+        if a.penalty > 0 or b.penalty > 0:
+            return a.penalty < b.penalty
+        return all(x <= y for x, y in zip(a.losses, b.losses, strict=True)) and a.losses != b.losses
+
+    chosen, left = [], list(candidates)
+    while left:
+        rank = [b for b in left if not any(beats(a, b) for a in left)]
+        left = [i for i in left if i not in rank]
+        distance = dict.fromkeys((i.number for i in rank), 0.0)
+        for objective in range(len(rank[0].losses)):
+            row = sorted(rank, key=lambda i: i.losses[objective])
+            low, high = row[0].losses[objective], row[-1].losses[objective]
+            if low == high or not np.isfinite([low, high]).all():
+                continue
+            distance[row[0].number] = distance[row[-1].number] = np.inf
+            for before, i, after in zip(row, row[1:], row[2:], strict=False):
+                distance[i.number] += (after.losses[objective] - before.losses[objective]) / (high - low)
+        chosen += sorted(rank, key=lambda i: -distance[i.number])
+    return chosen[:size]
+
+
+@given(GENERATIONS, st.integers(1, 6))
+def test_selection_is_the_one_by_definition(generations, size):
+    parents, plain = Parents(size), []
+    for children in individuals(generations):
+        parents.renew(Results.of(children))
+        plain = plain_selection([*plain, *children], size)
+        assert parents.best.numbers.tolist() == [i.number for i in plain]
+
+
+@given(GENERATIONS.filter(any), st.integers(0, 7), st.randoms())
+def test_restoring_gives_the_state_of_the_uninterrupted_run(generations, missing, random):
+    told = list(itertools.chain(*individuals(generations)))
+    told = told[: len(told) - missing] or told[:1]
+    next_number = told[-1].number + 1 + missing
+    parents, current = Parents(6), 0 if next_number <= 4 else (next_number - 5) // 4 + 1
+    for generation in range(current):
+        first, end = max(0, 4 * generation), 4 * generation + 4
+        parents.renew(Results.of([i for i in told if first <= i.number < end]))
+    random.shuffle(shuffled := list(told))
+    sampler = EvolutionSampler(0, {}, lambda suggest: None, initial=4, children=4, population=6)
+    sampler.restore(Results.of(shuffled), lambda position: shuffled[position].genes, next_number)
+    assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
+    assert sampler._state.told == [i for i in told if i.number >= 4 * current]
+    assert sampler.next_number == next_number
