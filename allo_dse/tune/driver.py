@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+
+from msgspec import structs
 
 from ..eval.evaluator import Metrics
 from ..space.space import Candidate
@@ -14,7 +17,7 @@ from .ladder import Ladder, Rung
 from .log import RunLog
 from .objectives import Constraint, MetricError, Objective
 from .proposals import Proposer, Told
-from .record import Record
+from .record import Record, json_text
 from .tally import Tally
 
 FAILED = "failed"
@@ -28,13 +31,17 @@ class Judge:
     objectives: Sequence[Objective]
     constraints: Sequence[Constraint]
 
+    @cached_property
+    def _names(self) -> list[str]:
+        return [objective.name for objective in self.objectives]
+
     def values(self, record: Record) -> tuple[float, ...] | None:
         """Objective values of a feasible design, None for every other. The record is one that was judged by `rule`."""
         return self._measured(record) if record.status == "ok" else None
 
     def _measured(self, record: Record) -> tuple[float, ...]:
         values = record.values or {}
-        return tuple(values[objective.name] for objective in self.objectives)
+        return tuple([values[name] for name in self._names])
 
     def told(self, record: Record) -> Told:
         """What a model learns of an evaluated design."""
@@ -46,28 +53,32 @@ class Judge:
         """The fields of a record that follow from an outcome."""
         if outcome.metrics is None:
             return {"status": "failed", "error": outcome.error}
+        return {**self._rule(outcome.metrics), "metrics": outcome.metrics}
+
+    def _rule(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The fields that follow from metrics."""
         try:
-            metrics = Metrics(**outcome.metrics)
+            metrics = Metrics(**found)
             values = {o.name: o.value(metrics) for o in self.objectives}
             violated = {c.name: c.violation(metrics) for c in self.constraints}
         except MetricError as error:
-            return {"status": "failed", "error": str(error), "metrics": outcome.metrics}
+            return {"status": "failed", "error": str(error), "values": None, "constraints": None}
         status = "infeasible" if any(v > 0 for v in violated.values()) else "ok"
-        return {"status": status, "metrics": outcome.metrics, "values": values, "constraints": violated or None}
+        return {"status": status, "error": None, "values": values, "constraints": violated or None}
 
     def again(self, record: Record) -> Record:
         """A stored record under today's objectives and constraints, which may differ from those it was made with."""
         if not record.evaluated or record.metrics is None:
             return record
-        fields = self.rule(Outcome(record.number, record.rung, record.metrics, None, record.seconds))
-        if record.error is None and all(getattr(record, name) == value for name, value in fields.items()):
+        fields = self._rule(record.metrics)
+        if all(getattr(record, name) == value for name, value in fields.items()):
             return record
-        return Record(**{**record.__dict__, "error": None, "constraints": None, "values": None, **fields})
+        return structs.replace(record, **fields)
 
     def merged(self, below: Record, record: Record) -> Record:
         """A design after a higher rung: the metrics of both, those of the higher one where both have them."""
         metrics = {**(below.metrics or {}), **(record.metrics or {})}
-        together = Record(**{**record.__dict__, "metrics": metrics})
+        together = structs.replace(record, metrics=metrics)
         return together if record.metrics is None else self.again(together)
 
 
@@ -76,10 +87,10 @@ def describe(candidate: Candidate) -> dict[str, Any]:
     design = candidate.design
     return {
         "key": candidate.key,
-        "genes": candidate.genes,
-        "params": {name: plain(value) for name, value in candidate.params.items()},
-        "fold": design.fold.to_dict(),
-        "buffering": design.buffering.to_dict(),
+        "genes_json": json_text(candidate.genes),
+        "params_json": json_text({name: plain(value) for name, value in candidate.params.items()}),
+        "fold_json": json_text(design.fold.to_dict()),
+        "buffering_json": json_text(design.buffering.to_dict()),
         "schedule": [str(directive) for directive in design.schedule] or None,
         "depths": dict(design.depths) or None,
     }
@@ -225,7 +236,7 @@ class Driver:
                 **describe(candidate), **ruling,
             )  # fmt: skip
             number = self._proposer.learn(record.key, record.genes, self._judge.told(record))
-            records.append(replace(record, number=number))
+            records.append(structs.replace(record, number=number))
         self._log.append(record.to_dict() for record in records)
         for record in records:
             self._tally.add(record, self._judge.values(record))

@@ -7,6 +7,7 @@ later). A process that is killed loses nothing that was counted; a machine that 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import time
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..errors import StudyError
 
@@ -36,8 +39,11 @@ def disk_full(path: Path, error: OSError) -> StudyError | None:
 
 
 def encode_line(values: dict[str, Any]) -> bytes:
-    """One line, ending with a checksum of everything before it and a newline."""
-    body = json.dumps(values, separators=(",", ":"), default=_plain).encode()[:-1]
+    """One line, ending with a checksum of everything before it and a newline. Values that are JSON text go in as it."""
+    texts = {name: value for name, value in values.items() if isinstance(value, msgspec.Raw)}
+    others = {name: value for name, value in values.items() if name not in texts} if texts else values
+    body = json_bytes(others)[:-1]
+    body += b"".join(b',"%s":%s' % (name.encode(), text) for name, text in texts.items())
     return body + _SEAL + b"%08x" % zlib.crc32(body) + b'"}\n'
 
 
@@ -76,7 +82,7 @@ def stored(values: dict[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError, ValueError: when they cannot be written to it.
     """
-    copy: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
+    copy: dict[str, Any] = json.loads(json_bytes(values))
     return copy
 
 
@@ -87,39 +93,58 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written to the log")
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as the log writes it: compact, and with infinities as Python reads them.
+
+    Raises:
+        TypeError, ValueError: when it cannot be written.
+    """
+    return _ENCODER.encode(value).encode()
+
+
 @dataclass(frozen=True)
 class LogContent:
     """What a log holds.
 
     Attributes:
+        lines: that are intact, without their newlines.
         notes: what had to be repaired or skipped, in words.
         end: length in bytes of the intact part.
     """
 
-    entries: list[dict[str, Any]]
+    lines: list[bytes]
     notes: list[str]
     end: int
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The objects of the lines."""
+        blocks = (self.lines[n : n + BLOCK_LINES] for n in range(0, len(self.lines), BLOCK_LINES))
+        return [values for block in blocks for values in decode_lines(block) if values is not None]
 
 
 def read_log(path: Path) -> LogContent:
     """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
-    data = path.read_bytes() if path.exists() else b""
-    end, ended = len(data), data.endswith(b"\n")
-    lines = data.split(b"\n")
-    del data  # as large as the lines
-    if not lines[-1]:
-        lines.pop()
-    decoded = [v for n in range(0, len(lines), BLOCK_LINES) for v in decode_lines(lines[n : n + BLOCK_LINES])]
+    lines: list[bytes] = []
+    end = damaged = torn = 0
+    with path.open("rb") if path.exists() else io.BytesIO() as file:
+        for line in file:
+            end += len(line)
+            text = line.removesuffix(b"\n")
+            intact = _sealed(text)
+            if intact:
+                lines.append(text)
+            damaged += not intact
+            torn = 0 if intact else len(line)
     notes = []
-    if decoded and decoded[-1] is None:
-        torn = len(lines[-1]) + ended
-        end -= torn
+    if torn:
         notes.append(f"{path}: the last record was cut short and is dropped ({torn} bytes)")
-        decoded.pop()
-    entries = [values for values in decoded if values is not None]
-    if len(entries) < len(decoded):
-        notes.append(f"{path}: {len(decoded) - len(entries)} damaged record(s) in the middle are skipped")
-    return LogContent(entries, notes, end)
+    if damaged > bool(torn):
+        notes.append(f"{path}: {damaged - bool(torn)} damaged record(s) in the middle are skipped")
+    return LogContent(lines, notes, end - torn)
 
 
 class RunLog:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,8 +34,7 @@ class Proposal:
     candidate: Candidate
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """What a model learns of an evaluated design: its values, or why it has none that count."""
 
     values: tuple[float, ...] | None
@@ -65,8 +64,12 @@ class Proposer(Protocol):
         """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
         ...
 
-    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
-        """Go on where an earlier run stopped, after `next_number` proposals."""
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        """Go on where an earlier run stopped, after `next_number` proposals.
+
+        Args:
+            told: what a model learns of a record.
+        """
         ...
 
 
@@ -100,7 +103,7 @@ class ExhaustiveProposer:
         self._number += 1
         return self._number - 1
 
-    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         self._number = next_number
 
 
@@ -212,10 +215,9 @@ class OptunaProposer:
         self._next += 1
         return self._next - 1
 
-    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
-        for record, told in history:
-            learn_genes(self._space, record)
-            self.learn(record.key, record.genes, told)
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        for record in history:
+            self.learn(record.key, learnt_genes(self._space, record), told(record))
         self._next = next_number
 
 
@@ -269,23 +271,25 @@ class EvolutionProposer:
             return (math.inf,) * len(self._signs)
         return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
 
-    def restore(self, history: Sequence[tuple[Record, Told]], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from ..space.selection import Results
 
-        results = Results(
-            np.array([record.number for record, _ in history], np.int64),
-            np.array([self._losses(told) for _, told in history], float),
-            np.array([told.penalty for _, told in history], float),
-        )
-        for record, _ in history:
-            learn_genes(self._space, record)
-        self._sampler.restore(results, lambda position: history[position][0].genes, next_number)
+        size = len(history)
+        results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
+        for position, record in enumerate(history):
+            found = told(record)
+            results.numbers[position] = record.number
+            results.losses[position] = self._losses(found)
+            results.penalty[position] = found.penalty
+        self._sampler.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
 
 
-def learn_genes(space: Space, record: Record) -> None:
-    """Make the space know the range of every gene of a stored design."""
-    if not record.genes.keys() <= space.genes.keys():
-        space.decode_genes(record.genes)
+def learnt_genes(space: Space, record: Record) -> dict[str, int]:
+    """The genes of a stored design; the space knows the range of each of them from now on."""
+    genes = record.genes
+    if not genes.keys() <= space.genes.keys():
+        space.decode_genes(genes)
+    return genes
 
 
 def make_proposer(

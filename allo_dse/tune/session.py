@@ -20,9 +20,10 @@ from .keeping import Keeper
 from .log import RunLog
 from .output import write_results
 from .progress import make_reporter
-from .proposals import Proposer, learn_genes, make_proposer
+from .proposals import Proposer, learnt_genes, make_proposer
 from .record import Record
 from .reporters import Reporter
+from .restore import History, read_history
 from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
 from .screen import Screen
@@ -92,16 +93,12 @@ class _Session:
         self.stop = stop
         self.judge = Judge(study.objectives, study.constraints)
         self.tally = Tally(study.objectives)
-        self.verified: dict[str, Verification] = {}
-        self.placed: dict[str, PlacementNote] = {}
+        self.history = History()
         self.evaluators = study.make_evaluators()
         self.names = [full_name(evaluator) for evaluator in self.evaluators]
         self.seed = self._begin()
         self.log = RunLog(directory.log)
         self.screen = Screen(study.space, study.check, self._on_violation)
-        self.next_number = 0
-        self.started_at = 0.0
-        self.history: list[Record] = []
         self.driver: Driver | None = None
         self.shared: SharedStudy | None = None
 
@@ -165,45 +162,13 @@ class _Session:
         """Take over what the log holds."""
         for note in self.log.content.notes:
             self.reporter.note(note)
-        higher: list[Record] = []
-        changed: list[dict[str, Any]] = []  # objectives may have changed since: readers of the log want to know
-        stated = {
-            e["key"]: (e["status"], e["values"] or None) for e in self.log.content.entries if e["type"] == "values"
-        }
-        for entry in self.log.content.entries:
-            if entry["type"] == "verify":
-                self.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
-            if entry["type"] == "place":
-                self.placed[entry["key"]] = PlacementNote(entry["ok"], entry["reason"], entry["seconds"])
-            if entry["type"] != "design":
-                continue
-            record = Record.from_dict(entry)
-            self.started_at = max(self.started_at, record.at)
-            if record.rung:
-                higher.append(record)
-                continue
-            now = self.judge.again(record)
-            said = stated.get(record.key, (record.status, record.values))
-            if record.evaluated and said != (now.status, now.values):
-                changed.append({"type": "values", "key": now.key, "status": now.status, "values": now.values or {}})
-            record = now
-            self.screen.remember(record.key, record.violations)
-            if record.evaluated:
-                self.next_number = max(self.next_number, record.number + 1)
-                self.history.append(record)
-        self.tally.restore(self.history, [self.judge.values(record) for record in self.history])
-        for record in higher:
-            self._restore_higher(record)
+        self.history = read_history(self.log.content.lines, self.judge, self.screen)
         self.log.forget()
-        self.log.append(changed)
-        if self.history:
-            self.reporter.note(f"resuming {self.directory.path}: {len(self.history)} designs are evaluated already")
-
-    def _restore_higher(self, record: Record) -> None:
-        """Take over what a rung above the first found out; of an evaluator that the study no longer has, nothing."""
-        if record.rung < len(self.names) and record.evaluator == self.names[record.rung] and record.key in self.tally:
-            together = self.judge.merged(self.tally.record(record.key), record)
-            self.tally.add_higher(together, self.judge.values(together))
+        self.history.count(self.tally, self.judge, self.names)
+        self.log.append(self.history.changed)
+        if self.history.designs:
+            count = len(self.history.designs)
+            self.reporter.note(f"resuming {self.directory.path}: {count} designs are evaluated already")
 
     # -- search -------------------------------------------------------------------------------------------------------
 
@@ -217,11 +182,11 @@ class _Session:
             self.screen,
             self.study.objectives,
             seed=self.seed,
-            done=self.next_number,
+            done=self.history.next_number,
             trials=self.options.trials,
             strict=self.options.workers in (None, 1) and self.options.ray_address is None,
         )
-        proposer.restore([(r, self.judge.told(r)) for r in self.history], self.next_number)
+        proposer.restore(self.history.designs, self.judge.told, self.history.next_number)
         workforce = recruit(self.study, self.evaluators, self.options.workers, self.options.ray_address)
         view = View(
             self.study, self.tally, self.screen, self.budget, self.directory.path, proposer.name, self.tally.done
@@ -255,7 +220,7 @@ class _Session:
             budget=self.budget,
             rungs=[r if usable else None for r, usable in zip(self.study.rungs, workforce.usable[1:], strict=True)],
             names=self.names,
-            started_at=self.started_at,
+            started_at=self.history.started_at,
             known=keeper.known,
             rebuild=self._rebuild,
             keep=keeper.keep,
@@ -273,7 +238,7 @@ class _Session:
     def _watch(self, view: View, keeper: Keeper, workforce: Workforce) -> None:
         for text in workforce.executor.news():
             self.reporter.note(text)
-        keeper.tick(self.started_at + self.budget.elapsed)
+        keeper.tick(self.history.started_at + self.budget.elapsed)
         self.reporter.update(view)
 
     def _share(self) -> SharedStudy | None:
@@ -290,8 +255,8 @@ class _Session:
         shared = SharedStudy(
             self.options.storage, self.study.name, self.directory.path, identity, self.judge, self.study.space.genes
         )
-        for record in self.history:
-            learn_genes(self.study.space, record)
+        for record in self.history.designs:
+            learnt_genes(self.study.space, record)
             shared.put(record)
         return shared
 
@@ -345,10 +310,10 @@ class _Session:
             self.study,
             self.tally.records,
             self.tally.final_values,
-            dict(self.verified),
+            dict(self.history.verified),
             reason,
             self.directory.path,
-            dict(self.placed),
+            dict(self.history.placed),
         )
 
     # -- verification -------------------------------------------------------------------------------------------------
@@ -356,7 +321,7 @@ class _Session:
     def _verify(self, result: Result) -> Result:
         """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
         while not self.stop.requested:
-            pending = [d for d in result.front if d.key not in self.verified]
+            pending = [d for d in result.front if d.key not in self.history.verified]
             if not pending:
                 break
             for position, best in enumerate(pending):
@@ -365,7 +330,7 @@ class _Session:
                 self.reporter.verifying(position, len(pending))
                 verification = self._verify_one(best.design)
                 self.log.append([{"type": "verify", "key": best.key, **verification.__dict__}])
-                self.verified[best.key] = verification
+                self.history.verified[best.key] = verification
                 if not verification.ok:
                     self.reporter.note(
                         f"WRONG RESULT: design {best.key} is removed from the front: {verification.message}"
@@ -378,7 +343,7 @@ class _Session:
         for best in result.front:
             if self.stop.requested:
                 break
-            if best.key in self.placed:
+            if best.key in self.history.placed:
                 continue
             started = time.perf_counter()
             found = self.study.place(best.design)
@@ -386,7 +351,7 @@ class _Session:
                 continue
             note = PlacementNote(found.placed, str(found), round(time.perf_counter() - started, 3))
             self.log.append([{"type": "place", "key": best.key, **note.__dict__}])
-            self.placed[best.key] = note
+            self.history.placed[best.key] = note
             if not note.ok:
                 self.reporter.note(f"design {best.key} cannot be placed: {note.reason}")
         return self._result(result.stopped)

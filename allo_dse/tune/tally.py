@@ -44,20 +44,24 @@ class Tally:
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
-        self._count(record, values)
+        self._count(record)
         if values is not None:
+            self._crown(record.key, values)
             self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
 
     def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
-        """Count the evaluated designs of earlier runs, in the order in which their results came in."""
-        for record, found in zip(records, values, strict=True):
-            self._count(record, found)
-        feasible = [(r.key, v) for r, v in zip(records, values, strict=True) if v is not None]
+        """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
+        for record in records:
+            self._count(record)
+        feasible = {r.key: v for r, v in zip(records, values, strict=True) if v is not None}
         if feasible:
-            losses = np.array([v for _, v in feasible], float) * [o.sign for o in self.objectives]
-            self.front.extend([key for key, _ in feasible], losses)
+            self.values.update(feasible)
+            keys = list(feasible)
+            losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
+            self.best.update((o.name, keys[n]) for o, n in zip(self.objectives, losses.argmin(0), strict=True))
+            self.front.extend(keys, losses)
 
-    def _count(self, record: Record, values: tuple[float, ...] | None) -> None:
+    def _count(self, record: Record) -> None:
         self._row[record.key] = len(self.records)
         self.records.append(record)
         self.statuses[record.status] += 1
@@ -66,13 +70,14 @@ class Tally:
             self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
         if record.status == "failed":
             self.last_error = record.error or ""
-        if values is None:
-            return
-        self.values[record.key] = values
+
+    def _crown(self, key: str, values: tuple[float, ...]) -> None:
+        """Note a feasible design, and where it is the best."""
+        self.values[key] = values
         for position, objective in enumerate(self.objectives):
             champion = self.best.get(objective.name)
             if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:
-                self.best[objective.name] = record.key
+                self.best[objective.name] = key
 
     def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count what a higher rung found out about a design; `record` has the metrics of all rungs."""

@@ -6,6 +6,8 @@ import json
 import random
 from pathlib import Path
 
+from msgspec import structs
+
 from allo_dse.tune.log import RunLog
 from allo_dse.tune.record import Record
 
@@ -29,22 +31,26 @@ def design(number: int, at: float | None = None) -> Record:
         "bound": {"compute": rng.random(), "DRAM": rng.random()},
         "bottleneck": "DRAM" if tile < 32 else "compute",
     }
-    return Record(
-        number=number,
-        key=f"{number:08x}{rng.getrandbits(32):08x}",
-        status=status,
-        genes={"param.tile": tile.bit_length() - 4, "fold.k.0.spatial": cores.bit_length() - 1},
-        params={"size": 1024, "tile": tile},
-        fold={
-            "kernels": [{"kernel": "k", "axes": [{"spatial": cores, "pattern": how, "how": "bundle"}], "order": [0]}]
-        },
-        buffering={"input_depth": 2, "output_depth": depth, "memory_tile_depth": 2},
-        at=0.01 * number if at is None else at,
-        metrics=None if status == "failed" else metrics,
-        constraints=None if status == "failed" else {"bram18 <= 300": max(0.0, bram - 300)},
-        error="RuntimeError: the tool gave up" if status == "failed" else None,
-        seconds=0.008,
-        evaluator="made-up 1",
+    return Record.from_dict(
+        {
+            "number": number,
+            "key": f"{number:08x}{rng.getrandbits(32):08x}",
+            "status": status,
+            "genes": {"param.tile": tile.bit_length() - 4, "fold.k.0.spatial": cores.bit_length() - 1},
+            "params": {"size": 1024, "tile": tile},
+            "fold": {
+                "kernels": [
+                    {"kernel": "k", "axes": [{"spatial": cores, "pattern": how, "how": "bundle"}], "order": [0]}
+                ]
+            },
+            "buffering": {"input_depth": 2, "output_depth": depth, "memory_tile_depth": 2},
+            "at": 0.01 * number if at is None else at,
+            "metrics": None if status == "failed" else metrics,
+            "constraints": None if status == "failed" else {"bram18 <= 300": max(0.0, bram - 300)},
+            "error": "RuntimeError: the tool gave up" if status == "failed" else None,
+            "seconds": 0.008,
+            "evaluator": "made-up 1",
+        }
     )
 
 
@@ -52,8 +58,9 @@ def violation(number: int) -> Record:
     """A proposal that breaks a limit of the device."""
     like = design(number + 1_000_000, at=0.01 * number)
     broken = [{"constraint": "core_memory", "text": "data memory on core k_0: needs 70,000 bytes, has 65,536 bytes"}]
-    fields = {**like.__dict__, "number": -1, "key": f"v{like.key}", "status": "violation", "violations": broken}
-    return Record(**{**fields, "metrics": None, "constraints": None, "error": None, "evaluator": ""})
+    none = {"metrics": None, "constraints": None, "error": None, "evaluator": ""}
+    fields = {"number": -1, "key": f"v{like.key}", "status": "violation", "violations": broken}
+    return structs.replace(like, **fields, **none)
 
 
 def write_run(path: Path, designs: int, *, objectives: list | None = None, name: str = "made_up") -> Path:
