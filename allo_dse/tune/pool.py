@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
 AHEAD = 2  # batches per worker, so that none waits for the driver
+MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
+MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
 
 
 @dataclass(frozen=True)
@@ -16,13 +18,27 @@ class Task:
     """A design to evaluate, as it goes to a worker.
 
     Attributes:
-        deaths: workers that died while they had it.
+        deaths: workers that died while they had it, on a node that lived on.
+        losses: those and all others that were lost with it, in whatever way.
     """
 
     number: int
     rung: int
     genes: dict[str, int]
     deaths: int = 0
+    losses: int = 0
+
+    def fault(self, reason: str) -> str | None:
+        """Why it is not tried again; None when it is.
+
+        Args:
+            reason: what is known of the last loss.
+        """
+        if self.deaths >= MAX_DEATHS:
+            return f"poisonous: the worker process died twice with this design: {reason}"
+        if self.losses >= MAX_LOSSES:
+            return f"given up: its workers or their nodes were lost {self.losses} times: {reason}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,22 @@ class Batch:
     alone: bool
 
 
+@dataclass(frozen=True)
+class Loss:
+    """A lost worker whose cause of death is being established.
+
+    Attributes:
+        tasks: what it was at.
+        reason: what Ray says.
+        since: when it was lost, by the monotonic clock.
+    """
+
+    actor: Any
+    tasks: tuple[Task, ...]
+    reason: str
+    since: float
+
+
 @dataclass
 class Pool:
     """Workers that can serve the same rungs.
@@ -41,28 +73,33 @@ class Pool:
     Attributes:
         actors: the workers.
         ready: positions of those that have started.
+        places: where those at a position last said that they run.
         failures: how often a worker at a position could not be started.
         idle_since: since when none is ready; None while one is.
         given_up: whether nobody is expected to become ready any more.
         waiting: tasks nobody has been given; those of a higher rung come after those of a lower one.
-        suspects: tasks that were with a worker that died.
+        suspects: tasks that were with a worker that was lost.
+        losses: lost workers by the reference of what their node says about them.
         running: batches by the reference of their result.
         seconds: measured cost of one evaluation by rung, a moving average.
     """
 
     actors: list[Any]
     ready: set[int] = field(default_factory=set)
+    places: dict[int, Any] = field(default_factory=dict)
     failures: Counter[int] = field(default_factory=Counter)
     idle_since: float | None = None
     given_up: bool = False
     waiting: deque[Task] = field(default_factory=deque)
     suspects: deque[Task] = field(default_factory=deque)
+    losses: dict[Any, Loss] = field(default_factory=dict)
     running: dict[Any, Batch] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
     def outstanding(self, rung: int | None = None) -> int:
         """Tasks not yet finished, of a rung or of all."""
-        tasks = [*self.waiting, *self.suspects, *(t for batch in self.running.values() for t in batch.tasks)]
+        given = [batch.tasks for batch in self.running.values()] + [loss.tasks for loss in self.losses.values()]
+        tasks = [*self.waiting, *self.suspects, *(task for tasks in given for task in tasks)]
         return len(tasks) if rung is None else sum(task.rung == rung for task in tasks)
 
     def room(self, rung: int) -> int:
@@ -90,11 +127,22 @@ class Pool:
         self.waiting.extendleft(task for batch in reversed(others) for task in reversed(batch.tasks))
         return first.tasks
 
+    def again(self, tasks: tuple[Task, ...], guilty: bool) -> list[Task]:
+        """Let lost tasks be tried once more, one by one; returns those that have been lost too often.
+
+        Args:
+            guilty: whether one of them may be the cause.
+        """
+        counted = [replace(t, losses=t.losses + 1, deaths=t.deaths + guilty) for t in tasks]
+        self.suspects.extend(task for task in counted if task.fault("") is None)
+        return [task for task in counted if task.fault("") is not None]
+
     def abandon(self) -> int:
-        """Give up: forget everything that waits for a worker; returns how much that was."""
-        count = len(self.waiting) + len(self.suspects)
+        """Give up, nobody being ready: forget everything that waits for a worker; returns how much that was."""
+        count = self.outstanding()
         self.waiting.clear()
         self.suspects.clear()
+        self.losses.clear()
         self.given_up = True
         return count
 

@@ -3,6 +3,7 @@
 Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
 Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batch with
 it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as failed.
+What was lost with a whole node, or with its connection, is no design's fault.
 """
 
 from __future__ import annotations
@@ -12,26 +13,38 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from ..errors import StudyError
 from ..eval.evaluator import Needs, why_unavailable
+from .autopsy import AUTOPSY_SECONDS, Place, begin_autopsy, died_alone, here
 from .bench import Bench, make_bench
 from .executor import Job, Outcome, known_outcome, outcome
-from .pool import Batch, Pool, Task
+from .pool import Batch, Loss, Pool, Task
 from .spec import StudySpec
 
 WAIT_SECONDS = 0.1
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
-NODE_DIED = "node has died"  # in Ray's errors
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 MAX_STARTS = 3  # of a worker that fails to start
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a worker says when it has started.
+
+    Attributes:
+        problems: per rung why its evaluator cannot run there.
+    """
+
+    place: Place
+    problems: list[str | None]
 
 
 class Workbench:
@@ -43,9 +56,9 @@ class Workbench:
         self._benches: dict[int, Bench] = {}
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def problems(self) -> list[str | None]:
-        """Per rung why its evaluator cannot run here."""
-        return [why_unavailable(evaluator) for evaluator in self._evaluators]
+    def introduce(self) -> Introduction:
+        """Say where this is and what it can do."""
+        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
     def run(self, tasks: Sequence[Task]) -> list[Outcome]:
         """Evaluate designs given as genes."""
@@ -138,7 +151,7 @@ class RayExecutor:
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
         actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source)
         pool.actors[worker] = actor
-        self._starting[actor.problems.remote()] = (resource, worker)
+        self._starting[actor.introduce.remote()] = (resource, worker)
 
     def _ask_around(self) -> list[str | None]:
         """Per rung, why nobody can serve it."""
@@ -155,7 +168,7 @@ class RayExecutor:
         if not ready:
             return ["its workers do not start: are there free CPUs in the cluster?"] * len(self._needs)
         try:
-            problems: list[str | None] = ray.get(ready[0])
+            said: Introduction = ray.get(ready[0])
         except RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, StudyError):
@@ -164,19 +177,21 @@ class RayExecutor:
                 f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
-        return problems
+        return said.problems
 
     def _greet(self, reference: Any) -> None:
         """Take a worker that has started into its pool; try again with one that could not."""
         resource, worker = self._starting.pop(reference)
         pool = self._pools[resource]
         try:
-            ray.get(reference)
+            said: Introduction = ray.get(reference)
         except RayError:
             pool.failures[worker] += 1
             if pool.failures[worker] < MAX_STARTS:
                 self._start(resource, pool, worker)
             return
+        del pool.failures[worker]
+        pool.places[worker] = said.place
         pool.ready.add(worker)
         pool.idle_since = None
         pool.given_up = False
@@ -239,17 +254,24 @@ class RayExecutor:
     def collect(self) -> list[Outcome]:
         outcomes, self._known = self._known, []
         timeout = 0.0 if outcomes else WAIT_SECONDS
-        references = [*self._running, *self._starting]
+        asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
+        references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         if ready:  # and whatever else is finished by now
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
         elif not references:
             time.sleep(timeout)
-        for reference in ready:
+        finished = set(ready)
+        for reference in references:  # a worker's batches in the order in which it got them
+            if reference not in finished:
+                continue
             if reference in self._starting:
                 self._greet(reference)
             elif reference in self._running:
                 outcomes += self._finish(reference)
+            elif reference in asked:
+                outcomes += self._conclude(asked[reference], reference)
+        outcomes += self._close_cases()
         self._look_after()
         self._dispatch()
         return outcomes
@@ -260,10 +282,14 @@ class RayExecutor:
         try:
             outcomes: list[Outcome] = ray.get(reference)
         except RayActorError as error:
-            return self._bury(resource, batch.worker, error)
-        except RayError as error:
+            self._bury(resource, batch.worker, error)
+            return []
+        except RayTaskError as error:
             self._done(reference)
-            return [Outcome(t.number, t.rung, None, f"worker: {error}", 0.0) for t in batch.tasks]
+            return _failed(batch.tasks, f"worker: {error}")
+        except RayError as error:  # the result is lost, not the worker
+            self._done(reference)
+            return self._again(pool, batch.tasks, False, _first_line(error))
         self._done(reference)
         for found in outcomes:
             pool.learn(found.rung, found.seconds)
@@ -273,19 +299,30 @@ class RayExecutor:
         resource, _ = self._running.pop(reference)
         self._pools[resource].running.pop(reference)
 
-    def _bury(self, resource: str | None, worker: int, error: RayActorError) -> list[Outcome]:
-        """Replace a dead worker. Its designs are tried again one by one; one that is lost again is the cause."""
+    # -- deaths -------------------------------------------------------------------------------------------------------
+
+    def _bury(self, resource: str | None, worker: int, error: RayActorError) -> None:
+        """Replace a lost worker, and ask its node why it was lost."""
         pool = self._pools[resource]
-        tasks = pool.lost(worker)
+        loss = Loss(pool.actors[worker], pool.lost(worker), _first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
+        pool.losses[begin_autopsy(pool.places[worker])] = loss
         self._start(resource, pool, worker)
-        if NODE_DIED in str(error):  # with all that was on it: no design's fault
-            pool.suspects.extend(tasks)
-            return []
-        pool.suspects.extend(replace(task, deaths=1) for task in tasks if task.deaths == 0)
-        reason = str(error).strip().splitlines()[0]
-        text = f"poisonous: the worker process died twice with this design: {reason}"
-        return [Outcome(task.number, task.rung, None, text, 0.0) for task in tasks if task.deaths]
+
+    def _conclude(self, pool: Pool, reference: Any) -> list[Outcome]:
+        """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
+        loss = pool.losses.pop(reference)
+        ray.kill(loss.actor)  # where only the connection to it was lost, its successor waits for its CPU
+        return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
+
+    def _close_cases(self) -> list[Outcome]:
+        """Conclude without an answer what has waited for one too long."""
+        late = time.monotonic() - AUTOPSY_SECONDS
+        overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
+        return [outcome for pool, reference in overdue for outcome in self._conclude(pool, reference)]
+
+    def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Outcome]:
+        return [out for task in pool.again(tasks, guilty) for out in _failed([task], str(task.fault(reason)))]
 
     def stop(self) -> None:
         for pool in self._pools.values():
@@ -313,6 +350,14 @@ def _knock(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
+
+
+def _failed(tasks: Sequence[Task], why: str) -> list[Outcome]:
+    return [Outcome(task.number, task.rung, None, why, 0.0) for task in tasks]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _missing(resource: str | None) -> str:

@@ -9,9 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 from tests.tune.fakes import FakeEvaluator
+
+# In the environment of every process that this run of the tests starts: others may run on the same machine.
+MARK = "ALLO_DSE_TEST_RUN"
+os.environ.setdefault(MARK, uuid.uuid4().hex)
 
 
 class Hazard(FakeEvaluator):
@@ -58,7 +63,7 @@ class HangsUnannounced(Hazard):
 class Hangs(Hazard):
     """Hangs with children of its own, one of which has left the process group and lost its parent."""
 
-    deadline_s = 0.5
+    deadline_s = 1.0
 
     def trip(self, design):
         subprocess.Popen(["sleep", "300"])
@@ -128,16 +133,27 @@ class WritesToTheReplyPipe(Hazard):
                     os.write(int(name), b"garbage\n")
 
 
-def sleepers() -> list[int]:
-    """Processes that a hanging evaluator has started and that are still there."""
+def own_processes(command: bytes, mark: bytes = b"") -> list[int]:
+    """Processes of this run of the tests, by words of their command line and of their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if (entry / "cmdline").read_bytes() == b"sleep\x00300\x00" and b"ALLO_DSE_CELL=" in (
-                    entry / "environ"
-                ).read_bytes():
-                    found.append(int(entry.name))
+                line, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
             except OSError:
                 continue
+            if command in line and f"{MARK}={os.environ[MARK]}".encode() in environment and mark in environment:
+                found.append(int(entry.name))
     return found
+
+
+def sleepers() -> list[int]:
+    """Processes that a hanging evaluator has started and that are still there."""
+    return own_processes(b"sleep\x00300\x00", b"ALLO_DSE_CELL=")
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

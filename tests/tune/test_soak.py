@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,27 @@ from tests.tune.fakes import fake_study
 ROOT = Path(__file__).parent.parent.parent
 KILLS = int(os.environ.get("ALLO_DSE_SOAK_KILLS", "3"))
 TRIALS = 40 * KILLS
-PROGRAM = """
-import sys, time
+ALIVE_FOR = 30  # designs, at most: three lives and the last one make all
+PROGRAM = f"""
+import os, signal, sys, threading, time
 from tests.tune.fakes import FakeEvaluator, fake_study
 
+trials, run_dir, delay = sys.argv[1:]
+
 class Slow(FakeEvaluator):
+    begun = 0
+
     def evaluate(self, design):
         time.sleep(0.004)
+        if delay:
+            Slow.begun += 1
+            if Slow.begun == 5:
+                threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if Slow.begun == {ALIVE_FOR}:
+                time.sleep(60)
         return super().evaluate(design)
 
-fake_study(evaluator=Slow).run(int(sys.argv[1]), run_dir=sys.argv[2], seed=5, progress="quiet", verify=False)
+fake_study(evaluator=Slow).run(int(trials), run_dir=run_dir, seed=5, progress="quiet", verify=False)
 """
 
 
@@ -42,23 +52,12 @@ def trials(run_dir):
 
 def test_random_kills_of_the_driver_change_nothing(tmp_path):
     rng = random.Random(7)
-    command = [sys.executable, "-c", PROGRAM, str(TRIALS), str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    kills = 0
-    while True:
-        driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        before = len(trials(tmp_path / "run"))
-        while kills < KILLS and driver.poll() is None and len(trials(tmp_path / "run")) < before + 5:
-            time.sleep(0.02)
-        if kills < KILLS:
-            time.sleep(rng.uniform(0, 0.1))
-            driver.kill()
-            kills += 1
-        _, error = driver.communicate(timeout=120)
-        if driver.returncode == 0:
-            break
-        assert driver.returncode == -9, error.decode()
-    assert kills == KILLS
+    delays = [str(rng.uniform(0, 0.1)) for _ in range(KILLS)]
+    for delay in [*delays, ""]:
+        command = [sys.executable, "-c", PROGRAM, str(TRIALS), str(tmp_path / "run"), delay]
+        driver = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+        assert driver.returncode == (-9 if delay else 0), driver.stderr.decode()
     whole = fake_study().run(TRIALS, run_dir=tmp_path / "whole", seed=5, progress="quiet", verify=False)
     assert trials(tmp_path / "run") == trials(tmp_path / "whole")
     again = fake_study().run(TRIALS, run_dir=tmp_path / "run", seed=5, progress="quiet", verify=False)
