@@ -106,7 +106,7 @@ def design_options(board: Board, extra: list[str | None]) -> list[dict[str, str]
 def design_name(board: Board, ref: Ref) -> str:
     """A design by its key and objectives."""
     run = board.table(ref)
-    values = ", ".join(f"{n} {text(run.columns[n].value(ref.row))}" for n in run.names("objective"))
+    values = ", ".join(f"{label(n)} {text(run.columns[n].value(ref.row))}" for n in run.names("objective"))
     several = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
     return f"{several}{run.keys[ref.row][:8]}: {values}"
 

@@ -11,7 +11,7 @@ from ...errors import AlloDseError
 from ...eval.simulator.explain import Explanation
 from ..data.board import Ref
 from ..figures.style import Theme, theme
-from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
+from ..figures.timeline import MAX_ROWS, occupancy_figure, timeline_figure, totals_figure
 from ..pictures import PLACE_SECONDS, svg_uri
 from ..recordings import Recorded
 from .context import Context
@@ -135,7 +135,6 @@ def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
     ]
     return html.Div(
         [
-            html.P(str(placed), className="hint"),
             svg_image(placement_svg(placed), "The placed design", look),
             html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
         ]
@@ -149,43 +148,53 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
     cards = [
         card(
             "Timeline",
-            html.P(f"{found.words} {pace(found)}", className="hint"),
+            html.P(f"{found.words} {pace(found)} {shown_rows(found)}", className="hint"),
             _plot("timeline-plot", drawn, "What each processing element does over time"),
             tools=image_buttons("timeline-plot"),
             wide=True,
         )
     ]
-    goes = [
-        card(
-            "Where the time goes",
-            html.P(f"Of the whole {'period' if found.span == 'period' else 'run'}, by kind.", className="hint"),
-            _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
-            tools=image_buttons("totals-plot"),
-        )
-    ]
+    goes = card(
+        "Where the time goes",
+        html.P(f"Of the whole {'period' if found.span == 'period' else 'run'}, by kind.", className="hint"),
+        _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
+        tools=image_buttons("totals-plot"),
+    )
+    waits = [] if why is None else [critical_card(found, why)]
+    cards.append(html.Div([goes, *waits], className="tiles"))
     if why is not None:
-        goes += _waits(found, why, look)
-    return html.Div([*cards, html.Div(goes, className="tiles")])
+        occupied = occupancy_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)
+        cards.append(
+            card(
+                "Buffers waited for most",
+                html.P("The most tokens in each at any time, and in brackets how many it holds.", className="hint"),
+                _plot("occupancy-plot", occupied, "Tokens in the buffers that are waited for most, over time"),
+                tools=image_buttons("occupancy-plot"),
+                wide=True,
+            )
+        )
+    return html.Div(cards)
 
 
-def _waits(found: Recorded, why: Explanation, look: Theme) -> list[Any]:
-    """The buffers that are waited for most, and the critical path."""
+def critical_card(found: Recorded, why: Explanation) -> Any:
+    """What the critical path consists of, and who is on it longest."""
     per = found.ticks_per_cycle
     rows = [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]]
-    kinds = ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
-    occupied = occupancy_figure(found.timeline, why, look, ticks_per_cycle=per)
-    return [
-        card(
-            "Buffers waited for most",
-            _plot("occupancy-plot", occupied, "Tokens in the buffers that are waited for most, over time"),
-            tools=image_buttons("occupancy-plot"),
-        ),
-        card(
-            f"Critical path of the {found.span}",
-            html.P(kinds, className="hint"),
-            table(["who", "cycles", "share"], rows),
-        ),
-    ]
+    kinds = ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
+    return card(
+        f"Critical path of the {found.span}", html.P(kinds, className="hint"), table(["who", "cycles", "share"], rows)
+    )
+
+
+_KINDS = {"work": "work", "service": "served by DRAM", "token": "tokens on their way", "room": "full buffers"}
+
+
+def shown_rows(found: Recorded) -> str:
+    """That not all rows are shown, if so."""
+    count = found.timeline.network.node_count
+    if count <= MAX_ROWS:
+        return ""
+    return f"{MAX_ROWS} of {count:,} rows are shown: those on the critical path and the busiest."
 
 
 def pace(found: Recorded) -> str:

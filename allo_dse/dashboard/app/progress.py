@@ -116,6 +116,6 @@ def key_numbers(run: RunTable) -> list[Any]:
         "cache hits": text(hits),
         "repeats": text(last.repeats if last else 0),
         "on the front": text(len(run.front)),
-        "hypervolume": text(round(volume, 4)),
+        f"hypervolume ({figures.hypervolume_unit(run)})": text(round(volume, 4)),
     }
     return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]

@@ -19,7 +19,6 @@ _UNITS = {
     "_gb_s": "GB/s",
 }
 _WHOLE = {
-    "pe_count": "cores",
     "utilization": "share",
     "bram18": "blocks",
     "uram": "blocks",
@@ -44,12 +43,12 @@ def unit(name: str) -> str:
 def label(name: str) -> str:
     """A column's name with its unit: `latency_us` is "latency (µs)"."""
     measure = unit(name)
+    if name == "pe_count":
+        return "processing elements"  # cores of an NPU, processes of an FPGA
     if not measure:
         return name
     plain = next((name.removesuffix(s) for s in sorted(_UNITS, key=len, reverse=True) if name.endswith(s)), name)
-    plain = {"pe_count": "cores used", "at": "wall time", "seconds": "evaluation time", "number": "number"}.get(
-        name, plain
-    )
+    plain = {"at": "wall time", "seconds": "evaluation time", "number": "number"}.get(name, plain)
     return f"{plain.replace('_', ' ')} ({measure})"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..data.analysis import Difference
 from ..data.limits import Use
 from ..data.units import label, text
-from .style import GREEN, ORANGE, VERMILLION, Figure, Theme, axis, layout, note
+from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Theme, axis, layout, note
 from .words import change_text
 
 
@@ -21,13 +21,13 @@ def resources_figure(found: list[Use], look: Theme) -> Figure:
     trace = {
         "type": "bar",
         "orientation": "h",
-        "x": [100 * u.share for u in found],
+        "x": [max(_SLIVER, 100 * u.share) for u in found],
         "y": [label(u.name) for u in found],
-        "marker": {"color": colors},
+        "marker": {"color": colors, "pattern": {"shape": ["/" if u.share > 1 else "" for u in found]}},
         "text": [f"{text(u.used)} of {text(u.limit)}" for u in found],
-        "textposition": "auto",
-        "insidetextanchor": "start",
-        "hovertemplate": "%{y}: %{text} (%{x:.1f} %)<extra></extra>",
+        "customdata": [f"{100 * u.share:.1f} %" for u in found],
+        **_texts([u.share for u in found], colors, look),
+        "hovertemplate": "%{y}: %{text} (%{customdata})<extra></extra>",
     }
     most = max(102.0, *(105 * u.share for u in found))
     line = {"type": "line", "x0": 100, "x1": 100, "yref": "paper", "y0": 0, "y1": 1}
@@ -48,14 +48,15 @@ def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
     shares = sorted(((k, v) for k, v in bound.items() if isinstance(v, int | float)), key=lambda item: item[1])
     if not shares:
         return note(look, "the evaluator does not say what was busy")
+    colors = [look.front] * (len(shares) - 1) + [ORANGE]
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": [100 * v for _, v in shares],
         "y": [k for k, _ in shares],
-        "marker": {"color": [look.front] * (len(shares) - 1) + [ORANGE]},
+        "marker": {"color": colors},
         "texttemplate": "%{x:.1f} %",
-        "textposition": "auto",
+        **_texts([v for _, v in shares], colors, look),
         "hovertemplate": "%{y}: %{x:.1f} %<extra></extra>",
     }
     return {
@@ -66,6 +67,24 @@ def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
             yaxis=axis(look, ""),
             bargap=0.35,
         ),
+    }
+
+
+_SLIVER = 0.05
+"""Percent; a bar of no length would have no text."""
+_HALF = 0.5
+
+
+def _texts(shares: list[float], colors: list[str], look: Theme) -> dict[str, Any]:
+    """Texts in long bars and beside short ones, in a colour that can be read there."""
+    inside = [share >= _HALF for share in shares]
+    on_bar = ["#ffffff" if color in (BLUE, VERMILLION) else "#10151b" for color in colors]
+    return {
+        "textposition": ["inside" if within else "outside" for within in inside],
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "textfont": {"color": [own if within else look.text for within, own in zip(inside, on_bar, strict=True)]},
+        "cliponaxis": False,
     }
 
 
@@ -91,7 +110,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
     }
     low, high = min(0.0, *trace["x"]), max(0.0, *trace["x"])
     room = max(high - low, 1.0)
-    shown = [low - 0.5 * room if low < 0 else -0.05 * room, high + 0.35 * room]
+    shown = [low - 0.2 * room if low < 0 else -0.03 * room, high + 0.2 * room]
     return {
         "data": [trace],
         "layout": layout(

@@ -48,10 +48,15 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
         "layout": layout(
             look,
             xaxis=axis(look, title),
-            yaxis=axis(look, "hypervolume (share)"),
+            yaxis=axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})"),
             showlegend=len(traces) > 1,
         ),
     }
+
+
+def hypervolume_unit(run: RunTable) -> str:
+    """Of objectives that are all minimised, zero bounds the box that the front dominates a share of."""
+    return "share" if all(o.direction == "minimize" for o in run.facts.objectives) else "relative"
 
 
 def rate_figure(spans: Timeline, look: Theme) -> Figure:

@@ -12,7 +12,7 @@ from ...eval.simulator.explain import Explanation
 from ...eval.simulator.labels import node_label
 from ...eval.simulator.timeline import Activity, Timeline
 from ..recordings import PARTS, Total
-from .style import BLUE, GREEN, ORANGE, PURPLE, SERIES, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
+from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
 
 BINS = 360
 MAX_ROWS = 40
@@ -37,11 +37,11 @@ def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, 
     """A row per core and channel, coloured by what it does most around each time; the critical path as a line."""
     if not timeline.cycles:
         return note(look, "the run takes no time")
-    rows = _chosen(timeline)
+    rows = chosen_rows(timeline, found)
     edges = np.linspace(0, timeline.cycles, BINS + 1)
     labels = found.labels if found is not None else None
     names = [_name(node_label(labels, timeline.network, node) if labels else str(node)) for node in rows]
-    names = [f"{name} #{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    names = [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
     shares = np.stack([_shares(timeline, node, edges) for node in rows])
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1).astype(float)
     most[most < 0] = np.nan
@@ -84,10 +84,17 @@ def _discrete() -> list[list[Any]]:
     return [[(i + end) / count, color] for i, (_, color) in enumerate(ACTIVITIES.values()) for end in (0, 1)]
 
 
-def _chosen(timeline: Timeline) -> list[int]:
-    """The busiest rows, in order of their numbers."""
+def chosen_rows(timeline: Timeline, found: Explanation | None) -> list[int]:
+    """The rows that are shown, by number: those that the critical path is in for longest, and the busiest."""
+    nodes = np.arange(timeline.network.node_count)
     busy = timeline.node_cycles[:, Activity.WORK] + timeline.node_cycles[:, Activity.SERVICE]
-    return sorted(np.argsort(-busy, kind="stable")[:MAX_ROWS].tolist())
+    critical = np.zeros(len(nodes), np.int64)
+    if found is not None:
+        critical = found.path.cycles_by(("work", "service"), timeline.network.task_node[found.path.task], len(nodes))
+    first = np.argsort(-critical, kind="stable")[: MAX_ROWS // 2]
+    first = first[critical[first] > 0]
+    rest = [n for n in np.argsort(-busy, kind="stable").tolist() if n not in set(first.tolist())]
+    return sorted([*first.tolist(), *rest[: MAX_ROWS - len(first)]])
 
 
 def _name(text: str) -> str:
@@ -154,12 +161,13 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
     if not streams:
         return note(look, "nothing waits for a buffer")
     edges = np.linspace(0, max(1, timeline.cycles), BINS + 1)
-    traces = []
+    traces, highest = [], 0.0
     for position, stream in enumerate(streams):
         held = timeline.occupancy(stream)
         most = np.zeros(BINS)
         place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
         np.maximum.at(most, place, held.tokens)
+        highest = max(highest, most.max())
         at_start = held.tokens[np.maximum(np.searchsorted(held.time, edges[:-1], side="right") - 1, 0)]
         traces.append(
             {
@@ -171,7 +179,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
                 "line": {
                     "shape": "hv",
                     "width": 1.5,
-                    "color": SERIES[position % len(SERIES)],
+                    "color": look.series[position % len(look.series)],
                     "dash": ("solid", "dash", "dot")[position % 3],
                 },
             }
@@ -181,7 +189,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
         "layout": layout(
             look,
             xaxis=axis(look, "time (cycles)"),
-            yaxis=axis(look, "tokens in the buffer", rangemode="tozero"),
+            yaxis=axis(look, "tokens in the buffer", rangemode="tozero", **({"dtick": 1} if highest <= 10 else {})),
             height=420,
         ),
     }

@@ -10,7 +10,7 @@ from collections import Counter
 
 from ..place.array import Link, Tile
 from ..place.result import Hop, PlacedDesign, Port, Route
-from .canvas import BOLD, GREY, Canvas, Point, fit, styles
+from .canvas import BOLD, GREY, Canvas, Point, fit, styles, text_width
 
 _SWITCH = 46.0
 _BOX_WIDTH, _BOX_HEIGHT = 132.0, 66.0
@@ -43,7 +43,7 @@ class _Picture:
         canvas = self.canvas
         first, *rest = str(self.placed).split(", ")
         canvas.text(_LEFT, 24, first, size=15, bold=True)
-        canvas.text(_LEFT, 42, ", ".join(rest), faint=True)
+        canvas.text(_LEFT, 42, f"{', '.join(rest)}; small squares are switches", faint=True)
         tiles = {Tile(c, row) for c in range(self.limits.columns) for row in (0, 1)}
         for tile in sorted(tiles | set(self.limits.cores)):
             self._tile(tile)
@@ -91,7 +91,7 @@ class _Picture:
         name = self.placed.problem.nodes[node].name if node is not None else str(tile)
         empty = use is None or (tile.row > 1 and node is None)
         canvas.box(left, top, width, height, tip=f"{name} on {tile}", opacity=0.0 if empty else 0.15)
-        canvas.text(left + 7, top + 14, fit(name, (width - 14) / BOLD), bold=not empty, faint=empty)
+        self._name(left + 7, top + 14, name, width - 14, empty)
         if use is None or empty:
             return
         channels = f"DMA in {use.dma_in}/{have.dma_in}, out {use.dma_out}/{have.dma_out}"
@@ -103,6 +103,12 @@ class _Picture:
             tip = f"{use.bytes:,} of {have.bytes:,} bytes"
             canvas.box(left + 7, top + 49, width - 14, 6, radius=0, opacity=0, tip=tip)
             canvas.fill(left + 7, top + 49, (width - 14) * min(1.0, use.bytes / max(1, have.bytes)), 6, GREY)
+
+    def _name(self, x: float, y: float, name: str, width: float, empty: bool) -> None:
+        """A tile's name, smaller rather than shortened: the ends of nodes' names are what tells them apart."""
+        bold = not empty and text_width(name) * BOLD <= width
+        size = 11 if bold or empty else 10
+        self.canvas.text(x, y, fit(name, width, size), size=size, bold=bold, faint=empty)
 
     # -- wires --------------------------------------------------------------------------------------------------------
 

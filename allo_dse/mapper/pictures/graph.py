@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 from ..vmg import VMG
 from .canvas import BOLD, Canvas, fit, styles, text_width
-from .layers import lay_out
+from .labels import SIZE
+from .layers import GAP_X, lay_out
 from .summary import Box, Flow, Summary, summarise
-from .wires import Wires, amount
+from .wires import MOST_LABELS, Wires, amount
 
 _LINE, _PAD = 14.0, 8.0
 _LEFT, _TOP = 16.0, 70.0
+_FEW = 10
+"""Boxes that are set so far apart that the streams' amounts fit between them, which takes this much beside the text."""
+_BESIDE = 52.0
 
 
 def vmg_svg(vmg: VMG) -> str:
@@ -23,7 +27,10 @@ def vmg_svg(vmg: VMG) -> str:
     colors = styles(flow.array for flow in summary.flows)
     width = max(_box_width(box) for box in summary.boxes)
     height = max(2 * _PAD + _LINE * (1 + len(box.lines)) for box in summary.boxes)
-    layout = lay_out(summary, width, height, (_LEFT, _TOP))
+    texts = [amount([flow]) for flow in summary.flows]
+    roomy = len(summary.boxes) <= _FEW and 0 < len(texts) <= MOST_LABELS
+    gap = max(text_width(text, SIZE) for text in texts) + _BESIDE if roomy else GAP_X
+    layout = lay_out(summary, width, height, (_LEFT, _TOP), gap=gap)
     wires = Wires(canvas, layout, summary.flows, colors)
     wires.draw()
     for box, (x, y) in zip(summary.boxes, layout.corners, strict=True):

@@ -33,10 +33,10 @@ class Layout:
         return min(free, key=lambda x: abs(x - wanted))
 
 
-def lay_out(summary: Summary, width: float, height: float, origin: Point) -> Layout:
-    """Layer by layer from above. Layers that are too wide go on in further rows."""
+def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Layout:
+    """Layer by layer from above, boxes `gap` apart. Layers that are too wide go on in further rows."""
     layers = _layers(summary)
-    most = max(1, int((_WIDEST + GAP_X) // (width + GAP_X)))
+    most = max(1, int((_WIDEST + gap) // (width + gap)))
     edges = {(flow.source, flow.target) for flow in summary.flows}
     if not edges:
         most = min(most, max(1, round(len(summary.boxes) ** 0.5)))
@@ -45,9 +45,9 @@ def lay_out(summary: Summary, width: float, height: float, origin: Point) -> Lay
     widest = max(len(row) for row in rows)
     left, y = origin
     for row in rows:
-        indent = (widest - len(row)) * (width + GAP_X) / 2
+        indent = (widest - len(row)) * (width + gap) / 2
         for position, box in enumerate(row):
-            corners[box] = (left + indent + position * (width + GAP_X), y)
+            corners[box] = (left + indent + position * (width + gap), y)
         y += height + (GAP_Y if edges else GAP_X)
     return Layout(tuple(corners), width, height)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from .canvas import Canvas, Point
+from .labels import Labels, beside, curve, straight
 from .layers import GAP_Y, Layout
 from .summary import Flow
 
-_MOST_LABELS = 24
+MOST_LABELS = 24
 _BEND = GAP_Y * 0.55
-_LABEL_LINE = 11.0
-_MOST_LINES = 2
+_SHADOW = 6.0
 
 
 def amount(flows: Sequence[Flow]) -> str:
@@ -34,7 +35,10 @@ class Wires:
         self.layout = layout
         self.flows = flows
         self.colors = colors
-        self.labelled = len(flows) <= _MOST_LABELS
+        areas = [(x, y - _SHADOW, x + layout.width + _SHADOW, y + layout.height) for x, y in layout.corners]
+        title = 0.0, 0.0, math.inf, min(y for _, y in layout.corners) - GAP_Y / 3
+        self.labels = Labels(canvas, [title, *areas])
+        self.beside: list[tuple[Flow, list[Point]]] = []
         self.leaving = self._sides([f.source for f in flows], [f.target for f in flows])
         self.entering = self._sides([f.target for f in flows], [f.source for f in flows])
 
@@ -66,6 +70,9 @@ class Wires:
                 self._down(number, flow)
             else:
                 self._back(flow)
+        if len(self.flows) <= MOST_LABELS:
+            for flow, places in self.beside:
+                self.labels.write(amount([flow]), places, self.colors[flow.array][0])
 
     def _across(self, box: int, place: tuple[int, int]) -> float:
         position, count = place
@@ -77,22 +84,18 @@ class Wires:
         end = self._across(flow.target, self.entering[number]), self.layout.corners[flow.target][1]
         color, dash = self.colors[flow.array]
         tip = f"{flow.array}: {amount([flow])}"
+        points = [start, end]
         if end[1] - start[1] > GAP_Y + 1:
             top, bottom = start[1] + GAP_Y, end[1] - GAP_Y
             lane = self.layout.lane(top, bottom, start[0])
-            self.canvas.path([start, (lane, top), (lane, bottom), end], _BEND, color, dash=dash, tip=tip)
-        else:
-            self.canvas.path([start, end], _BEND, color, dash=dash, tip=tip)
-        if self.labelled:
-            self._label(number, flow)
+            points = [start, (lane, top), (lane, bottom), end]
+        self.canvas.path(points, _BEND, color, dash=dash, tip=tip)
+        self._note(flow, curve(points, _BEND))
 
-    def _label(self, number: int, flow: Flow) -> None:
-        """To the right of all arrows at a box, a line in the colour of each."""
-        position, count = self.entering[number]
-        x = self._across(flow.target, (count - 1, count)) + 5
-        y = self.layout.corners[flow.target][1] - 9 - _LABEL_LINE * (count - 1 - position)
-        if count <= _MOST_LINES:
-            self.canvas.text(x, y, amount([flow]), size=9.5, color=self.colors[flow.array][0])
+    def _note(self, flow: Flow, line: list[Point]) -> None:
+        """Where a line is, and that its amount stands beside it."""
+        self.labels.avoid(line)
+        self.beside.append((flow, beside(line)))
 
     def _back(self, flow: Flow) -> None:
         """To a box that is not below: out at the bottom, up where there is room, in at the top."""
@@ -104,6 +107,7 @@ class Wires:
         points: list[Point] = [start, (start[0], below), (lane, below), (lane, above), (end[0], above), end]
         color, dash = self.colors[flow.array]
         self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
+        self._note(flow, straight(points))
 
     def _loop(self, flow: Flow, number: int) -> None:
         """From alike nodes to alike nodes."""
@@ -113,5 +117,7 @@ class Wires:
         color, dash = self.colors[flow.array]
         points = [(x, y - size), (x + 16, y - size), (x + 16, y + size), (x, y + size)]
         self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
-        if self.labelled:
-            self.canvas.text(x + 22, y - 6 + 12 * number, amount([flow]), size=9.5, color=color)
+        self.labels.avoid(straight(points))
+        below = self.layout.height / 2 + 14
+        places = [(x + 22, y + 12 * step) for step in (number, number - 1, number + 1)]
+        self.beside.append((flow, [*places, *((x - 8, y + below + 12 * n) for n in range(3))]))

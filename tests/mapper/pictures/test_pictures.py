@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, product
 from xml.etree import ElementTree
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from allo_dse.backends.device import Device
 from allo_dse.mapper.pictures import placement_svg, vmg_svg
 from allo_dse.mapper.pictures.canvas import COLORS, fit, styles, text_width
+from allo_dse.mapper.pictures.labels import SIZE
 from allo_dse.mapper.pictures.layers import lay_out
 from allo_dse.mapper.pictures.summary import MAX_BOXES, summarise
 from allo_dse.mapper.place import PlacedDesign, place
@@ -105,7 +106,26 @@ def test_any_graph_is_drawn_without_overlaps(program) -> None:
     for (x1, y1), (x2, y2) in combinations(layout.corners, 2):
         assert abs(x1 - x2) >= 110 or abs(y1 - y2) >= 50
     root = parsed(vmg_svg(VMG.of(program)))
-    assert len(list(root.iter(f"{SVG}rect"))) <= 3 * MAX_BOXES
+    boxes = [rect for rect in root.iter(f"{SVG}rect") if "fill-opacity" in rect.attrib]
+    assert len(boxes) <= 3 * MAX_BOXES
+    shaded = [_area(box) for box in boxes if box.get("fill-opacity") != "0.0"]
+    amounts = [_text_area(text) for text in root.iter(f"{SVG}text") if text.get("font-size") == f"{SIZE:g}"]
+    for one, other in [*combinations(amounts, 2), *product(amounts, shaded)]:
+        assert not _overlap(one, other)
+
+
+def _area(box: ElementTree.Element) -> tuple[float, ...]:
+    x, y, width, height = (float(box.get(name, "0")) for name in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+def _text_area(text: ElementTree.Element) -> tuple[float, ...]:
+    x, y = float(text.get("x", "0")), float(text.get("y", "0"))
+    return x, y - SIZE, x + text_width(text.text or "", SIZE), y
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def test_names_that_fit_are_not_shortened() -> None:
