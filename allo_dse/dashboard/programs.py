@@ -10,9 +10,10 @@ import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import AlloDseError, StudyError
+from .data.analysis import measured
 from .data.board import Board, Ref
 from .recordings import Recorded, record
 
@@ -106,13 +107,11 @@ class Programs:
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.
         """
-        metrics = self.board.table(ref).record(ref.row).get("metrics") or {}
+        metrics = measured(self.board.table(ref), ref.row)
         return record(self.candidate(ref).design, metrics.get("stream_depths"))
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""
         from ..tune.explain import explain
 
-        table = self.board.table(ref)
-        metrics: dict[str, Any] = dict(table.record(ref.row).get("metrics") or {})
-        return explain(self.candidate(ref).design, metrics)
+        return explain(self.candidate(ref).design, dict(measured(self.board.table(ref), ref.row)))

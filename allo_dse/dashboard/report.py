@@ -12,7 +12,7 @@ import jinja2
 
 from .. import __version__
 from ..errors import AlloDseError, StudyError
-from .data.analysis import importance, sample
+from .data.analysis import importance, measured, sample
 from .data.board import Board, Ref
 from .data.limits import uses
 from .data.progress import statuses, timeline
@@ -195,8 +195,7 @@ def chosen_designs(board: Board) -> list[Ref]:
 def design_section(board: Board, programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
     """One design of the report."""
     run = board.table(ref)
-    record = run.record(ref.row)
-    metrics = record.get("metrics") or {}
+    metrics = measured(run, ref.row)
     key = run.keys[ref.row]
     verification = run.verified.get(key)
     best = [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from ...errors import AlloDseError
+from ...tune.keeping import LOGS
+from ..data.analysis import measured
 from ..data.board import Board, Ref
 from ..data.limits import is_fpga, uses
 from ..data.units import label, text
@@ -20,6 +23,7 @@ from .context import Context, page_of
 from .parts import GRAPH_CONFIG, card, empty, facts, image_buttons, table
 from .program import program_cards
 
+MAX_PRINTED = 64 << 10
 _EXPORTS = (
     ("primitives", "mapping_primitives", "A Python module whose mapping_primitives() returns what Allo takes"),
     ("parameters", "Parameters", "The program's parameters as JSON"),
@@ -91,9 +95,10 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
     """Everything about a design."""
     board = context.board
     run = board.table(ref)
-    metrics = run.record(ref.row).get("metrics") or {}
+    metrics = measured(run, ref.row)
     return [
         _head(context, ref, reference),
+        *failure_cards(board, ref),
         html.Div(
             [
                 card("Parameters and mapping", _decisions(board, ref)),
@@ -103,7 +108,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
                     "resources",
                     resources_figure(uses(run.facts.device, metrics), look),
                 ),
-                _plot("Busy", "bound", bound_figure(metrics.get("bound") or {}, look)),
+                _plot("How busy what was", "bound", bound_figure(metrics.get("bound") or {}, look)),
             ],
             className="tiles",
         ),
@@ -122,7 +127,30 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
 
 def _plot(title: str, name: str, figure: dict[str, Any]) -> Any:
     plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
-    return card(title, plot, tools=image_buttons(name))
+    return card(title, html.Div(plot, role="img", **{"aria-label": title}), tools=image_buttons(name))
+
+
+def failure_cards(board: Board, ref: Ref) -> list[Any]:
+    """Per evaluator that failed what it said, and the end of what it printed."""
+    run = board.table(ref)
+    cards = []
+    for position, rung in enumerate(run.rungs[run.keys[ref.row]]):
+        record = run.record(ref.row, position)
+        if record.get("error"):
+            parts: list[Any] = [html.Pre(str(record["error"]))]
+            printed = printed_text(run.path, str(record.get("log") or ""))
+            if printed:
+                parts.append(html.Details([html.Summary("What it printed"), html.Pre(printed)]))
+            cards.append(card(f"Failed: {rung.evaluator or 'evaluator'}", *parts))
+    return cards
+
+
+def printed_text(run: Path, name: str) -> str:
+    """The end of a file of the run's directory `logs` by the name that a record gives it; empty where there is none."""
+    path = run / name
+    if not name or path.resolve().parent != (run / LOGS).resolve() or not path.is_file():
+        return ""
+    return path.read_bytes()[-MAX_PRINTED:].decode(errors="replace")
 
 
 def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
@@ -150,7 +178,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
             *([("hls", "HLS project", "C++ and scripts, zipped")] if is_fpga(run.facts.device) else []),
         )
     ]
-    message = [html.P(verification.message, className="hint")] if verification is not None else []
+    message = [html.P(verification.message, className="hint below")] if verification is not None else []
     objectives = [
         html.Div([html.B(text(run.columns[n].value(ref.row))), html.Span(label(n))], className="number")
         for n in run.names("objective")
@@ -214,8 +242,7 @@ def _rungs(board: Board, ref: Ref) -> Any:
     rungs = run.rungs[run.keys[ref.row]]
     names = list(dict.fromkeys(n for rung in rungs for n, v in rung.metrics.items() if not isinstance(v, dict | list)))
     if not names:
-        reason = run.record(ref.row).get("error") or "no metrics"
-        return html.Pre(str(reason))
+        return empty("No evaluator has measured this design.")
     head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
     rows = [[label(n), *(text(rung.metrics.get(n)) for rung in rungs)] for n in names]
     return table(head, rows)

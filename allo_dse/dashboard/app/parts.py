@@ -86,7 +86,7 @@ def checks(name: str, options: dict[str, str], value: list[str]) -> Any:
 
 def facts(pairs: list[tuple[str, Any]]) -> Any:
     """Names and values."""
-    return html.Dl([part for name, value in pairs for part in (html.Dt(name), html.Dd(value))], className="facts")
+    return html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in pairs], className="facts")
 
 
 def table(head: list[Any], rows: list[list[Any]], *, classes: list[str] | None = None) -> Any:

@@ -94,7 +94,8 @@ def _offer(context: Context, ref: Ref) -> Any:
 
 def svg_image(svg: str, words: str, look: Theme) -> Any:
     """A picture in the page's colours."""
-    return html.Div(html.Img(src=svg_uri(svg, look), alt=words), className="svg-box")
+    picture = html.Img(src=svg_uri(svg, look), alt=words)
+    return html.Div(picture, className="svg-box", tabIndex=0, role="group", **{"aria-label": f"{words}, scrollable"})
 
 
 def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:

@@ -61,6 +61,11 @@ def _value(table: RunTable, name: str, row: int) -> Any:
     return None if column is None else column.value(row)
 
 
+def measured(table: RunTable, row: int) -> Mapping[str, Any]:
+    """A design's metrics by the dearest evaluator that has measured it; none of a design that was never measured."""
+    return next((rung.metrics for rung in reversed(table.rungs[table.keys[row]]) if rung.metrics), {})
+
+
 @dataclass(frozen=True)
 class Sample:
     """Feasible designs as the importance is computed from them.

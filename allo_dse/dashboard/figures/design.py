@@ -15,7 +15,7 @@ from .words import change_text
 def resources_figure(found: list[Use], look: Theme) -> Figure:
     """Used shares of the device's resources."""
     if not found:
-        return note(look, "the device's limits are not known here")
+        return note(look, "no metric that the device has a known limit for")
     found = found[::-1]
     colors = [VERMILLION if u.share > 1 else ORANGE if u.share > 0.9 else look.front for u in found]
     trace = {
@@ -47,7 +47,7 @@ def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
     """The share of the run time each resource was busy."""
     shares = sorted(((k, v) for k, v in bound.items() if isinstance(v, int | float)), key=lambda item: item[1])
     if not shares:
-        return note(look, "the evaluator does not say what was busy")
+        return note(look, "no evaluator has said what was busy")
     colors = [look.front] * (len(shares) - 1) + [ORANGE]
     trace = {
         "type": "bar",
@@ -104,23 +104,22 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
         },
         "text": [change_text(d) for d in numbers],
         "customdata": [f"{text(d.first)} → {text(d.second)}" for d in numbers],
-        "textposition": "outside",
-        "cliponaxis": False,
+        "textposition": "none",
         "hovertemplate": "%{y}: %{customdata} (%{text})<extra></extra>",
     }
     low, high = min(0.0, *trace["x"]), max(0.0, *trace["x"])
     room = max(high - low, 1.0)
-    shown = [low - 0.2 * room if low < 0 else -0.03 * room, high + 0.2 * room]
-    return {
-        "data": [trace],
-        "layout": layout(
-            look,
-            xaxis=axis(look, "change (%)", range=shown),
-            yaxis=axis(look, ""),
-            bargap=0.3,
-            height=90 + 30 * len(numbers),
-        ),
-    }
+    beside = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 6, "yref": "y", "showarrow": False}
+    figure = layout(
+        look,
+        xaxis=axis(look, "change (%)", range=[low - 0.03 * room, high + 0.03 * room]),
+        yaxis=axis(look, ""),
+        bargap=0.3,
+        height=90 + 30 * len(numbers),
+        # Beside the plot, where no bar and no name can be in their way however narrow it is.
+        annotations=[{**beside, "y": label(d.name), "text": change_text(d)} for d in numbers],
+    )
+    return {"data": [trace], "layout": {**figure, "margin": {**figure["margin"], "r": 72}}}
 
 
 MOST_PERCENT = 400.0

@@ -57,15 +57,11 @@ def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, 
         "zmin": -0.5,
         "zmax": len(ACTIVITIES) - 0.5,
         "ygap": 1,
-        "colorbar": {
-            "tickvals": list(range(len(ACTIVITIES))),
-            "ticktext": [text for text, _ in ACTIVITIES.values()],
-            "thickness": 12,
-            "outlinewidth": 0,
-            "len": 0.9,
-        },
+        "showscale": False,
     }
-    data = [trace, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
+    seen = {int(v) for v in np.unique(most[~np.isnan(most)])}
+    keys = [_key(text, color) for activity, (text, color) in ACTIVITIES.items() if activity in seen]
+    data = [trace, *keys, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
     return {
         "data": data,
         "layout": layout(
@@ -73,9 +69,15 @@ def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, 
             xaxis=axis(look, "time (cycles)"),
             yaxis=axis(look, "", autorange="reversed", type="category", tickfont={"size": 10, "color": look.muted}),
             height=150 + 17 * len(rows),
-            showlegend=len(data) > 1,
+            showlegend=True,
         ),
     }
+
+
+def _key(text: str, color: str) -> dict[str, Any]:
+    """An entry of the legend."""
+    marker = {"symbol": "square", "size": 12, "color": color}
+    return {"type": "scatter", "mode": "markers", "name": text, "x": [None], "y": [None], "marker": marker}
 
 
 def _discrete() -> list[list[Any]]:

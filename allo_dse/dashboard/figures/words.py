@@ -28,7 +28,8 @@ def status_text(board: Board, ref: Ref) -> str:
     if verification is not None and not verification.ok:
         return "computed wrong numbers"
     if not table.ok[ref.row]:
-        return f"infeasible: {table.columns['reason'].value(ref.row)}"
+        failed = table.columns["status"].value(ref.row) == "failed"
+        return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"
     if ref.row == table.knee:
         return "knee of the Pareto front"
     return "on the Pareto front" if ref.row in table.front else "dominated"
