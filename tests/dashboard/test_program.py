@@ -101,7 +101,10 @@ def test_the_page_compiles_draws_and_exports(run, visit, serve):
     page = visit(url).open("design")
     page.click("button:has-text('Compile the program')")
     page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 3")
-    page.wait_for_function("() => document.querySelector('#timeline-plot .js-plotly-plot')?.data?.some(t => t.name === 'critical path')")
+    page.wait_for_function(
+        """() => document.querySelector('#timeline-plot .js-plotly-plot')?.data?.some(
+            t => t.name === 'critical path')"""
+    )
     sizes = page.evaluate("() => [...document.querySelectorAll('.svg-box img')].map(i => i.naturalWidth)")
     assert min(sizes) > 100
     assert "sets the pace" in page.inner_text("#page-design")

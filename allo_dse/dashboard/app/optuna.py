@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..data.board import Board
@@ -24,7 +25,9 @@ def storage_of(board: Board) -> optuna.storages.InMemoryStorage:
         study = optuna.create_study(
             study_name=name, storage=storage, directions=[o.direction for o in run.facts.objectives]
         )
-        study.set_metric_names(run.objectives)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(run.objectives)
         study.add_trials(_trials(run))
     return storage
 
