@@ -14,9 +14,12 @@ from ..data.selection import Selection
 from ..data.units import label
 from ..figures.parallel import parallel_figure
 from ..figures.scatter import View, front_figure, point_ref
-from ..figures.style import theme
+from ..figures.style import Figure, Theme, theme
 from ..figures.words import difference_lines, status_text
 from .context import Context
+
+FIRST_LOG = frozenset("x")
+"""Axes that are logarithmic at first."""
 
 
 def hidden_runs(board: Board, shown: list[int] | None) -> tuple[int, ...]:
@@ -86,6 +89,7 @@ def _plots(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("zoom", "data"),
         State("drawn", "data"),
+        prevent_initial_call=True,
     )
     def scatter(
         x: str | None,
@@ -124,14 +128,7 @@ def _plots(app: Dash, context: Context) -> None:
                 drawn = front_figure(board, view, theme(look))
             except FilterError:
                 raise PreventUpdate from None
-        state = {
-            "dominated": "dominated" in show,
-            "filter": source or "",
-            "selection": selection,
-            "runs": shown,
-            "version": version,
-            "theme": look,
-        }
+        state = drawn_state(view, selection, shown, version, look)
         return drawn.figure, drawn_note(drawn.points, drawn.of), no_update if state == drawn_before else state
 
     @app.callback(
@@ -159,6 +156,30 @@ def _plots(app: Dash, context: Context) -> None:
             except FilterError:
                 raise PreventUpdate from None
         return figure, state
+
+
+def drawn_state(
+    view: View, selection: dict[str, Any] | None, shown: list[int], version: str, look: str
+) -> dict[str, Any]:
+    """What the parallel coordinates show: the same designs as the scatter."""
+    return {
+        "dominated": view.dominated,
+        "filter": view.filter,
+        "selection": selection,
+        "runs": shown,
+        "version": version,
+        "theme": look,
+    }
+
+
+def first_scatter(context: Context, look: Theme) -> tuple[Figure, str, dict[str, Any]]:
+    """The scatter as the page begins with, what is said below it, and what it shows."""
+    board = context.board
+    _, (x, y) = axis_choices(board)
+    view = View(x, y, log=FIRST_LOG, infeasible=False, reference=context.reference_of(None), current=board.knee)
+    drawn = front_figure(board, view, look)
+    shown = list(range(len(board.runs)))
+    return drawn.figure, drawn_note(drawn.points, drawn.of), drawn_state(view, None, shown, board.version, look.name)
 
 
 def drawn_note(points: int, of: int) -> str:
@@ -256,6 +277,7 @@ def _selecting(app: Dash, context: Context) -> None:
         Input("version", "data"),
         Input("filter-applied", "data"),
         State("runs", "value"),
+        prevent_initial_call=True,
     )
     def describe(selection: dict[str, Any] | None, _: str, source: str, shown: list[int]) -> Any:
         chosen = Selection.from_dict(selection)
@@ -339,6 +361,7 @@ def _choosing(app: Dash, context: Context) -> None:
         Input("design", "data"),
         Input("reference", "data"),
         Input("version", "data"),
+        prevent_initial_call=True,
     )
     def show_card(design: str | None, reference: str | None, _: str) -> Any:
         with board.lock:

@@ -10,8 +10,11 @@ import dash_ag_grid
 from dash import dcc, html
 
 from ..data.board import Board
-from .front import axis_choices
+from ..figures.style import Theme
+from .context import Context
+from .front import FIRST_LOG, axis_choices, design_words, first_scatter
 from .parts import card, checks, field, graph, image_buttons, plot_card, select
+from .shell import status_line
 from .tables import column_definitions
 
 LIVE_MS = 1000
@@ -30,13 +33,15 @@ _SHORTCUTS = (
 )
 
 
-def page(board: Board) -> Any:
-    """Everything, with the board's runs."""
+def page(context: Context, look: Theme) -> Any:
+    """Everything, with the board's runs as they are now."""
+    board = context.board
+    scatter, note, drawn = first_scatter(context, look)
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Interval(id="live", interval=LIVE_MS),
-            dcc.Store(id="theme", storage_type="local"),
+            dcc.Store(id="theme", data=look.name),
             dcc.Store(id="version", data=board.version),
             dcc.Store(id="alive"),
             dcc.Store(id="filter-applied", data=""),
@@ -46,7 +51,7 @@ def page(board: Board) -> Any:
             dcc.Store(id="selection"),
             dcc.Store(id="design", data=None if board.knee is None else board.text(board.knee)),
             dcc.Store(id="reference"),
-            dcc.Store(id="drawn"),
+            dcc.Store(id="drawn", data=drawn),
             dcc.Store(id="parallel-visible", data=False),
             dcc.Store(id="parallel-drawn"),
             dcc.Store(id="purged"),
@@ -54,10 +59,10 @@ def page(board: Board) -> Any:
             dcc.Store(id="program-version", data=0),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
-            _header(board),
+            _header(context),
             html.Main(
                 [
-                    html.Div(_front(board), id="page-front", className="page"),
+                    html.Div(_front(context, scatter, note), id="page-front", className="page"),
                     html.Div(id="page-progress", className="page"),
                     html.Div(html.Div(id="design-page"), id="page-design", className="page"),
                     html.Div(_compare(), id="page-compare", className="page"),
@@ -70,7 +75,8 @@ def page(board: Board) -> Any:
     )
 
 
-def _header(board: Board) -> Any:
+def _header(context: Context) -> Any:
+    board = context.board
     links = [
         dcc.Link(text, href=f"/{name}", id=f"tab-{name}", className="tab", title=f"{text} ({key})")
         for key, (name, text) in enumerate(
@@ -91,7 +97,7 @@ def _header(board: Board) -> Any:
         [
             html.Div([html.Span("allo-dse", className="brand"), html.H1(title), runs], className="title"),
             html.Nav(links, className="tabs", **{"aria-label": "Pages"}),
-            html.Div(id="status", className="status", role="status"),
+            html.Div(status_line(context), id="status", className="status", role="status"),
             html.Div(
                 [
                     html.A(
@@ -107,7 +113,8 @@ def _header(board: Board) -> Any:
     )
 
 
-def _front(board: Board) -> list[Any]:
+def _front(context: Context, figure: Any, note: str) -> list[Any]:
+    board = context.board
     options, (x, y) = axis_choices(board)
     controls = html.Div(
         [
@@ -117,7 +124,7 @@ def _front(board: Board) -> list[Any]:
             html.Fieldset(
                 [
                     html.Legend("Axes"),
-                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, ["x"]),
+                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, sorted(FIRST_LOG)),
                 ]
             ),
             html.Fieldset(
@@ -131,16 +138,16 @@ def _front(board: Board) -> list[Any]:
     )
     scatter = [
         controls,
-        graph("scatter", height="tall", label="Designs by two or three metrics"),
+        graph("scatter", height="tall", label="Designs by two or three metrics", figure=figure),
         dcc.Tooltip(id="tooltip", direction="right", className="tooltip"),
-        html.P(id="scatter-note", className="hint"),
+        html.P(note, id="scatter-note", className="hint"),
     ]
     return [
         _filter_bar(),
         html.Div(
             [
                 card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card"),
-                _design_card(),
+                _design_card(context),
             ],
             className="split",
         ),
@@ -155,12 +162,13 @@ def _front(board: Board) -> list[Any]:
     ]
 
 
-def _design_card() -> Any:
+def _design_card(context: Context) -> Any:
     """What is known of the chosen design, and what can be done with it."""
 
     def button(name: str, text: str, hint: str, kind: str = "") -> Any:
         return html.Button(text, id=name, className=f"small {kind}", title=hint)
 
+    knee = context.board.knee
     steps = [
         button("previous-design", "◂", "Previous design of the front (k)"),
         button("next-design", "▸", "Next design of the front (j)"),
@@ -173,7 +181,7 @@ def _design_card() -> Any:
     return html.Aside(
         [
             html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
-            html.Div(id="design-words"),
+            html.Div(design_words(context, knee, context.reference_of(None)), id="design-words"),
             html.Div(actions, className="buttons"),
         ],
         className="card side",
@@ -196,7 +204,7 @@ def _filter_bar() -> Any:
             ),
             html.Span(id="filter-error", className="error", role="alert"),
             html.Span(id="selection-text", className="chosen"),
-            html.Button("Clear selection", id="clear", className="small", title="Esc"),
+            html.Button("Clear selection", id="clear", className="small", title="Esc", style={"display": "none"}),
         ],
         className="filterbar",
     )

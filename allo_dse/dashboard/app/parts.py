@@ -26,12 +26,12 @@ def card(title: str, *children: Any, id: str | None = None, tools: Any = (), not
     return html.Section([head, *children], className="card wide" if wide else "card", **extra)
 
 
-def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | None = None) -> Any:
+def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | None = None, figure: Any = None) -> Any:
     """A plot that fills its card; `label` is what a screen reader says."""
     return html.Div(
         dcc.Graph(
             id=name,
-            figure={"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}},
+            figure=figure or {"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}},
             config=config or GRAPH_CONFIG,
             style={"height": "100%"},
             className="graph",

@@ -15,7 +15,7 @@ from .optuna import storage_of
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 LOCAL = ("localhost", "127.0.0.1", "::1")
-_OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/favicon.ico", "/artifacts", "/img")
+_OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/artifacts", "/img")
 
 
 class Site:

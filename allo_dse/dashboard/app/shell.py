@@ -32,7 +32,9 @@ def register(app: Dash, context: Context) -> None:
             version = no_update if board.version == shown else board.version
         return version, no_update if alive == lived else alive
 
-    @app.callback(Output("status", "children"), Input("version", "data"), Input("alive", "data"))
+    @app.callback(
+        Output("status", "children"), Input("version", "data"), Input("alive", "data"), prevent_initial_call=True
+    )
     def status(_: str, _alive: bool) -> Any:
         with board.lock:
             return status_line(context)
@@ -81,7 +83,6 @@ def _clientside(app: Dash) -> None:
         "theme",
         Output("theme", "data"),
         Input("theme-button", "n_clicks"),
-        Input("url", "pathname"),
         State("theme", "data"),
     )
     run("page", *[Output(f"page-{name}", "style") for name in PAGES], Input("url", "pathname"))

@@ -15,19 +15,39 @@
     if (element) element.click();
   }
 
+  // Kept in a cookie, so that the server draws the first picture in the right colours.
+  function setTheme(name) {
+    document.cookie = "theme=" + name + ";path=/;max-age=31536000;samesite=strict";
+    document.documentElement.dataset.theme = name;
+    document.documentElement.dataset.agThemeMode = name;
+    return name;
+  }
+  setTheme(/theme=dark/.test(document.cookie) ? "dark" : "light");
+
+  const scatterPlot = () => document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)");
+  const scatterDrawn = new Promise(function (done) {
+    const timer = window.setInterval(function () {
+      const plot = scatterPlot();
+      if (!plot || !plot.data || !plot.data.length) return;
+      window.clearInterval(timer);
+      window.requestAnimationFrame(() => window.setTimeout(done));
+    }, 20);
+  });
+
+  // The table's script is large: it is fetched and compiled after the scatter has been drawn.
+  const { createElement, lazy, Suspense } = window.React;
+  const LateGrid = lazy(() => scatterDrawn.then(() => new Promise(function (done) {
+    const script = document.createElement("script");
+    script.onload = () => done({ default: window.dash_ag_grid.AgGrid });
+    script.src = window.alloGrid;
+    document.head.append(script);
+  })));
+  window.dash_ag_grid = { AgGrid: (props) => createElement(Suspense, { fallback: null }, createElement(LateGrid, props)) };
+
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     allo: {
-      theme: function (clicks, pathname, stored) {
-        let name = stored;
-        if (name !== "dark" && name !== "light") {
-          name = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-        }
-        const pressed = window.dash_clientside.callback_context.triggered.some((t) => t.prop_id.startsWith("theme-button"));
-        if (pressed && clicks) name = name === "dark" ? "light" : "dark";
-        document.documentElement.dataset.theme = name;
-        document.documentElement.dataset.agThemeMode = name;
-        document.body.dataset.agThemeMode = name;
-        return name;
+      theme: function (clicks, before) {
+        return clicks ? setTheme(before === "dark" ? "light" : "dark") : skip();
       },
 
       page: function (pathname) {
@@ -76,7 +96,7 @@
 
       purge: function () {
         const grid = window.dash_ag_grid;
-        if (grid) {
+        if (grid.getApiAsync) {
           grid.getApiAsync("table").then((api) => api && api.purgeInfiniteCache && api.purgeInfiniteCache());
         }
         return Date.now();
@@ -114,13 +134,12 @@
   }, true);
   document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
 
-  // The parallel coordinates are drawn while they are on screen, and not before the scatter has been. Asked by clock: an
+  // The parallel coordinates are drawn while they are on screen, and not before scatter and table have been. Asked by clock: an
   // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
   let told = false;
   window.setInterval(function () {
     const plot = document.getElementById("parallel");
-    const scatter = document.querySelector("#scatter .js-plotly-plot");
-    if (!plot || !scatter || !scatter.data || !scatter.data.length) return;
+    if (!plot || !document.querySelector("#table .ag-row")) return;
     const box = plot.getBoundingClientRect();
     const seen = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
     const visible = box.height > 0 && seen >= box.height / 4;
