@@ -90,6 +90,8 @@ def report(
             programs.load(number)
     size = write_report(board, programs, output, reference=_reference(board, reference))
     print(f"{output}: {size / 1e6:.1f} MB, opens without a network")
+    if study is None:
+        print("with --study FILE.py it also has each design's graphs, placement and timeline; that executes the file")
 
 
 def _paths(runs: list[Path] | None) -> list[Path]:

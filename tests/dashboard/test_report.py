@@ -1,13 +1,18 @@
 """The report: one file that opens without a network, with the same pictures and nothing that could be executed."""
 
+import copy
 import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import script_json, write_report
+from allo_dse.dashboard.report.plots import changes
 from allo_dse.errors import StudyError
 
 from .synthetic import verify, write_run
@@ -26,7 +31,7 @@ def test_a_report_opens_without_a_network(tmp_path, visit):
     tab = visit("file://", offline=True)
     page = tab.page
     page.goto(f"file://{tmp_path}/report.html")
-    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance", "bound-0"):
+    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance-0", "workers", "bound-0"):
         page.locator(f"#{plot}").scroll_into_view_if_needed()
         page.wait_for_function(f"() => document.getElementById('{plot}').data?.length > 0")
     shown = page.evaluate(
@@ -35,6 +40,44 @@ def test_a_report_opens_without_a_network(tmp_path, visit):
     assert shown == len(board.runs[0].front)
     rows = page.locator("tbody tr").count()
     assert rows >= len(board.runs[0].front)
+
+
+def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path, visit):
+    written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
+    page = visit("file://", offline=True, color_scheme="dark").page
+    page.goto(f"file://{tmp_path}/report.html")
+    text = "() => document.getElementById('front-0').layout?.font.color === '{}'"
+    page.wait_for_function(text.format(DARK.text))
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(232, 235, 240)"
+    page.press("#theme", "Enter")
+    page.wait_for_function(text.format(LIGHT.text))
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.locator("#lost").scroll_into_view_if_needed()
+    page.wait_for_function("() => document.getElementById('lost').layout?.font.color === '#1b1f24'")
+
+
+def test_every_plot_of_the_report_has_a_text_alternative(tmp_path):
+    _, html = written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
+    plots = re.findall(r'<div id="([\w-]+)" role="img" aria-label="([^"]+)"', html)
+    figures = re.search(r'<script id="figures" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert {name for name, _ in plots} == set(json.loads(figures[1]))
+    assert all(label for _, label in plots)
+
+
+_LEAVES = st.integers(0, 3) | st.sampled_from("ab")
+_KEYS = st.sampled_from("xyz")
+_VALUES = st.recursive(_LEAVES, lambda part: st.lists(part, max_size=3) | st.dictionaries(_KEYS, part, max_size=3))
+
+
+@given(_VALUES, _VALUES)
+def test_changes_lead_from_one_figure_to_the_other(first, second):
+    value = {"figure": copy.deepcopy(first)}
+    for keys, new in changes({"figure": first}, {"figure": second}):
+        part = value
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = new
+    assert value == {"figure": second}
 
 
 def test_the_report_says_what_the_run_was(tmp_path):

@@ -18,7 +18,7 @@ from ..data.units import label, text
 from ..exports import exported, reproduce_text
 from ..figures.design import bound_figure, resources_figure
 from ..figures.style import Theme, theme
-from ..figures.words import difference_lines, status_text
+from ..figures.words import difference_lines, rung_table, status_text
 from .context import Context, page_of
 from .parts import GRAPH_CONFIG, card, empty, facts, image_buttons, table
 from .program import program_cards
@@ -239,10 +239,5 @@ def _decisions(board: Board, ref: Ref) -> Any:
 def _rungs(board: Board, ref: Ref) -> Any:
     """Metrics, one column per evaluator that has measured the design."""
     run = board.table(ref)
-    rungs = run.rungs[run.keys[ref.row]]
-    names = list(dict.fromkeys(n for rung in rungs for n, v in rung.metrics.items() if not isinstance(v, dict | list)))
-    if not names:
-        return empty("No evaluator has measured this design.")
-    head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
-    rows = [[label(n), *(text(rung.metrics.get(n)) for rung in rungs)] for n in names]
-    return table(head, rows)
+    head, rows = rung_table(run, run.keys[ref.row])
+    return table(head, [list(row) for row in rows]) if rows else empty("No evaluator has measured this design.")

@@ -10,14 +10,14 @@ from dash import MATCH, Dash, Input, Output, State, dcc, html
 from ...errors import AlloDseError
 from ...eval.simulator.explain import Explanation
 from ..data.board import Ref
+from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
 from ..figures.style import Theme, theme
-from ..figures.timeline import MAX_ROWS, occupancy_figure, timeline_figure, totals_figure
+from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
 from ..pictures import PLACE_SECONDS, svg_uri
 from ..recordings import Recorded
 from .context import Context
 from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
 
-MAX_CONTRIBUTORS = 10
 MAX_SOURCE = 20_000
 
 
@@ -149,7 +149,7 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
     cards = [
         card(
             "Timeline",
-            html.P(f"{found.words} {pace(found)} {shown_rows(found)}", className="hint"),
+            html.P(timeline_words(found), className="hint"),
             _plot("timeline-plot", drawn, "What each processing element does over time"),
             tools=image_buttons("timeline-plot"),
             wide=True,
@@ -157,7 +157,7 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
     ]
     goes = card(
         "Where the time goes",
-        html.P(f"Of the whole {'period' if found.span == 'period' else 'run'}, by kind.", className="hint"),
+        html.P(totals_words(found), className="hint"),
         _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
         tools=image_buttons("totals-plot"),
     )
@@ -179,32 +179,9 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
 
 def critical_card(found: Recorded, why: Explanation) -> Any:
     """What the critical path consists of, and who is on it longest."""
-    per = found.ticks_per_cycle
-    rows = [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]]
-    kinds = ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in why.shares.items() if share)
-    return card(
-        f"Critical path of the {found.span}", html.P(kinds, className="hint"), table(["who", "cycles", "share"], rows)
-    )
-
-
-_KINDS = {"work": "work", "service": "served by DRAM", "token": "tokens on their way", "room": "full buffers"}
-
-
-def shown_rows(found: Recorded) -> str:
-    """That not all rows are shown, if so."""
-    count = found.timeline.network.node_count
-    if count <= MAX_ROWS:
-        return ""
-    return f"{MAX_ROWS} of {count:,} rows are shown: those on the critical path and the busiest."
-
-
-def pace(found: Recorded) -> str:
-    """What sets the pace of what was recorded, in cycles."""
-    worst = found.explanation.bottleneck if found.explanation is not None else None
-    if worst is None:
-        return ""
-    cycles = found.timeline.cycles / found.ticks_per_cycle
-    return f"{worst.name} sets the pace of the {found.span}: {100 * worst.share:.1f} % of its {cycles:,.0f} cycles."
+    rows = path_rows(found, why)
+    title = f"Critical path of the {found.span}"
+    return card(title, html.P(path_words(why), className="hint"), table(["who", "cycles", "share"], rows))
 
 
 def _plot(name: str, figure: dict[str, Any], words: str) -> Any:

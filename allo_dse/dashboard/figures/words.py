@@ -6,6 +6,7 @@ from html import escape
 
 from ..data.analysis import DECIDING, Difference, differences
 from ..data.board import Board, Ref
+from ..data.table import RunTable
 from ..data.units import label, text
 
 MAX_LINES = 14
@@ -33,6 +34,14 @@ def status_text(board: Board, ref: Ref) -> str:
     if ref.row == table.knee:
         return "knee of the Pareto front"
     return "on the Pareto front" if ref.row in table.front else "dominated"
+
+
+def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
+    """A design's metrics with a column per evaluator: the head, and a row per metric."""
+    rungs = table.rungs[key]
+    names = dict.fromkeys(n for rung in rungs for n, v in rung.metrics.items() if not isinstance(v, dict | list))
+    head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
+    return head, [[label(n), *(text(rung.metrics.get(n)) for rung in rungs)] for n in names]
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:

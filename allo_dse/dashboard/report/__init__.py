@@ -1,0 +1,5 @@
+"""The report: one HTML file with the same pictures, for people without the run, the program or a network."""
+
+from .page import render, script_json, write_report
+
+__all__ = ["render", "script_json", "write_report"]

@@ -1,0 +1,133 @@
+"""The report's sections about single designs."""
+
+from __future__ import annotations
+
+from html import unescape
+from typing import Any
+
+from ...errors import AlloDseError
+from ..data.analysis import measured
+from ..data.board import Board, Ref
+from ..data.limits import uses
+from ..data.units import label, text
+from ..exports import reproduce_text
+from ..figures.design import bound_figure, resources_figure
+from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
+from ..figures.style import LIGHT
+from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
+from ..figures.words import difference_lines, rung_table, status_text
+from ..pictures import design_pictures
+from ..programs import Programs
+from ..recordings import Recorded
+from .plots import Plot, plot
+
+
+def chosen_designs(board: Board) -> list[Ref]:
+    """Of each run the knee, and the best in each objective."""
+    found: list[Ref] = []
+    for number, run in enumerate(board.runs):
+        front = run.front
+        if run.knee is not None:
+            found.append(Ref(number, run.knee))
+            found += [Ref(number, int(front[i])) for i in run.losses[front].argmin(axis=0).tolist()]
+    return list(dict.fromkeys(found))
+
+
+def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | None, number: int) -> dict[str, Any]:
+    """One design of the report; what needs the program only where it is loaded."""
+    run = board.table(ref)
+    key = run.keys[ref.row]
+    metrics = measured(run, ref.row)
+    verification = run.verified.get(key)
+    lowest = run.losses[run.front].min(0).tolist()
+    best = [n for n, v, low in zip(run.objectives, run.losses[ref.row].tolist(), lowest, strict=True) if v == low]
+    plots = [
+        plot(
+            f"resources-{number}",
+            "Resources against the device's limits",
+            lambda look: resources_figure(uses(run.facts.device, metrics), look),
+            height=240,
+        ),
+        plot(
+            f"bound-{number}",
+            "How busy what was",
+            lambda look: bound_figure(metrics.get("bound") or {}, look),
+            height=240,
+        ),
+    ]
+    section = {
+        "key": key,
+        "run": board.names[ref.run],
+        "status": status_text(board, ref) + (f", best in {', '.join(map(label, best))}" if best else ""),
+        "verification": None if verification is None else verification.message,
+        "decisions": [
+            (n, text(run.columns[n].value(ref.row))) for n in run.names("parameter", "mapping", varying=True)
+        ],
+        "metrics": rung_table(run, key),
+        "differences": [] if reference in (None, ref) else _plain(difference_lines(board, ref, reference)[1:]),
+        "plots": plots,
+        "reproduce": reproduce_text(board, programs, ref),
+    }
+    return {**section, **_of_program(programs, ref, number)} if programs.is_loaded(ref.run) else section
+
+
+def _plain(lines: list[str]) -> list[str]:
+    return [unescape(line) for line in lines]
+
+
+def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
+    """Words, graphs, placement, timeline and primitives of a design whose program is loaded; or why there are none."""
+    try:
+        design = programs.candidate(ref).design
+    except AlloDseError as error:
+        return {"words": error.message}
+    found: dict[str, Any] = {
+        "words": programs.explain(ref),
+        "pictures": design_pictures(design, LIGHT),
+        "primitives": str(design.vmg.mapping_source()),
+    }
+    try:
+        recorded = programs.recorded(ref)
+    except AlloDseError as error:
+        return {**found, "timeline_words": f"No timeline: {error.message}"}
+    return {
+        **found,
+        "time_plots": _time_plots(recorded, number),
+        "timeline_words": timeline_words(recorded),
+        "critical": _critical(recorded),
+    }
+
+
+def _critical(found: Recorded) -> dict[str, Any] | None:
+    """The critical path in words and rows."""
+    why = found.explanation
+    if why is None:
+        return None
+    return {"span": found.span, "words": path_words(why), "rows": path_rows(found, why)}
+
+
+def _time_plots(found: Recorded, number: int) -> list[Plot]:
+    """Timeline, where the time goes, and buffers."""
+    line, why, per = found.timeline, found.explanation, found.ticks_per_cycle
+    plots = [
+        plot(
+            f"timeline-{number}",
+            "Timeline",
+            lambda look: timeline_figure(line, why, look, ticks_per_cycle=per),
+            wide=True,
+        ),
+        plot(
+            f"totals-{number}",
+            f"Where the time goes. {totals_words(found)}",
+            lambda look: totals_figure(found.totals, look),
+        ),
+    ]
+    if why is not None:
+        plots.append(
+            plot(
+                f"occupancy-{number}",
+                "Buffers waited for most",
+                lambda look: occupancy_figure(line, why, look, ticks_per_cycle=per),
+            )
+        )
+    return plots
