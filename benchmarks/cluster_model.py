@@ -1,22 +1,102 @@
 """Up to a thousand workers, simulated: how busy the driver is, where it saturates, and which batch sizes avoid that.
 
-    python benchmarks/cluster_model.py [--workers 1000] [--driver-ms 1.5] [--send-ms 1.0]
+    python benchmarks/cluster_model.py [--workers 1000] [--design-ms MS] [--batch-ms MS] [--send-ms MS]
 
-A model of the driver with the costs that the other benchmarks measure: it spends `--driver-ms` on each design
-(propose, check, log, tell) and `--send-ms` on each batch (send, receive), one after the other. Workers have two batches
-each and evaluate them; evaluation times vary by 30 %. The figures are the model's, not a cluster's.
+What the driver pays is measured first, in CPU time, on this machine and on the GEMM study's space: for a design
+(propose, check, log, tell; an evaluator that answers at once), for a batch sent to a worker through Ray and received,
+and for each design in it. A model of the driver then spends that time, one thing after the other, while workers, which
+have two batches each, evaluate for times that vary by 30 %. The designs per second are the model's, not a cluster's.
 """
 
 import argparse
 import heapq
+import logging
 import random
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
-from allo_dse.tune.pool import AHEAD, BATCH_SECONDS, MAX_BATCH
+import ray
+
+from allo_dse.tune.loader import load_studies
+from allo_dse.tune.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Task
+from allo_dse.tune.ray_executor import Workbench
+from allo_dse.tune.reporters import QuietReporter
+from benchmarks.search_overhead import HERE, Instant
 
 HORIZON_BATCHES = 20_000
+DESIGNS, WARM_UP = 1500, 500  # evaluated to find out what one costs; the first ones compile programs
+ROUND_TRIPS = 300
 
 
-def simulate(workers, evaluation, batch, driver, send, seed=0):
+@dataclass
+class Costs:
+    """What the driver pays, in seconds: for a design, for a batch, and for sending a design in a batch."""
+
+    design: float
+    batch: float
+    send: float
+
+    def of_batch(self, size):
+        return self.batch + size * (self.design + self.send)
+
+
+class Meter(QuietReporter):
+    """Notes the CPU time at which numbers of designs are reached."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def update(self, view, last=False):
+        self.seen.append((view.tally.done, time.process_time()))
+
+
+def instant_study():
+    study = load_studies(HERE.parent / "studies" / "gemm_npu.py")[0]
+    study._evaluator = Instant
+    return study
+
+
+def design_cost():
+    """Seconds per design, everything but the evaluator; and the genes of some designs."""
+    meter = Meter()
+    with tempfile.TemporaryDirectory() as folder:
+        result = instant_study().run(DESIGNS, verify=False, progress=meter, run_dir=Path(folder) / "run")
+    (first, started), (last, ended) = next(s for s in meter.seen if s[0] >= WARM_UP), meter.seen[-1]
+    return (ended - started) / (last - first), [record.genes for record in result.records[:MAX_BATCH]]
+
+
+def batch_cost(worker, tasks):
+    """Seconds of this process per batch of these tasks, with two of them under way."""
+    running = [worker.run.remote(tasks) for _ in range(AHEAD)]
+    started = time.process_time()
+    for _ in range(ROUND_TRIPS):
+        (ready, *_), running = ray.wait(running, num_returns=1)
+        ray.get(ready)
+        running.append(worker.run.remote(tasks))
+    spent = time.process_time() - started
+    ray.get(running)
+    return spent / ROUND_TRIPS
+
+
+def measured():
+    """The costs on this machine."""
+    design, genes = design_cost()
+    tasks = [Task(number, 0, found) for number, found in enumerate(genes)]
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        worker = ray.remote(Workbench).remote(instant_study)
+        ray.get(worker.run.remote(tasks))  # compiles their programs
+        single, full = (batch_cost(worker, tasks[:size]) for size in (1, MAX_BATCH))
+    finally:
+        ray.shutdown()
+    send = max(0.0, (full - single) / (MAX_BATCH - 1))
+    return Costs(design, single - send, send)
+
+
+def simulate(workers, evaluation, batch, costs, seed=0):
     """(designs per second, share of time the driver is busy, share of time workers are busy)."""
     rng = random.Random(seed)
     free = [0.0] * workers  # when each worker has finished what it was given
@@ -29,7 +109,7 @@ def simulate(workers, evaluation, batch, driver, send, seed=0):
         worked += seconds
         heapq.heappush(arrivals, (free[worker], worker))
 
-    cost = batch * driver + send
+    cost = costs.of_batch(batch)
     for _ in range(AHEAD):
         for worker in range(workers):
             clock += cost
@@ -44,22 +124,34 @@ def simulate(workers, evaluation, batch, driver, send, seed=0):
     return done / clock, busy / clock, min(1.0, worked / (clock * workers))
 
 
+def chosen_costs(options):
+    """What was given, and for the rest what is measured."""
+    given = {name: getattr(options, f"{name}_ms") for name in ("design", "batch", "send")}
+    found = measured() if None in given.values() else None
+    text = "given" if found is None else "measured here" if set(given.values()) == {None} else "given or measured here"
+    costs = Costs(**{name: getattr(found, name) if ms is None else ms / 1e3 for name, ms in given.items()})
+    print(f"driver ({text}): {1e3 * costs.design:.2f} ms per design to propose, check, log and tell; through Ray "
+          f"{1e3 * costs.batch:.2f} ms per batch and {1e3 * costs.send:.3f} ms per design in it")  # fmt: skip
+    return costs
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--driver-ms", type=float, default=1.5)
-    parser.add_argument("--send-ms", type=float, default=1.0)
+    parser.add_argument("--design-ms", type=float, help="per design: propose, check, log, tell (default: measured)")
+    parser.add_argument("--batch-ms", type=float, help="per batch sent and received (default: measured)")
+    parser.add_argument("--send-ms", type=float, help="per design in a batch (default: measured)")
     options = parser.parse_args()
-    driver, send = options.driver_ms / 1e3, options.send_ms / 1e3
-    print(f"{options.workers} workers; driver {options.driver_ms} ms per design and {options.send_ms} ms per batch")
+    costs = chosen_costs(options)
+    print(f"{options.workers} workers:")
     for text, evaluation in (("1 ms", 1e-3), ("1 s", 1.0), ("10 min", 600.0)):
         chosen = max(1, min(MAX_BATCH, int(BATCH_SECONDS / evaluation)))
         for batch in sorted({1, 8, MAX_BATCH, chosen} if evaluation < 60 else {1}):
-            rate, busy, worked = simulate(options.workers, evaluation, batch, driver, send)
+            rate, busy, worked = simulate(options.workers, evaluation, batch, costs)
             mark = " (chosen)" if batch == chosen else ""
             shares = f"driver {100 * busy:5.1f} % busy, workers {100 * worked:5.1f} %"
             print(f"{text:>7} each, batches of {batch:2}{mark}: {rate:9.1f} designs/s, {shares}")
-        limit = evaluation / (driver + send / chosen)
+        limit = evaluation * chosen / costs.of_batch(chosen)
         print(f"{'':7} the driver keeps {limit:,.0f} workers busy with such batches")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AlloDseError
@@ -31,7 +31,11 @@ class Buffering:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, JSON-serialisable."""
-        return asdict(self)
+        return {
+            "input_depth": self.input_depth,
+            "output_depth": self.output_depth,
+            "memory_tile_depth": self.memory_tile_depth,
+        }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Buffering:

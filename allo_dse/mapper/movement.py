@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from ..frontend.program import TaskClass
 from .violation import Violation
 
 Direction = Literal["in", "out"]
 
+# A search makes dozens of these for every design it looks at: structs are made several times faster than dataclasses.
 
-@dataclass(frozen=True, slots=True)
-class TileLoop:
+
+class TileLoop(Struct, frozen=True):
     """One loop of a tile sequence: `count` iterations, each `step_bytes` further in the tensor (0: the tile stays)."""
 
     count: int
     step_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """The sequence of tiles that one or more cores take from, or one core gives to, a tensor.
 
     Attributes:
@@ -85,8 +87,7 @@ class AccessPattern:
         return math.prod(self.host_loops)
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """What one shim DMA channel moves: a flow, or several flows that take turns tile by tile.
 
     Attributes:
@@ -124,8 +125,7 @@ class Transfer:
         return len(self.flows) * self.depth * self.tile_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFlow:
+class StreamFlow(Struct, frozen=True):
     """Streams of one array that lead from a node to another: after folding, one FIFO used in turn.
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from ..eval.evaluator import Metrics
+from ..space.params import plain_value
 from ..space.space import Candidate
 from .budget import Budget
 from .executor import Executor, Job, Outcome
@@ -98,8 +99,6 @@ def describe(candidate: Candidate) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A parameter value as JSON has it: numbers, text and truth values as they are, the rest by name."""
-    from ..space.params import plain_value
-
     return value if isinstance(value, bool | int | float | str) or value is None else plain_value(value)
 
 
