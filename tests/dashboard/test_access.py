@@ -1,0 +1,55 @@
+"""Pages for everybody: texts that can be read, names for what can be pressed, and nothing fetched from elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import served
+from .synthetic import write_run
+
+READABLE = (Path(__file__).parent / "readable.js").read_text()
+NOTHING = {"faint": [], "nameless": [], "pictures": []}
+PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare": "compare-plot"}
+"""Pages, and the plot on each that is drawn last."""
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory):
+    with served(write_run(tmp_path_factory.mktemp("runs") / "made", 120)) as (url, _):
+        yield url
+
+
+def drawn(page, name):
+    page.wait_for_function(f"() => document.querySelector('#{PAGES[name]} .js-plotly-plot')?.data?.length")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_texts_can_be_read_and_nothing_is_fetched_from_elsewhere(dashboard, visit, scheme):
+    tab = visit(dashboard, color_scheme=scheme)
+    found, refused = {}, []
+
+    def refuse(route):
+        refused.append(route.request.url)
+        route.abort()
+
+    tab.page.context.route(lambda url: not url.startswith((dashboard, "data:", "blob:")), refuse)
+    for name in PAGES:
+        page = tab.open(name)
+        drawn(page, name)
+        found[name] = page.evaluate(READABLE)
+    assert found == dict.fromkeys(PAGES, NOTHING)
+    assert refused == []
+
+
+def test_the_first_tab_skips_to_the_designs_and_focus_can_be_seen(dashboard, visit):
+    page = visit(dashboard).open()
+    drawn(page, "front")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    box = page.locator(".skip").bounding_box()
+    assert box["x"] >= 0
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('#pages').contains(document.activeElement)")
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"

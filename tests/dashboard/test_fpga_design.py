@@ -1,0 +1,145 @@
+"""Designs of an FPGA on their page: timeline, resources, evaluators, failures, and the HLS project, which runs."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from allo_dse.dashboard.app.design import printed_text
+from allo_dse.dashboard.data.board import Board, Ref
+from allo_dse.dashboard.figures.recorded import path_rows, timeline_words
+from allo_dse.dashboard.programs import Programs
+from allo_dse.tune.loader import load_studies
+
+from .conftest import served
+
+STUDY = """
+import allo_dse as dse
+from allo_dse.eval.fpga import FpgaSimulator
+from studies.systolic_fpga import plain
+
+
+class Tool(FpgaSimulator):
+    name = "tool"
+    isolate = True
+
+    def evaluate(self, design):
+        if design.program.task_count > 8:
+            print("module pe: 3.42 ns")
+            raise RuntimeError("timing not met")
+        return super().evaluate(design)
+
+
+def study():
+    return dse.Study(
+        "systolic", program=plain, params={"M": 8, "N": 8, "K": 64, "P": dse.powers_of_two(2, 4)}, device="u280",
+        objectives=[dse.minimize("latency_cycles"), dse.minimize("dsp")],
+        schedules=[dse.pack("A", [8, 64])],
+        rungs=[dse.Rung(Tool, best=1.0)],
+        reference=lambda A, B: A.astype("int16") @ B.astype("int16").T,
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("fpga")
+    file = directory / "systolic.py"
+    file.write_text(STUDY)
+    command = ["allo-tune", str(file)]
+    load_studies(file, {})[0].run(trials=24, run_dir=directory / "run", progress="quiet", command=command)
+    return directory / "run"
+
+
+@pytest.fixture(scope="module")
+def dashboard(run):
+    with served(run) as (url, context):
+        yield url, context
+
+
+def failed_and_measured(table):
+    """A design that the second evaluator failed on, and one that both have measured."""
+    promoted = [key for key, rungs in table.rungs.items() if len(rungs) == 2]
+    failed = next(key for key in promoted if not table.rungs[key][1].metrics)
+    return failed, next(key for key in promoted if table.rungs[key][1].metrics and key in table.verified)
+
+
+def test_the_recording_is_of_the_run_that_was_measured(run):
+    board = Board.open([run])
+    programs = Programs(board)
+    programs.load(0)
+    for key in failed_and_measured(board.runs[0]):
+        ref = Ref(0, board.runs[0].row_of[key])
+        found = programs.recorded(ref)
+        cycles = board.runs[0].rungs[key][0].metrics["latency_cycles"]
+        assert found.timeline.cycles == cycles
+        assert f"The whole run of {cycles:,} cycles" in timeline_words(found)
+        assert path_rows(found, found.explanation)
+        kinds = {total.name: total for total in found.totals}
+        assert set(kinds) == {"load_a", "load_b", "pe", "load A", "load B", "store C"}
+        assert 1 <= kinds["pe"].count <= 16
+        assert all(0 <= sum(total.shares) <= 1.001 for total in found.totals)
+
+
+def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(dashboard, visit, tmp_path):
+    url, context = dashboard
+    _, key = failed_and_measured(context.board.runs[0])
+    page = visit(url).open(f"design#0:{key}")
+    page.wait_for_selector(f"h2 code:text-is('{key}')")
+    bars = "() => document.querySelector('#resources .js-plotly-plot').data[0].y"
+    assert {"lut (LUTs)", "ff (flip-flops)", "dsp (slices)", "bram18 (blocks)", "uram (blocks)"} == set(
+        page.evaluate(bars)
+    )
+    head = page.locator("#design-page .card:has(h2:text-is('Metrics by evaluator')) th").all_inner_texts()
+    assert [name.split(" ")[0] for name in head] == ["", "fpga-simulator", "tool"]
+    assert page.locator(".badge:text-is('verified')").count() == 1
+    page.click("button:has-text('Compile the program')")
+    for plot in ("timeline-plot", "totals-plot", "occupancy-plot"):
+        page.wait_for_function(f"() => document.querySelector('#{plot} .js-plotly-plot')?.data?.length")
+    names = page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').data.map(t => t.name)")
+    assert {"works", "waits for a token", "critical path"} <= set(names)
+    assert "sets the pace of the run" in page.inner_text("#page-design")
+    page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 2")
+    with page.expect_download() as download:
+        page.click("#design-page button:text-is('HLS project')")
+    zipfile.ZipFile(download.value.path()).extractall(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"kernel.cpp", "kernel.h", "testbench.cpp", "Makefile", "run_hls.tcl"} <= names
+    if shutil.which("g++") and shutil.which("make"):
+        made = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert made.returncode == 0, made.stderr
+
+
+def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard, visit):
+    url, context = dashboard
+    key, _ = failed_and_measured(context.board.runs[0])
+    page = visit(url).open(f"design#0:{key}")
+    page.wait_for_selector(f"h2 code:text-is('{key}')")
+    card = page.locator("#design-page .card:has(h2:text-is('Failed: tool 1'))")
+    assert "timing not met" in card.inner_text()
+    card.locator("summary").click()
+    assert "module pe: 3.42 ns" in card.inner_text()
+    assert page.locator(".badge:text-is('failed: RuntimeError')").count() == 1
+    assert page.evaluate("() => document.querySelector('#resources .js-plotly-plot').data.length") == 1
+
+
+def test_only_files_of_the_runs_logs_are_shown(run):
+    assert printed_text(run, "run.json") == ""
+    assert printed_text(run, "logs/../run.json") == ""
+    assert printed_text(run, str(run / "run.json")) == ""
+    assert printed_text(run, "") == ""
+    name = next((run / "logs").iterdir()).name
+    assert "3.42 ns" in printed_text(run, f"logs/{name}")
+
+
+def test_the_command_that_reproduces_the_run_runs(run, tmp_path):
+    facts, other = json.loads((run / "run.json").read_text()), tmp_path / "again"
+    options = ["--trials", "4", "--run-dir", str(other)]
+    command = [sys.executable, "-m", "allo_dse", *facts["command"][1:], *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, again = (json.loads((d / "log.jsonl").read_text().splitlines()[0]) for d in (run, other))
+    assert again["key"] == first["key"]
