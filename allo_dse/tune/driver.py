@@ -115,7 +115,7 @@ class Driver:
         stop_requested: asked between batches; a text ("Ctrl-C") to stop, empty to go on.
         watch: told after every batch, for progress.
         recorded: told about each record that is on disk and counted.
-        others: designs that other drivers of the study have evaluated since it was last asked.
+        others: designs that other drivers of the study have evaluated, at any rung, since it was last asked.
     """
 
     def __init__(
@@ -154,6 +154,7 @@ class Driver:
         self._recorded = recorded
         self._pending: dict[tuple[int, int], Candidate] = {}
         self._violations: list[Record] = []
+        self._early: list[tuple[Candidate, Outcome]] = []  # of others, on designs that are not known here yet
         self._ladder = Ladder(rungs, tally, [o.sign for o in judge.objectives], rebuild)
 
     def note_violation(self, candidate: Candidate, violations: list[dict[str, str]]) -> None:
@@ -229,6 +230,9 @@ class Driver:
         """Record what other drivers have found out, and learn from it."""
         records = []
         for candidate, found in self._others():
+            if found.rung:
+                self._early.append((candidate, found))
+                continue
             ruling = self._judge.rule(found)
             record = Record(
                 number=-1, at=self._at(), evaluator=self._names[0], worker=found.worker, cached=True,
@@ -239,6 +243,22 @@ class Driver:
         self._log.append(record.to_dict() for record in records)
         for record in records:
             self._tally.add(record, self._judge.values(record))
+        self._take_in_higher()
+
+    def _take_in_higher(self) -> None:
+        """The same for what others have found out above the first rung, once the design is known here."""
+        early, self._early = self._early, []
+        records = []
+        for candidate, found in early:
+            if candidate.key not in self._tally:
+                self._early.append((candidate, found))
+            elif self._ladder.spare(found.rung, candidate.key):
+                number = self._tally.record(candidate.key).number
+                self._pending[number, found.rung] = candidate
+                records.append(self._finish(replace(found, number=number)))
+        self._log.append(record.to_dict() for record in records)
+        for record in records:
+            self._count(record)
 
     def _finish(self, outcome: Outcome) -> Record:
         candidate = self._pending.pop((outcome.number, outcome.rung))

@@ -122,5 +122,12 @@ class Ladder:
         sent.update(chosen)
         return [(record.number, self._rebuild(record)) for record in map(self._tally.record, chosen)]
 
+    def spare(self, number: int, key: str) -> bool:
+        """Leave a design out because its result at a rung has come from elsewhere; False when it was promoted."""
+        if key in self._sent[number]:
+            return False
+        self._sent[number].add(key)
+        return True
+
     def _below(self, number: int) -> int:
         return max((n for n in (0, *self.usable) if n < number), default=0)

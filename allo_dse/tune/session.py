@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from .restore import History, read_history
 from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
 from .screen import Screen
+from .sharing import SharingExecutor
 from .spec import PlacementNote, StudySpec, Verification
 from .storage import SharedStudy, without_password
 from .tally import Tally
@@ -193,6 +194,8 @@ class _Session:
         )
         try:
             self.shared = self._share()
+            if self.shared is not None:
+                workforce = replace(workforce, executor=SharingExecutor(workforce.executor, self.shared))
             return self._drive(proposer, workforce, view)
         finally:
             self.reporter.update(view, last=True)
@@ -253,26 +256,29 @@ class _Session:
             "space": self.study.space.describe(),
         }
         shared = SharedStudy(
-            self.options.storage, self.study.name, self.directory.path, identity, self.judge, self.study.space.genes
-        )
-        for record in self.history.designs:
+            self.options.storage, self.study.name, self.directory.path, identity, self.judge, self.study.space.genes,
+            self.names,
+        )  # fmt: skip
+        for record in (*self.history.designs, *self.history.higher):
             learnt_genes(self.study.space, record)
             shared.put(record)
         return shared
 
     def _recorded(self, record: Record) -> None:
         if self.shared is not None:
+            learnt_genes(self.study.space, record)
             self.shared.put(record)
 
     def _others(self) -> list[tuple[Candidate, Outcome]]:
-        """What other drivers of the study have evaluated, unless it is known here."""
+        """What other drivers of the study have evaluated, at the first rung unless it is known here."""
         found = []
         for foreign in self.shared.news() if self.shared else ():
+            if not foreign.rung and self.screen.knows(foreign.key):
+                continue
             candidate = self.study.space.decode_genes(foreign.genes)
-            if candidate is not None and candidate.key == foreign.key and not self.screen.knows(foreign.key):
+            if candidate is not None and candidate.key == foreign.key:
                 self.screen.remember(foreign.key, None)
-                outcome = Outcome(-1, 0, foreign.metrics, foreign.error, 0.0, worker=foreign.driver, cached=True)
-                found.append((candidate, outcome))
+                found.append((candidate, foreign.outcome(-1)))
         return found
 
     def _caches(self) -> list[ResultCache]:
