@@ -121,7 +121,11 @@ def test_the_log_replays_its_run(tune, made):
     found = json.loads(tune("replay", "--json"))
     assert found["records"] == found["replayed"] == found["same"] == len(entries) > 60
     assert (found["different"], found["skipped"], found["stopped"]) == ([], {}, "")
-    assert "the same" in tune("replay", "runs/fake")
+    assert found["proposals"]["proposed"] == 60
+    assert found["proposals"]["difference"] == ""
+    said = tune("replay", "runs/fake")
+    assert "the same" in said
+    assert "60 proposed again in the same order" in said
     tune("replay", "runs/fake", "--verify", code=2)
 
 
@@ -146,7 +150,7 @@ def test_replaying_a_run_says_which_designs_differ(tune, made):
 
 def test_replaying_a_run_stops_when_asked(made):
     folder, _ = made
-    asked = iter(["", "", "Ctrl-C"])
+    asked = iter([*[""] * 62, "Ctrl-C"])  # before each of 60 proposals, and of two evaluations
     found = replay_run(folder / "runs/fake", stop_requested=lambda: next(asked))
     assert (found.stopped, found.done) == ("Ctrl-C", 2)
 

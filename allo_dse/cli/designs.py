@@ -34,8 +34,9 @@ ID is its number, its key, or the beginning of its key.
 _REPLAY = """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
 
 This executes the study file the run was made with. Exit code 1 says that something differs.
-With a run directory or nothing in the place of ID, every record of the log is checked and evaluated again, in order, at
-its rung; rungs whose evaluator cannot run here are left out. Ctrl-C shows what was found so far.
+With a run directory or nothing in the place of ID, the designs of the log are proposed again, which must give the same
+ones in the same order (runs with one worker; the first difference is shown), and every record is checked and evaluated
+again, in order, at its rung; rungs whose evaluator cannot run here are left out. Ctrl-C shows what was found so far.
 
 [bold]Examples[/]
 

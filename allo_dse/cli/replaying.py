@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from .output import console, json_only, print_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..tune.replay import RunReplay
+    from ..tune.reproposal import Reproposal
 
 EXIT_DIFFERENT = 1
 EXIT_STOPPED = 130
@@ -33,7 +36,7 @@ def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
         print_json(found.to_dict())
     else:
         _print(found)
-    return EXIT_STOPPED if found.stopped else EXIT_DIFFERENT if found.different else 0
+    return EXIT_STOPPED if found.stopped else EXIT_DIFFERENT if found.different or found.proposals.difference else 0
 
 
 class _Progress:
@@ -61,5 +64,19 @@ def _print(found: RunReplay) -> None:
         to.print(f"{count:,} left out: {escape(reason)}")
     if found.stopped:
         to.print(f"stopped by {found.stopped} after {found.done:,} of {found.records:,}")
+    _print_proposals(found.proposals, to)
     words = "[bold green]the same[/]" if not found.different else f"[bold red]{len(found.different):,} different[/]"
     to.print(f"{escape(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
+
+
+def _print_proposals(found: Reproposal, to: Console) -> None:
+    from rich.markup import escape
+
+    for reason, count in found.skipped.items():
+        to.print(f"{count:,} not proposed again: {escape(reason)}")
+    if found.difference:
+        to.print(f"[bold red]proposed differently[/] after {found.proposed:,}: {escape(found.difference)}")
+    elif found.proposed:
+        to.print(
+            f"{found.proposed:,} proposed again in the same order, and {found.violations:,} that break a device limit"
+        )

@@ -1,4 +1,4 @@
-"""Evaluating designs of an earlier run again: one, or all that its log holds."""
+"""Proposing and evaluating designs of an earlier run again: one, or all that its log holds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..space.space import Candidate
 from .bench import Bench, Finding, make_bench
 from .log import read_log
 from .record import Record
+from .reproposal import Reproposal, propose_again
 from .rundir import MARKER, RunInfo
 from .screen import FOLDING_RULES
 from .spec import StudySource, StudySpec, Verification
@@ -80,6 +81,10 @@ class Replayer:
     def records(self) -> list[Record]:
         """Everything the log says of designs, in its order."""
         return [Record.from_dict(e) for e in read_log(self.path / "log.jsonl").entries if e["type"] == "design"]
+
+    def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
+        """Propose what the log's runs proposed; evaluates nothing."""
+        return propose_again(self._study, read_log(self.path / "log.jsonl").lines, stop_requested)
 
     def record(self, key: str) -> Record:
         """What the log says of an evaluated design.
@@ -157,10 +162,12 @@ class RunReplay:
         different: those that came out differently.
         skipped: records that could not be evaluated here, by the reason.
         stopped: what ended it early.
+        proposals: what proposing them again has found.
     """
 
     path: Path
     records: int
+    proposals: Reproposal
     same: int = 0
     different: list[Replay] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -180,6 +187,7 @@ class RunReplay:
             "different": [replay.to_dict() for replay in self.different],
             "skipped": dict(self.skipped),
             "stopped": self.stopped,
+            "proposals": self.proposals.to_dict(),
         }
 
 
@@ -190,7 +198,8 @@ def replay_run(
     stop_requested: Callable[[], str] = lambda: "",
     watch: Callable[[RunReplay], None] = lambda found: None,
 ) -> RunReplay:
-    """Check and evaluate every design of a log again, in its order. Executes the study file.
+    """Propose the designs of a log again, as far as that can be done, then check and evaluate each, in its order.
+    Executes the study file.
 
     Args:
         stop_requested: asked before every design; a text to stop, empty to go on.
@@ -202,7 +211,7 @@ def replay_run(
     with Replayer(path, study_file) as replayer:
         records = replayer.records()
         missing = {r.rung: replayer.missing(r.rung) for r in records if r.evaluated}
-        found = RunReplay(path, len(records))
+        found = RunReplay(path, len(records), replayer.propose(stop_requested))
         for record in records:
             found.stopped = stop_requested()
             if found.stopped:

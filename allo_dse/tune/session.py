@@ -23,6 +23,7 @@ from .progress import make_reporter
 from .proposals import Proposer, learnt_genes, make_proposer
 from .record import Record
 from .reporters import Reporter
+from .reproposal import session_entry
 from .restore import History, read_history
 from .result import Result
 from .rundir import RunDirectory, RunInfo, default_run_dir, versions
@@ -177,6 +178,7 @@ class _Session:
         if self._nothing_left():
             self.reporter.note(f"all {self.options.trials} trials are done: ask for more to go on")
             return "trials"
+        strict = self.options.workers in (None, 1) and self.options.ray_address is None
         proposer = make_proposer(
             self.options.sampler,
             self.study.space,
@@ -185,8 +187,10 @@ class _Session:
             seed=self.seed,
             done=self.history.next_number,
             trials=self.options.trials,
-            strict=self.options.workers in (None, 1) and self.options.ray_address is None,
+            strict=strict,
         )
+        done, shared = self.history.next_number, self.options.storage is not None
+        self.log.append([session_entry(proposer, seed=self.seed, done=done, strict=strict, shared=shared)])
         proposer.restore(self.history.designs, self.judge.told, self.history.next_number)
         workforce = recruit(self.study, self.evaluators, self.options.workers, self.options.ray_address)
         view = View(
