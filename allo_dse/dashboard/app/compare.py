@@ -118,8 +118,9 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Any]:
     reached = [d for d in found if d.kind in ("objective", "metric")]
     head = ["", _short(board, a), _short(board, b)]
     what = [[label(d.name), text(d.first), text(d.second)] for d in decided]
-    did = [[label(d.name), text(d.first), text(d.second), change_text(d)] for d in reached]
     classes = ["" if d.better is None else "better" if d.better else "worse" for d in reached]
+    changes = [", ".join(filter(None, (change_text(d), verdict))) for d, verdict in zip(reached, classes, strict=True)]
+    did = [[label(d.name), text(d.first), text(d.second), c] for d, c in zip(reached, changes, strict=True)]
     state = html.P(
         [f"{_short(board, a)}: {status_text(board, a)}; {_short(board, b)}: {status_text(board, b)}"], className="hint"
     )
