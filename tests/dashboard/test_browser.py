@@ -8,6 +8,8 @@ import urllib.request
 
 import pytest
 
+from allo_dse.dashboard.figures.scatter import MAX_POINTS
+
 from .conftest import SLACK, served
 from .synthetic import append, write_run
 
@@ -150,6 +152,34 @@ def test_hovering_shows_only_what_differs_from_the_reference(front, dashboard):
     assert "on the Pareto front" in words
     assert "→" in words
     assert "size" not in words
+
+
+def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path, visit, serve):
+    url, _ = serve(write_run(tmp_path / "crowd", 3 * MAX_POINTS))
+    page = visit(url).open()
+    page.wait_for_function(DRAWN)
+    x, y, count = page.evaluate(
+        """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
+            const spots = plot._fullData.find(t => t.type === 'heatmap'), layout = plot._fullLayout;
+            const all = spots.z.flatMap((row, i) => [...row].map((n, j) => [n || 0, i, j]));
+            const [n, i, j] = all.reduce((a, b) => (b[0] > a[0] ? b : a));
+            return [layout.xaxis.d2p(Math.sqrt(spots.x[j] * spots.x[j + 1])) + layout.xaxis._offset + box.x,
+                    layout.yaxis.d2p((spots.y[i] + spots.y[i + 1]) / 2) + layout.yaxis._offset + box.y, n]; }"""
+    )
+    page.mouse.move(x - 40, y - 40)
+    page.mouse.move(x, y)
+    wait_text(page, ".tooltip-text", f"{count - 1} more in this spot")
+    key = page.inner_text(".tooltip-text").split(" ")[0]
+    page.mouse.click(x, y)
+    wait_text(page, "#design-words", key)
+    assert "designs at" in page.inner_text("#scatter-note")
+    page.evaluate(
+        """() => Plotly.relayout(document.querySelector('#scatter .js-plotly-plot'),
+            {'xaxis.range[0]': 3.4, 'xaxis.range[1]': 3.6, 'yaxis.range[0]': 0, 'yaxis.range[1]': 70})"""
+    )
+    page.wait_for_function(
+        "() => document.querySelector('#scatter .js-plotly-plot').data.every(t => t.type === 'scatter')"
+    )
 
 
 def test_sorting_the_table_sorts_all_designs(front, dashboard):

@@ -1,9 +1,12 @@
 """Figures and tables: thinning keeps the outline, rows sort and filter as asked, words say what differs."""
 
+import base64
 import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
@@ -12,9 +15,9 @@ from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import parallel_figure
-from allo_dse.dashboard.figures.scatter import View, front_figure, point_number, point_ref
+from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT
-from allo_dse.dashboard.figures.thin import MOST, thin
+from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.figures.words import difference_lines
 from allo_dse.dashboard.programs import Programs
 from allo_dse.errors import StudyError
@@ -31,17 +34,80 @@ def drawn(board, **options):
     return {t["name"]: t for t in front_figure(board, View("latency_us", "bram18", **options), LIGHT).figure["data"]}
 
 
-def test_thinning_keeps_every_occupied_spot_and_is_bounded():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=50_000), rng.normal(size=50_000)
-    kept = thin(x, y)
-    assert len(kept) <= MOST
-    assert x[kept].min() < np.quantile(x, 0.001)
-    assert x[kept].max() > np.quantile(x, 0.999)
-    few = thin(x, y, view=(np.array([0.0, 0.1]), np.array([0.0, 0.1])))
-    inside = (x >= 0) & (x <= 0.1) & (y >= 0) & (y <= 0.1)
-    assert len(few) == inside.sum()
+CLOUDS = st.lists(st.tuples(*[st.floats(-1e6, 1e6).map(float)] * 2), min_size=1, max_size=300).map(np.array)
+
+
+@given(CLOUDS, st.integers(8, 60))
+def test_thinning_is_bounded_and_keeps_the_outermost_points(cloud, most):
+    x, y = cloud.T
+    kept = thin(x, y, most)
+    assert len(kept) <= most
     assert (np.diff(kept) > 0).all()
+    for values in (x, y):
+        assert values[kept].min() == values.min()
+        assert values[kept].max() == values.max()
+
+
+@given(CLOUDS)
+def test_every_point_is_counted_in_the_spot_where_it_lies(cloud):
+    x, y = cloud.T
+    found = spots(x, y, window(x, y), columns=7, rows=5)
+    assert found.counts.sum() == len(x)
+    assert ((found.first >= 0) == (found.counts > 0)).all()
+    for row, column in np.argwhere(found.counts):
+        design = found.first[row, column]
+        slack = 1e-9 * max(1.0, abs(cloud).max())
+        assert found.x[column] - slack <= x[design] <= found.x[column + 1] + slack
+        assert found.y[row] - slack <= y[design] <= found.y[row + 1] + slack
+
+
+def test_only_points_with_both_coordinates_in_the_window_are_visible():
+    x, y = np.array([0.0, 1.0, 2.0, np.nan, 1.0]), np.array([0.0, 1.0, 2.0, 1.0, np.inf])
+    assert visible(x, y, None).tolist() == [0, 1, 2]
+    assert visible(x, y, ((0.5, 3.0), (0.0, 1.5))).tolist() == [1]
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    return Board.open([write_run(tmp_path_factory.mktemp("runs") / "crowd", 3 * MAX_POINTS)])
+
+
+def unpacked(array):
+    values = np.frombuffer(base64.b64decode(array["bdata"]), f"<{array['dtype']}")
+    return values.reshape([int(n) for n in array.get("shape", str(len(values))).split(",")])
+
+
+def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd):
+    run, selection = crowd.runs[0], Selection((("latency_us", ((0.0, 30_000.0),)),))
+    view = View("latency_us", "bram18", log=frozenset("x"), infeasible=False, selection=selection, reference=Ref(0, 5))
+    figure = front_figure(crowd, view, LIGHT)
+    traces = {t["name"]: t for t in figure.figure["data"]}
+    assert [point_ref(n) for n in traces["Pareto front"]["customdata"]] == list(crowd.front())
+    assert {"knee", "reference"} <= set(traces)
+    dominated = run.ok.copy()
+    dominated[run.front] = False
+    for name, rows in (("dominated", dominated), ("selected", selection.rows(run) & run.ok)):
+        spot = traces[name]
+        counts, designs = unpacked(spot["z"]), unpacked(spot["customdata"])
+        assert spot["type"] == "heatmap"
+        assert np.nansum(counts) == rows.sum()
+        for row, column in np.argwhere(counts > 0):
+            design = point_ref(designs[row, column]).row
+            low, high = unpacked(spot["x"])[[column, column + 1]]
+            assert rows[design]
+            assert low * 0.999 <= run.numbers("latency_us")[design] <= high * 1.001
+    assert figure.designs == dominated.sum()
+
+
+def test_a_crowd_is_parted_by_zooming_in(crowd):
+    latency, bram = crowd.runs[0].numbers("latency_us"), crowd.runs[0].numbers("bram18")
+    zoom = ((0.0, 5_000.0), (0.0, 70.0))
+    figure = front_figure(crowd, View("latency_us", "bram18", infeasible=False, zoom=zoom), LIGHT)
+    traces = {t["name"]: t for t in figure.figure["data"]}
+    inside = crowd.runs[0].ok & (latency <= 5_000) & (bram <= 70)
+    inside[crowd.runs[0].front] = False
+    assert traces["dominated"]["type"] == "scatter"
+    assert len(traces["dominated"]["customdata"]) == inside.sum() == figure.designs == figure.marks
 
 
 def test_points_carry_the_design_they_stand_for(board):

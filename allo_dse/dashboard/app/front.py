@@ -13,7 +13,7 @@ from ..data.filters import FilterError
 from ..data.selection import Selection
 from ..data.units import label
 from ..figures.parallel import parallel_figure
-from ..figures.scatter import View, front_figure, point_ref
+from ..figures.scatter import Drawn, View, front_figure, point_ref
 from ..figures.style import Figure, Theme, theme
 from ..figures.words import difference_lines, status_text
 from .context import Context
@@ -129,19 +129,18 @@ def _plots(app: Dash, context: Context) -> None:
             except FilterError:
                 raise PreventUpdate from None
         state = drawn_state(view, selection, shown, version, look)
-        return drawn.figure, drawn_note(drawn.points, drawn.of), no_update if state == drawn_before else state
+        return drawn.figure, drawn_note(drawn), no_update if state == drawn_before else state
 
     @app.callback(
         Output("parallel", "figure"),
         Output("parallel-drawn", "data"),
-        Input("drawn", "data"),
-        Input("parallel-visible", "data"),
+        Input("parallel-wanted", "data"),
+        State("drawn", "data"),
         State("parallel-drawn", "data"),
         prevent_initial_call=True,
     )
-    def parallel(state: dict[str, Any] | None, visible: bool, before: dict[str, Any] | None) -> Any:
-        # Drawn after the scatter, and only while it is on screen: without a graphics card it takes a second.
-        if not state or not visible or state == before:
+    def parallel(_: int, state: dict[str, Any] | None, before: dict[str, Any] | None) -> Any:
+        if not state or state == before:
             raise PreventUpdate
         with board.lock:
             try:
@@ -179,14 +178,17 @@ def first_scatter(context: Context, look: Theme) -> tuple[Figure, str, dict[str,
     view = View(x, y, log=FIRST_LOG, infeasible=False, reference=context.reference_of(None), current=board.knee)
     drawn = front_figure(board, view, look)
     shown = list(range(len(board.runs)))
-    return drawn.figure, drawn_note(drawn.points, drawn.of), drawn_state(view, None, shown, board.version, look.name)
+    return drawn.figure, drawn_note(drawn), drawn_state(view, None, shown, board.version, look.name)
 
 
-def drawn_note(points: int, of: int) -> str:
-    """How much of a thinned cloud is drawn."""
-    if points == of:
+def drawn_note(drawn: Drawn) -> str:
+    """How a crowd is drawn."""
+    if drawn.marks == drawn.designs:
         return ""
-    return f"{points:,} of {of:,} points are drawn, one per spot; zoom in to see more. Selections count all of them."
+    return (
+        f"{drawn.designs:,} designs at {drawn.marks:,} spots, darker where there are more: zoom in to part them. "
+        "Selections and filters count all."
+    )
 
 
 def zoom_range(zoom: dict[str, Any] | None, x: str, y: str) -> tuple[tuple[float, float], tuple[float, float]] | None:
@@ -208,16 +210,20 @@ def _hovering(app: Dash, context: Context) -> None:
         Output("tooltip", "children"),
         Input("scatter", "hoverData"),
         State("reference", "data"),
+        State("z", "value"),
         prevent_initial_call=True,
     )
-    def hover(data: dict[str, Any] | None, reference: str | None) -> Any:
+    def hover(data: dict[str, Any] | None, reference: str | None, z: str | None) -> Any:
         ref = clicked(board, data)
         if ref is None or not data:
             return False, no_update, no_update
         with board.lock:
             lines = difference_lines(board, ref, context.reference_of(reference))
+        point = data["points"][0]
+        here = 1 if z else int(point.get("z") or 1)  # in the plane, z is how many lie in a spot
         words = [html.Div(plain(line)) for line in lines]
-        return True, data["points"][0].get("bbox"), html.Div(words, className="tooltip-text")
+        words += [html.Div(f"… and {here - 1:,} more in this spot", className="hint")] if here > 1 else []
+        return True, point.get("bbox"), html.Div(words, className="tooltip-text")
 
 
 def plain(line: str) -> str:

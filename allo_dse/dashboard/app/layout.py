@@ -52,7 +52,7 @@ def page(context: Context, look: Theme) -> Any:
             dcc.Store(id="design", data=None if board.knee is None else board.text(board.knee)),
             dcc.Store(id="reference"),
             dcc.Store(id="drawn", data=drawn),
-            dcc.Store(id="parallel-visible", data=False),
+            dcc.Store(id="parallel-wanted"),
             dcc.Store(id="parallel-drawn"),
             dcc.Store(id="purged"),
             dcc.Store(id="saved"),
@@ -219,7 +219,8 @@ def _table_card(board: Board) -> Any:
         getRowId="params.data._id",
         dashGridOptions={
             "theme": {"function": "themeQuartz"},
-            "cacheBlockSize": 100,
+            "cacheBlockSize": 50,
+            "rowBuffer": 2,
             "maxBlocksInCache": 10,
             "infiniteInitialRowCount": 30,
             "rowSelection": {"mode": "multiRow", "checkboxes": True, "headerCheckbox": False},

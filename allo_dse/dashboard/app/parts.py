@@ -33,6 +33,7 @@ def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | N
             id=name,
             figure=figure or {"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}},
             config=config or GRAPH_CONFIG,
+            clear_on_unhover=True,
             style={"height": "100%"},
             className="graph",
         ),

@@ -9,14 +9,11 @@ from dash.exceptions import PreventUpdate
 
 from ..data.board import Board
 from ..data.filters import FilterError
-from ..data.grid import MARK, RUN, grid_columns
-from ..data.units import label
+from ..data.grid import ID, MARK, RUN, grid_columns
+from ..data.units import label, text
 from ..exports import table_csv
 from .context import Context
 from .front import hidden_runs
-
-_FORMAT = "params.value == null ? '–' : d3.format(Math.abs(params.value) < 1e4 ? ',.4~g' : ',.0f')(params.value)"
-_WHOLE = "params.value == null ? '–' : d3.format(',d')(params.value)"
 
 
 def register(app: Dash, context: Context) -> None:
@@ -94,7 +91,9 @@ def _table(app: Dash, context: Context) -> None:
             except FilterError:
                 raise PreventUpdate from None
         total = sum(len(run) for run in board.runs)
-        return {"rowData": found, "rowCount": count}, f"{count:,} of {total:,} designs"
+        # As text: the browser would take the formats apart and compute them for every cell.
+        shown_rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
+        return {"rowData": shown_rows, "rowCount": count}, f"{count:,} of {total:,} designs"
 
 
 def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
@@ -113,7 +112,6 @@ def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]
             "width": max(90, min(220, 7 * len(label(name)) + 62)),
         }
         if numeric:
-            whole = all(r.columns[name].integral for r in board.runs if name in r.columns)
-            column |= {"type": "rightAligned", "valueFormatter": {"function": _WHOLE if whole else _FORMAT}}
+            column["type"] = "rightAligned"
         made.append(column)
     return made

@@ -97,7 +97,12 @@
       purge: function () {
         const grid = window.dash_ag_grid;
         if (grid.getApiAsync) {
-          grid.getApiAsync("table").then((api) => api && api.purgeInfiniteCache && api.purgeInfiniteCache());
+          grid.getApiAsync("table").then(function (api) {
+            if (!api || !api.getCacheBlockState) return;
+            // The rows of the first block stay until the new ones have come; further down the table begins anew.
+            if (Object.keys(api.getCacheBlockState()).length > 1) api.purgeInfiniteCache();
+            else api.refreshInfiniteCache();
+          });
         }
         return Date.now();
       },
@@ -134,18 +139,24 @@
   }, true);
   document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
 
-  // The parallel coordinates are drawn while they are on screen, and not before scatter and table have been. Asked by clock: an
+  // The parallel coordinates need WebGL, which takes long to draw without a graphics card; so they follow when scatter
+  // and table have been drawn and nothing has changed for a while, and only while they are on screen. Asked by clock: an
   // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
-  let told = false;
+  const QUIET_MS = 500;
+  let seen = null, since = 0, told = null;
   window.setInterval(function () {
-    const plot = document.getElementById("parallel");
-    if (!plot || !document.querySelector("#table .ag-row")) return;
+    const plot = document.getElementById("parallel"), scatter = scatterPlot();
+    if (!plot || !scatter || !document.querySelector("#table .ag-row")) return;
+    if (scatter.data !== seen) {
+      seen = scatter.data;
+      since = Date.now();
+    }
     const box = plot.getBoundingClientRect();
-    const seen = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
-    const visible = box.height > 0 && seen >= box.height / 4;
-    if (visible !== told) window.dash_clientside.set_props("parallel-visible", { data: visible });
-    told = visible;
-  }, 150);
+    const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
+    if (!visible || told === seen || Date.now() - since < QUIET_MS) return;
+    told = seen;
+    window.dash_clientside.set_props("parallel-wanted", { data: Date.now() });
+  }, 100);
 
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;

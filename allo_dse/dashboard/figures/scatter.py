@@ -13,14 +13,15 @@ from ..data.board import Axis, Board, Ref
 from ..data.columns import Floats, Mask
 from ..data.selection import Selection
 from ..data.units import label
-from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, number_axis, packed
-from .thin import thin
+from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, number_axis, packed
+from .thin import Window, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
 MAX_POINTS_3D = 6_000
-MAX_POINTS_SVG = 5_000
-"""Up to here a plane is drawn as SVG, which starts sooner than WebGL and is quick without a graphics card."""
+MAX_POINTS = 400
+"""Larger clouds in the plane are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
+SELECTED = "selected"
 _REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
@@ -47,7 +48,7 @@ class View:
     filter: str = ""
     selection: Selection = field(default_factory=Selection)
     hidden: tuple[int, ...] = ()
-    zoom: tuple[tuple[float, float], tuple[float, float]] | None = None
+    zoom: Window | None = None
     reference: Ref | None = None
     current: Ref | None = None
     hover: bool = False
@@ -55,11 +56,15 @@ class View:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure, and how many of the designs in view are drawn in it."""
+    """A figure.
+
+    Attributes:
+        designs, marks: how many designs are in view, and how many points and spots stand for them.
+    """
 
     figure: Figure
-    points: int
-    of: int
+    designs: int
+    marks: int
 
 
 def point_number(ref: Ref) -> int:
@@ -80,12 +85,8 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
-    if view.z is None:
-        kind = "scatter" if painter.drawn <= MAX_POINTS_SVG else "scattergl"
-        for trace in painter.traces:
-            trace["type"] = kind
     figure = {"data": painter.traces, "layout": _layout(view, look, axes)}
-    return Drawn(figure, painter.points, painter.of)
+    return Drawn(figure, painter.designs, painter.marks)
 
 
 class _Painter:
@@ -94,12 +95,18 @@ class _Painter:
     def __init__(self, board: Board, view: View, look: Theme, axes: list[Axis]) -> None:
         self.board, self.view, self.look, self.axes = board, view, look, axes
         self.traces: list[dict[str, Any]] = []
-        self.points = self.of = self.drawn = 0
+        self.designs = self.marks = 0
         self.dimmed = bool(view.selection)
+        self.screen = [
+            tuple(_screen(numbers, key in view.log) for numbers in axis.numbers)
+            for key, axis in zip("xyz", axes, strict=False)
+        ]
+        self.window: Window | None = view.zoom
 
     def paint(self, kept: Sequence[Mask], selected: Sequence[Mask]) -> None:
         several = len(self.board.runs) > 1
         fronts = [run.front for run in self.board.runs]
+        self.window = self._window(kept)
         for number, run in enumerate(self.board.runs):
             keep, ok = kept[number], run.ok
             on_front = np.zeros(len(run), bool)
@@ -124,10 +131,12 @@ class _Painter:
 
     def _cloud(self, number: int, mask: Mask, several: bool) -> None:
         name = f"dominated: {self.board.names[number]}" if several else "dominated"
-        color = self.look.series[number % len(self.look.series)] if several else self.look.dominated
-        opacity = 0.25 if self.dimmed else (0.4 if several else 0.75)
-        marker = {"size": 5 if self.view.z is None else 3, "color": color, "opacity": opacity}
-        self._trace(number, np.flatnonzero(mask), name, marker, thinned=True)
+        few, many = self.look.dominated, self.look.muted
+        if several:
+            many = self.look.series[number % len(self.look.series)]
+            few = mixed(many, self.look.panel, 0.4)
+        opacity = 0.25 if self.dimmed else (0.5 if several else 0.75)
+        self._crowd(number, mask, name, (few, many), opacity, size=5)
 
     def _infeasible(self, number: int, mask: Mask) -> None:
         run = self.board.runs[number]
@@ -143,11 +152,10 @@ class _Painter:
                 "opacity": 0.3 if self.dimmed else 0.7,
                 "line": {"color": PURPLE, "width": 1},
             }
-            self._trace(number, rows, f"infeasible: {name}", marker, thinned=True)
+            self._points(number, rows, f"infeasible: {name}", marker, MAX_POINTS // len(reasons))
 
     def _selected(self, number: int, mask: Mask) -> None:
-        marker = {"size": 7 if self.view.z is None else 4, "color": ORANGE, "opacity": 0.95}
-        self._trace(number, np.flatnonzero(mask), "selected", marker, thinned=True)
+        self._crowd(number, mask, SELECTED, (ORANGE, mixed(ORANGE, self.look.text, 0.4)), 0.95, size=7)
 
     def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
@@ -167,27 +175,79 @@ class _Painter:
             marker["line"] = {"color": color, "width": 2}
         self._trace(ref.run, np.array([ref.row]), name, marker)
 
-    def _trace(
-        self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any], *, thinned: bool = False
-    ) -> None:
-        values = [axis.numbers[number][rows] for axis in self.axes]
-        usable = np.logical_and.reduce([np.isfinite(v) for v in values])
-        rows, values = rows[usable], [v[usable] for v in values]
-        total = len(rows)
-        if thinned:
-            kept = self._thin(values)
-            rows, values = rows[kept], [v[kept] for v in values]
-            self.points += len(rows)
-            self.of += total
+    def _window(self, kept: Sequence[Mask]) -> Window:
+        """What spots are cut from: the part of the plane that is visible, or that has designs."""
+        shown = [
+            mask if self.view.infeasible else mask & run.ok for mask, run in zip(kept, self.board.runs, strict=True)
+        ]
+        x, y = (np.concatenate([v[m] for v, m in zip(axis, shown, strict=True)]) for axis in self.screen[:2])
+        spans = zip(window(x, y), self.view.zoom or (), strict=False)
+        zoomed = [zoom if np.isfinite(zoom).all() else whole for whole, zoom in spans]
+        return (zoomed[0], zoomed[1]) if zoomed else window(x, y)
+
+    def _crowd(self, number: int, mask: Mask, name: str, colors: tuple[str, str], opacity: float, size: int) -> None:
+        """Many designs: points while they are few, else spots that are darker where there are more."""
+        rows = np.flatnonzero(mask)
+        x, y = (axis[number][rows] for axis in self.screen[:2])
+        seen = visible(x, y, self.view.zoom)
+        if self.view.z is not None or len(seen) <= MAX_POINTS:
+            marker = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
+            self._points(number, rows, name, marker, MAX_POINTS)
+            return
+        assert self.window is not None
+        found = spots(x[seen], y[seen], self.window)
+        there = found.counts > 0
+        designs = np.where(there, rows[seen][found.first], 0)
+        self._count(name, len(seen), int(there.sum()))
+        most = max(2, int(found.counts.max()))
+        trace: dict[str, Any] = {
+            "type": "heatmap",
+            "name": name,
+            "meta": number,
+            "x": packed(10**found.x if "x" in self.view.log else found.x),
+            "y": packed(10**found.y if "y" in self.view.log else found.y),
+            "z": packed(np.where(there, found.counts, np.nan).astype(np.float32)),
+            "customdata": packed(designs + number * RUN_STRIDE),
+            "zmin": 1,
+            "zmax": most,
+            "colorscale": [[(most**f - 1) / (most - 1), mixed(*colors, f)] for f in (0, 0.25, 0.5, 0.75, 1)],
+            "showscale": False,
+            "showlegend": True,
+            "opacity": opacity,
+            "hoverongaps": False,
+            "hoverinfo": "none",
+        }
+        if self.view.hover:
+            trace["hoverinfo"] = "text"
+            trace["text"] = [
+                [f"{self._text(number, row)}<br>{count:,} designs here" if count else "" for row, count in line]
+                for line in np.stack([designs, found.counts], axis=-1).tolist()
+            ]
+        self.traces.append(trace)
+
+    def _count(self, name: str, designs: int, marks: int) -> None:
+        if name != SELECTED:  # drawn again, on top
+            self.designs += designs
+            self.marks += marks
+
+    def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any], most: int) -> None:
+        """At most so many points, one per spot; in space, `MAX_POINTS_3D`."""
+        x, y = (axis[number][rows] for axis in self.screen[:2])
+        seen = visible(x, y, self.view.zoom)
+        kept = rows[seen][thin(x[seen], y[seen], max(most, 8) if self.view.z is None else MAX_POINTS_3D)]
+        self._count(name, len(seen), len(kept))
+        self._trace(number, kept, name, marker)
+
+    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any]) -> None:
+        rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
         if not len(rows):
             return
-        self.drawn += len(rows)
         trace: dict[str, Any] = {
             "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",
             "name": name,
             "meta": number,
-            **{key: packed(v) for key, v in zip("xyz", values, strict=False)},
+            **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
             "hoverinfo": "none",
@@ -197,25 +257,19 @@ class _Painter:
             trace["text"] = [self._text(number, row) for row in rows.tolist()]
         self.traces.append(trace)
 
-    def _thin(self, values: list[Floats]) -> NDArray[np.int64]:
-        screen = [self._screen(key, v) for key, v in zip("xyz", values, strict=False)]
-        if self.view.z is not None:
-            kept = thin(screen[0], screen[1], most=MAX_POINTS_3D)
-            return kept
-        zoom = None if self.view.zoom is None else tuple(np.array(r) for r in self.view.zoom)
-        return thin(screen[0], screen[1], view=zoom)  # type: ignore[arg-type]
-
-    def _screen(self, key: str, values: Floats) -> Floats:
-        if key not in self.view.log:
-            return values
-        with np.errstate(all="ignore"):
-            logs = np.log10(values)
-        return np.where(np.isfinite(logs), logs, np.nan)
-
     def _text(self, number: int, row: int) -> str:
         from .words import difference_lines
 
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
+
+
+def _screen(values: Floats, log: bool) -> Floats:
+    """Values where they stand on an axis; NaN what has no place on a logarithmic one."""
+    if not log:
+        return values
+    with np.errstate(all="ignore"):
+        logs = np.log10(values)
+    return np.where(np.isfinite(logs), logs, np.nan)
 
 
 def _layout(view: View, look: Theme, axes: list[Axis]) -> dict[str, Any]:

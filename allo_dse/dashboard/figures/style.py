@@ -59,13 +59,22 @@ def theme(name: str | None) -> Theme:
     return DARK if name == "dark" else LIGHT
 
 
+def mixed(first: str, second: str, share: float) -> str:
+    """A colour between two, with a share of the second."""
+    parts = ((int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
+
+
 def packed(values: NDArray[Any] | list[Any]) -> Any:
-    """Numbers as Plotly reads them fastest: base64 of the array's bytes."""
+    """Numbers, in one or two dimensions, as Plotly reads them fastest: base64 of the array's bytes."""
     array = np.ascontiguousarray(values)
-    if array.dtype.kind not in "fiu" or not len(array):
+    if array.dtype.kind not in "fiu" or not array.size:
         return array.tolist()
     code = {"f8": "f8", "f4": "f4", "i8": "i4", "i4": "i4", "i2": "i2", "i1": "i1"}.get(array.dtype.str[1:], "f8")
-    return {"dtype": code, "bdata": base64.b64encode(array.astype(f"<{code}").tobytes()).decode()}
+    if code == "i4" and abs(array).max() >= 1 << 31:
+        code = "f8"
+    made = {"dtype": code, "bdata": base64.b64encode(array.astype(f"<{code}").tobytes()).decode()}
+    return made if array.ndim == 1 else {**made, "shape": ", ".join(map(str, array.shape))}
 
 
 def axis(look: Theme, title: str, **options: Any) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Drawing a cloud of many points with few: one per cell of a grid fine enough that the picture stays the same."""
+"""Drawing a cloud of many points with few: one per spot, of which there are as many as can be told apart."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,30 +10,73 @@ from numpy.typing import NDArray
 from ..data.columns import Floats
 
 COLUMNS, ROWS = 150, 110
-MOST = 6_000
+"""Spots across and up a plot: about as large as the points of a small run."""
+Rows = NDArray[np.int64]
+Span = tuple[float, float]
+Window = tuple[Span, Span]
 
 
-def thin(x: Floats, y: Floats, *, view: tuple[Floats, Floats] | None = None, most: int = MOST) -> NDArray[np.int64]:
-    """Positions of the points to draw, in ascending order; points without a coordinate are left out.
+@dataclass(frozen=True)
+class Spots:
+    """A plane cut into equal spots.
+
+    Attributes:
+        x, y: edges of the columns and rows (one more than these), ascending, on the scale of the screen.
+        first: per row and column the first point there; -1 where there is none.
+        counts: per row and column how many points there are.
+    """
+
+    x: Floats
+    y: Floats
+    first: Rows
+    counts: Rows
+
+
+def window(x: Floats, y: Floats) -> Window:
+    """The ranges that hold all points; what has no extent is given some."""
+    return _span(x), _span(y)
+
+
+def _span(values: Floats) -> Span:
+    known = values[np.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    return (low, high) if high - low > 1e-9 * max(abs(low), abs(high)) else (low - 0.5, high + 0.5)
+
+
+def visible(x: Floats, y: Floats, view: Window | None) -> Rows:
+    """Positions of the points that have both coordinates and lie in the window."""
+    shown = np.isfinite(x) & np.isfinite(y)
+    for values, span in zip((x, y), view or (), strict=False):
+        shown &= (values >= span[0]) & (values <= span[1])
+    return np.flatnonzero(shown)
+
+
+def spots(x: Floats, y: Floats, view: Window, columns: int = COLUMNS, rows: int = ROWS) -> Spots:
+    """Count the points of a window by the spot where they lie.
 
     Args:
-        x, y: on the scale of the screen (logarithms, for a logarithmic axis).
-        view: the ranges (low, high) of x and y that are shown; all of them by default. Points outside are left out.
-        most: how many at most.
+        x, y: finite, on the scale of the screen (logarithms, for a logarithmic axis), and in the window.
     """
-    usable = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    if view is not None:
-        (x0, x1), (y0, y1) = view
-        shown = (x[usable] >= x0) & (x[usable] <= x1) & (y[usable] >= y0) & (y[usable] <= y1)
-        usable = usable[shown]
-    if len(usable) <= most // 2:
-        return usable
-    cells = _cells(x[usable], COLUMNS) * ROWS + _cells(y[usable], ROWS)
-    _, first = np.unique(cells, return_index=True)
-    kept = np.sort(usable[first])
-    return kept if len(kept) <= most else kept[np.linspace(0, len(kept) - 1, most).astype(np.int64)]
+    cells = _cells(y, view[1], rows) * columns + _cells(x, view[0], columns)
+    first = np.full(rows * columns, -1)
+    first[cells[::-1]] = np.arange(len(cells))[::-1]
+    edges = [np.linspace(*span, count + 1) for span, count in zip(view, (columns, rows), strict=True)]
+    counts = np.bincount(cells, minlength=rows * columns)
+    return Spots(edges[0], edges[1], first.reshape(rows, columns), counts.reshape(rows, columns))
 
 
-def _cells(values: Floats, count: int) -> NDArray[np.int64]:
-    low, high = values.min(), values.max()
-    return ((values - low) / max(high - low, 1e-300) * (count - 1)).astype(np.int64)
+def thin(x: Floats, y: Floats, most: int) -> Rows:
+    """Positions of at most `most` (at least 8) points, ascending: all of them if they are no more, else one per spot.
+
+    The outermost points in each direction are among them. All have both coordinates.
+    """
+    if len(x) <= most:
+        return np.arange(len(x))
+    rows = int(np.sqrt((most - 4) * ROWS / COLUMNS))
+    found = spots(x, y, window(x, y), (most - 4) // rows, rows).first
+    outermost = [x.argmin(), x.argmax(), y.argmin(), y.argmax()]
+    return np.unique(np.concatenate([found[found >= 0], outermost]))
+
+
+def _cells(values: Floats, span: Span, count: int) -> Rows:
+    return np.clip((values - span[0]) / (span[1] - span[0]) * count, 0, count - 1).astype(np.int64)
