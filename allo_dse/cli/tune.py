@@ -108,6 +108,15 @@ def tune(
             show_default=False,
         ),
     ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]DURATION",
+            help="How long one design may take, at one evaluator or all, in a process of its own; repeatable. "
+            "\\[default: as the evaluators say]",
+            show_default=False,
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
@@ -132,6 +141,7 @@ def tune(
         "progress": "quiet" if quiet else "auto",
         "command": command,
         "storage": storage,
+        "deadline": {name: value for name, _, value in (text.rpartition("=") for text in deadline or ())},
         "cache": False if no_cache else cache,
     }
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..eval.evaluator import Evaluator, needs
+from ..eval.evaluator import Evaluator, Needs, needs
 from ..space.space import Candidate
 from .cell_process import CellProcess
 from .log import stored
@@ -59,8 +59,8 @@ class CellBench:
         rung: which of its evaluators.
     """
 
-    def __init__(self, source: Source, rung: int, evaluator: Evaluator) -> None:
-        self._cell = CellProcess(source, rung, needs(evaluator))
+    def __init__(self, source: Source, rung: int, asked: Needs) -> None:
+        self._cell = CellProcess(source, rung, asked)
 
     def run(self, candidate: Candidate) -> Finding:
         started = time.perf_counter()
@@ -72,10 +72,15 @@ class CellBench:
         self._cell.close()
 
 
-def make_bench(study: StudySpec, rung: int, evaluator: Evaluator) -> Bench:
-    """The place where designs are evaluated at a rung."""
-    if needs(evaluator).isolate:
-        return CellBench(study.reload or study, rung, evaluator)
+def make_bench(study: StudySpec, rung: int, evaluator: Evaluator, asked: Needs | None = None) -> Bench:
+    """The place where designs are evaluated at a rung.
+
+    Args:
+        asked: instead of what the evaluator itself needs.
+    """
+    asked = asked or needs(evaluator)
+    if asked.isolate:
+        return CellBench(study.reload or study, rung, asked)
     return OpenBench(evaluator)
 
 

@@ -16,8 +16,11 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhd])")
 
 
-def parse_duration(text: str | float) -> float:
+def parse_duration(text: str | float, what: str = "a time budget") -> float:
     """Seconds of "90s", "5m", "1h30m", "250ms", or a number of seconds.
+
+    Args:
+        what: the duration is, for messages.
 
     Raises:
         StudyError: for anything else, or when it is not positive.
@@ -37,7 +40,7 @@ def parse_duration(text: str | float) -> float:
                     f"{text!r} is not a duration", hint='write for example "90s", "5m" or "1h30m"'
                 ) from None
     if not 0 < seconds < float("inf"):
-        raise StudyError(f"a time budget of {text!r} leaves no time")
+        raise StudyError(f"{what} of {text!r} leaves no time")
     return seconds
 
 

@@ -50,9 +50,10 @@ class Introduction:
 class Workbench:
     """What a worker process has: the study, its space and its evaluators."""
 
-    def __init__(self, source: StudySpec | Callable[[], StudySpec]) -> None:
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
         self._study = source if isinstance(source, StudySpec) else source()
         self._evaluators = self._study.make_evaluators()
+        self._asked = asked
         self._benches: dict[int, Bench] = {}
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -70,7 +71,8 @@ class Workbench:
             text = "the worker's space does not contain this design"
             return Outcome(task.number, task.rung, None, text, 0.0, worker=self._name)
         if task.rung not in self._benches:
-            self._benches[task.rung] = make_bench(self._study, task.rung, self._evaluators[task.rung])
+            evaluator, asked = self._evaluators[task.rung], self._asked[task.rung]
+            self._benches[task.rung] = make_bench(self._study, task.rung, evaluator, asked)
         return outcome(task.number, task.rung, self._benches[task.rung].run(candidate), self._name)
 
     def close(self) -> None:
@@ -149,7 +151,7 @@ class RayExecutor:
         """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
-        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source)
+        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source, self._needs)
         pool.actors[worker] = actor
         self._starting[actor.introduce.remote()] = (resource, worker)
 

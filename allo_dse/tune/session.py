@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ from .spec import PlacementNote, StudySpec, Verification
 from .storage import SharedStudy, without_password
 from .tally import Tally
 from .view import View
-from .workforce import Workforce, recruit
+from .workforce import Workforce, demands, recruit
 
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
 SEARCH_SHARE = 0.6  # of a time budget, where there are dear evaluators to go on to
@@ -56,6 +57,7 @@ class RunOptions:
     command: tuple[str, ...] = ()
     cache: Path | Literal[False] | None = None
     storage: str | None = None
+    deadlines: Mapping[str, str | float] = field(default_factory=dict)
 
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
@@ -98,6 +100,7 @@ class _Session:
         self.history = History()
         self.evaluators = study.make_evaluators()
         self.names = [full_name(evaluator) for evaluator in self.evaluators]
+        self.asked = demands(self.evaluators, options.deadlines)
         self.seed = self._begin()
         self.log = RunLog(directory.log)
         self.screen = Screen(study.space, study.check, self._on_violation)
@@ -192,7 +195,7 @@ class _Session:
         done, shared = self.history.next_number, self.options.storage is not None
         self.log.append([session_entry(proposer, seed=self.seed, done=done, strict=strict, shared=shared)])
         proposer.restore(self.history.designs, self.judge.told, self.history.next_number)
-        workforce = recruit(self.study, self.evaluators, self.options.workers, self.options.ray_address)
+        workforce = recruit(self.study, self.evaluators, self.asked, self.options.workers, self.options.ray_address)
         view = View(
             self.study, self.tally, self.screen, self.budget, self.directory.path, proposer.name, self.tally.done
         )

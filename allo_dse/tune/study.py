@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,6 +60,7 @@ class Study(StudySpec):
         command: Sequence[str] = (),
         cache: str | Path | Literal[False] | None = None,
         storage: str | None = None,
+        deadline: str | float | Mapping[str, str | float] | None = None,
     ) -> Result:
         """Search. Running again with the same run directory goes on where the last run stopped.
 
@@ -80,6 +81,8 @@ class Study(StudySpec):
                 in its default directory, and none for others.
             storage: an Optuna storage that gets the same trials and in which several drivers share a study, each with a
                 run directory of its own: an address as SQLAlchemy has it, "journal" or "journal:FILE".
+            deadline: how long one design may take, in seconds or as "30s", instead of what the evaluators say, or the
+                same by an evaluator's name. Evaluators with one run in a process of their own.
 
         Raises:
             StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
@@ -100,5 +103,6 @@ class Study(StudySpec):
                 command=tuple(command),
                 cache=Path(cache) if isinstance(cache, str) else cache,
                 storage=storage,
+                deadlines=deadline if isinstance(deadline, Mapping) else {} if deadline is None else {"": deadline},
             ),
         )

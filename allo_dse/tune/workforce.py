@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..errors import StudyError
-from ..eval.evaluator import Evaluator, full_name, needs, why_unavailable
+from ..eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
 from .bench import make_bench
+from .budget import parse_duration
 from .executor import Executor, InlineExecutor
 from .spec import StudySpec
 
@@ -25,10 +26,42 @@ class Workforce:
     notes: list[str]
 
 
-def recruit(study: StudySpec, evaluators: Sequence[Evaluator], workers: int | None, address: str | None) -> Workforce:
+def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
+    """What the evaluators ask for, with the deadlines that were asked for instead of theirs.
+
+    Args:
+        deadlines: per design, by an evaluator's name, or under "" for all. Who has one gets a process of its own.
+
+    Raises:
+        StudyError: for a name that no evaluator has, or a text that is not a duration.
+    """
+    names = [evaluator.name for evaluator in evaluators]
+    unknown = [name for name in deadlines if name and name not in names]
+    if unknown:
+        raise StudyError(
+            f"a deadline for {unknown[0]!r}: the study has no such evaluator", hint=f"it has {', '.join(names)}"
+        )
+    asked = []
+    for evaluator in evaluators:
+        deadline = deadlines.get(evaluator.name, deadlines.get(""))
+        own = needs(evaluator)
+        asked.append(
+            own if deadline is None else replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True)
+        )
+    return asked
+
+
+def recruit(
+    study: StudySpec,
+    evaluators: Sequence[Evaluator],
+    asked: Sequence[Needs],
+    workers: int | None,
+    address: str | None,
+) -> Workforce:
     """Those who evaluate.
 
     Args:
+        asked: by each evaluator.
         workers: by default this process, or with an address one per CPU of the cluster.
 
     Raises:
@@ -37,11 +70,11 @@ def recruit(study: StudySpec, evaluators: Sequence[Evaluator], workers: int | No
     if workers in (None, 1) and address is None:
         problems = [why_unavailable(evaluator) for evaluator in evaluators]
         notes = _notes(evaluators, problems)
-        benches = [make_bench(study, n, e) if not problems[n] else None for n, e in enumerate(evaluators)]
+        benches = [make_bench(study, n, e, asked[n]) if not problems[n] else None for n, e in enumerate(evaluators)]
         return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
     from .ray_executor import RayExecutor
 
-    executor = RayExecutor(study, [needs(e) for e in evaluators], workers, address)
+    executor = RayExecutor(study, asked, workers, address)
     try:
         problems = executor.problems
         notes = _notes(evaluators, problems)

@@ -120,3 +120,30 @@ def test_the_child_ends_with_its_parent(tmp_path):
     os.kill(driver, signal.SIGKILL)
     os.waitpid(driver, 0)
     wait_until(lambda: not hazards.sleepers())
+
+
+class HangsAtHome(hazards.HangsUnannounced):
+    """Not isolated of its own accord."""
+
+    isolate = False
+    name = "hanging"
+
+
+@pytest.mark.parametrize("deadline", ["700ms", {"hanging": 0.7, "": "1h"}])
+def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(tmp_path, undisturbed, deadline):
+    result = study(HangsAtHome).run(TRIALS, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
+    for record in result.records:
+        if unlucky(record.key):
+            assert "longer than its deadline of 0.7 s" in record.error
+        else:
+            assert record.metrics == undisturbed[record.key]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "text"),
+    [("soon", "is not a duration"), ("-1s", "is not a duration"), ("0s", "a deadline of '0s' leaves no time"),
+     ({"rtl": "1s"}, "a deadline for 'rtl': the study has no such evaluator")],
+)  # fmt: skip
+def test_deadlines_that_make_no_sense_are_explained(tmp_path, deadline, text):
+    with pytest.raises(StudyError, match=text):
+        study(FakeEvaluator).run(3, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
