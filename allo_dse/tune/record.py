@@ -68,24 +68,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def genes(self) -> dict[str, int]:
         """What `Space.decode_genes` rebuilds the design from."""
-        genes: dict[str, int] = json.loads(bytes(self.genes_json))
+        genes: dict[str, int] = json_value(self.genes_json)
         return genes
 
     @property
     def params(self) -> dict[str, Any]:
         """The program's parameters, for readers."""
-        params: dict[str, Any] = json.loads(bytes(self.params_json))
+        params: dict[str, Any] = json_value(self.params_json)
         return params
 
     @property
     def fold(self) -> Any:
         """How the program is folded, for readers."""
-        return json.loads(bytes(self.fold_json))
+        return json_value(self.fold_json)
 
     @property
     def buffering(self) -> Any:
         """How ports are buffered, for readers."""
-        return json.loads(bytes(self.buffering_json))
+        return json_value(self.buffering_json)
 
     def to_dict(self) -> dict[str, Any]:
         """What the log takes; what is empty is left out."""
@@ -110,6 +110,14 @@ _START = b'{"type":"design",'
 def json_text(value: Any) -> msgspec.Raw:
     """A value as a record keeps what describes its design."""
     return msgspec.Raw(json_bytes(value))
+
+
+def json_value(text: msgspec.Raw) -> Any:
+    """The inverse of `json_text`."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:  # infinities, which Python's JSON has
+        return json.loads(bytes(text))
 
 
 def decode_entry(line: bytes) -> Record | dict[str, Any]:

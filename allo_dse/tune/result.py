@@ -184,9 +184,10 @@ class Result:
         for position, objective in enumerate(self.study.objectives):
             row[objective.name] = None if values is None else values[position]
         row.update({k: v for k, v in record.params.items() if k not in row})
-        row["fold"] = json.dumps(record.fold, separators=(",", ":"))
-        if isinstance(record.buffering, Mapping):
-            row.update({k: v for k, v in record.buffering.items() if k not in row})
+        row["fold"] = bytes(record.fold_json).decode()
+        buffering = record.buffering
+        if isinstance(buffering, Mapping):
+            row.update({k: v for k, v in buffering.items() if k not in row})
         for name, value in (record.metrics or {}).items():
             if name not in row:
                 row[name] = json.dumps(value) if isinstance(value, dict | list) else value
