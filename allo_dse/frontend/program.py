@@ -372,6 +372,16 @@ class Kernel:
     def task_count(self) -> int:
         return math.prod(self.mesh)
 
+    @cached_property
+    def varying_classes(self) -> IntArray:
+        """`class_table` with length 1 along every axis along which the class does not change."""
+        table = self.class_table
+        for axis in range(table.ndim):
+            first = np.take(table, [0], axis=axis)
+            if (table == first).all():
+                table = first
+        return table
+
     def class_of(self, pids: IntArray) -> IntArray:
         """Position in `classes` for each pid; `pids` has shape (n, mesh rank)."""
         index = tuple(

@@ -202,8 +202,7 @@ def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:
 
 def class_varies(kernel: Kernel, axis: int) -> bool:
     """Whether the task class changes along a mesh axis."""
-    table = kernel.class_table
-    return bool(table.shape[axis] > 1 and (table != np.take(table, [0], axis=axis)).any())
+    return kernel.varying_classes.shape[axis] > 1
 
 
 def _accumulated(kernel: Kernel, axis: int) -> str:

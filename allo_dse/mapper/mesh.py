@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..frontend.program import CompiledProgram, IntArray, Kernel
-from .axes import AxisRule, class_varies
+from .axes import AxisRule
 from .fold import KernelFold, MeshFold
 from .groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
 from .joint import JointFold
@@ -93,10 +93,10 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
         parts.append(ChainPart(base, leaves.loop_stride[:shared], leaves.loops, leaves.loop_stride[shared:]))
         kinds.append(np.broadcast_to(leaves.group_of, leaves.spatial).transpose(order).reshape(-1))
         trees.append([group.tree for group in own])
-    patterns, group_of = np.unique(np.stack(kinds, axis=1), axis=0, return_inverse=True)
+    patterns, group_of = _distinct(np.stack(kinds, axis=1))
     groups = []
-    for number, pattern in enumerate(patterns.tolist()):
-        nodes = np.flatnonzero(group_of.reshape(-1) == number)
+    for number, pattern in enumerate(patterns):
+        nodes = np.flatnonzero(group_of == number)
         tree = repeat(math.prod(trips), seq(own[kind] for own, kind in zip(trees, pattern, strict=True)))
         own_parts = tuple(replace(part, base=part.base[nodes]) for part in parts)
         groups.append(NodeGroup(tree, len(nodes), ChainLeaves(own_parts, trips)))
@@ -133,16 +133,18 @@ def _trees(
 
     Classes vary only along axes that are chained or spatial, so all iterations of a node's bundled loops are alike.
     """
-    table = kernel.class_table
-    for axis in range(table.ndim):
-        if table.shape[axis] > 1 and not class_varies(kernel, axis):
-            table = np.take(table, [0], axis=axis)
-    sequences, shape = _class_sequences(table, kernel.mesh, fold, chained, rules)
-    if len(sequences) == 1:
-        return [_tree(number, bundled, tuple(sequences[0].tolist()))], np.zeros(shape, np.int64)
-    patterns, group_of = np.unique(sequences, axis=0, return_inverse=True)
-    trees = [_tree(number, bundled, tuple(row)) for row in patterns.tolist()]
-    return trees, group_of.reshape(shape).astype(np.int64)
+    sequences, shape = _class_sequences(kernel.varying_classes, kernel.mesh, fold, chained, rules)
+    patterns, group_of = _distinct(sequences)
+    return [_tree(number, bundled, row) for row in patterns], group_of.reshape(shape)
+
+
+def _distinct(rows: IntArray) -> tuple[list[tuple[int, ...]], IntArray]:
+    """The different rows in lexicographic order, and which of them each row is: for a handful, where sorting an array
+    takes longer."""
+    listed = list(map(tuple, rows.tolist()))
+    patterns = sorted(set(listed))
+    number = {row: n for n, row in enumerate(patterns)}
+    return patterns, np.array([number[row] for row in listed], np.int64)
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from .ports import ClassUse, PortKey, PortSide, Round, program_ports, schedule_r
 from .sequences import Nest, change_count, loop_nest, nest_moves
 
 Users = list[tuple[ClassUse, PortSide]]
+LeafOrLeaves = TypeVar("LeafOrLeaves", int, IntArray)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +71,7 @@ class GroupTiles:
         factors = users[0][1].factors
         steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
         first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
-        first_leaf = np.array([first_use.first_leaf])
-        starts = first_side.first_bytes(self._base_pids) + _advance(first_leaf, leaves.loops, steps)
+        starts = first_side.first_bytes(self._base_pids) + _advance(first_use.first_leaf, leaves.loops, steps)
         outer = _round_loops(leaves.loops, self.rounds)
         outer_nest: Nest = tuple(zip(leaves.loops[:outer], steps[:outer], strict=True))
         places = np.concatenate([use.in_round for use, _ in users])
@@ -141,10 +142,10 @@ def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
     return outer
 
 
-def _advance(leaves: IntArray, loops: tuple[int, ...], steps: list[int]) -> IntArray:
-    """What the loops add up to at each leaf."""
-    total = np.zeros_like(leaves)
+def _advance(leaves: LeafOrLeaves, loops: tuple[int, ...], steps: list[int]) -> LeafOrLeaves:
+    """What the loops add up to at a leaf, or at each of several."""
+    total: LeafOrLeaves = leaves * 0
     for count, step in zip(reversed(loops), reversed(steps), strict=True):
-        leaves, digits = np.divmod(leaves, count)
-        total += digits * step
+        leaves, digits = divmod(leaves, count)
+        total = total + digits * step
     return total
