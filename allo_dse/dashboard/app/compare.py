@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, html, no_update
+from dash import Dash, Input, Output, State, ctx, html
 from dash.exceptions import PreventUpdate
 
 from ..data.analysis import differences
 from ..data.board import Board, Ref
 from ..data.units import label, text
 from ..figures.design import compare_figure
-from ..figures.style import theme
+from ..figures.style import note, theme
 from ..figures.words import change_text, status_text
 from .context import Context, page_of
 from .parts import card, empty, table
@@ -74,7 +74,7 @@ def register(app: Dash, context: Context) -> None:
         with board.lock:
             a, b = board.reference(first), board.reference(second)
             if a is None or b is None:
-                return empty("Choose two designs."), no_update
+                return empty("Choose two designs."), note(theme(look), "no two designs are chosen")
             found = differences(board.table(a), a.row, board.table(b), b.row)
             return comparison(board, a, b), compare_figure(found, theme(look))
 

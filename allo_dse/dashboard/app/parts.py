@@ -26,6 +26,15 @@ def card(title: str, *children: Any, id: str | None = None, tools: Any = (), not
     return html.Section([head, *children], className="card wide" if wide else "card", **extra)
 
 
+_NOTHING = {
+    "xaxis": {"visible": False},
+    "yaxis": {"visible": False},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+}
+"""Before a plot is drawn, and in either theme."""
+
+
 def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | None = None, figure: Any = None) -> Any:
     """A plot that fills its card; `label` is what a screen reader says."""
     return html.Div(

@@ -10,9 +10,10 @@ from dash import MATCH, Dash, Input, Output, State, dcc, html
 from ...errors import AlloDseError
 from ...eval.simulator.explain import Explanation
 from ..data.board import Ref
+from ..figures.occupancy import occupancy_figure
 from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
 from ..figures.style import Theme, theme
-from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
+from ..figures.timeline import timeline_figure, totals_figure
 from ..pictures import PLACE_SECONDS, svg_uri
 from ..recordings import Recorded
 from .context import Context
@@ -168,7 +169,7 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
         cards.append(
             card(
                 "Buffers waited for most",
-                html.P("The most tokens in each at any time, and in brackets how many it holds.", className="hint"),
+                html.P("Tokens in each over time, up to as many as it holds.", className="hint"),
                 _plot("occupancy-plot", occupied, "Tokens in the buffers that are waited for most, over time"),
                 tools=image_buttons("occupancy-plot"),
                 wide=True,
@@ -185,6 +186,10 @@ def critical_card(found: Recorded, why: Explanation) -> Any:
 
 
 def _plot(name: str, figure: dict[str, Any], words: str) -> Any:
+    """A plot; one over time scrolls where it would be too narrow to read."""
     height = figure["layout"].get("height", 320)
     plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
-    return html.Div(plot, role="img", **{"aria-label": words})
+    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **{"aria-label": words})
+
+
+_OVER_TIME = ("timeline-plot", "occupancy-plot")

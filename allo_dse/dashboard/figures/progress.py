@@ -14,6 +14,7 @@ from .style import Figure, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
+_NONE = "no design has been evaluated yet"
 
 
 def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", hidden: tuple[int, ...] = ()) -> Figure:
@@ -61,6 +62,8 @@ def hypervolume_unit(run: RunTable) -> str:
 
 def rate_figure(spans: Timeline, look: Theme) -> Figure:
     """Evaluated designs per second, and repeats that were answered from what is known."""
+    if not spans.designs.sum():
+        return note(look, _NONE)
     middles = packed(spans.middles)
     traces: list[dict[str, Any]] = [
         _bars("evaluated", middles, spans.designs / spans.seconds, look.front, spans.seconds),
@@ -81,6 +84,8 @@ def rate_figure(spans: Timeline, look: Theme) -> Figure:
 def feasible_figure(spans: Timeline, look: Theme) -> Figure:
     """The share of proposals that satisfied everything."""
     known = ~np.isnan(spans.feasible)
+    if not known.any():
+        return note(look, "no design has been proposed yet")
     trace = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -172,6 +177,8 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
 def workers_figure(spans: Timeline, look: Theme) -> Figure:
     """How busy each worker was over time."""
     names = list(spans.workers)
+    if not names:
+        return note(look, _NONE)
     trace = {
         "type": "heatmap",
         "x": packed(spans.middles),

@@ -16,7 +16,6 @@ from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, axis,
 
 BINS = 360
 MAX_ROWS = 40
-MAX_BUFFERS = 6
 MAX_STEPS = 3_000
 NAME = 34
 """Characters of a row's name."""
@@ -161,55 +160,6 @@ def _path(
             "hoverinfo": "skip",
         }
     ]
-
-
-def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
-    """What the buffers that are waited for most hold over time."""
-    streams = _busiest(timeline)
-    if not streams:
-        return note(look, "nothing waits for a buffer")
-    edges = np.linspace(0, max(1, timeline.cycles), BINS + 1)
-    traces, highest = [], 0.0
-    for position, stream in enumerate(streams):
-        held = timeline.occupancy(stream)
-        most = np.zeros(BINS)
-        place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
-        np.maximum.at(most, place, held.tokens)
-        highest = max(highest, most.max())
-        at_start = held.tokens[np.maximum(np.searchsorted(held.time, edges[:-1], side="right") - 1, 0)]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{_name(found.labels.stream(stream))} (of {int(timeline.network.depth[stream])})",
-                "x": packed(edges[:-1] / ticks_per_cycle),
-                "y": packed(np.maximum(most, at_start)),
-                "line": {
-                    "shape": "hv",
-                    "width": 1.5,
-                    "color": look.series[position % len(look.series)],
-                    "dash": ("solid", "dash", "dot")[position % 3],
-                },
-            }
-        )
-    return {
-        "data": traces,
-        "layout": layout(
-            look,
-            xaxis=axis(look, "time (cycles)"),
-            yaxis=axis(look, "tokens in the buffer", rangemode="tozero", **({"dtick": 1} if highest <= 10 else {})),
-            height=420,
-        ),
-    }
-
-
-def _busiest(timeline: Timeline) -> list[int]:
-    """Streams of tokens by the time that is spent waiting for them."""
-    table = timeline.intervals
-    table = table[table["activity"].isin([int(Activity.WAIT_GET), int(Activity.WAIT_PUT)])]
-    waits = np.bincount(table["on"], weights=table["end"] - table["start"], minlength=timeline.network.stream_count)
-    order = np.argsort(-waits, kind="stable")[:MAX_BUFFERS]
-    return sorted(int(s) for s in order if waits[s] > 0)
 
 
 def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:

@@ -12,9 +12,10 @@ from ..data.limits import uses
 from ..data.units import label, text
 from ..exports import reproduce_text
 from ..figures.design import bound_figure, resources_figure
+from ..figures.occupancy import occupancy_figure
 from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
 from ..figures.style import LIGHT
-from ..figures.timeline import occupancy_figure, timeline_figure, totals_figure
+from ..figures.timeline import timeline_figure, totals_figure
 from ..figures.words import difference_lines, rung_table, status_text
 from ..pictures import design_pictures
 from ..programs import Programs
@@ -115,6 +116,7 @@ def _time_plots(found: Recorded, number: int) -> list[Plot]:
             "Timeline",
             lambda look: timeline_figure(line, why, look, ticks_per_cycle=per),
             wide=True,
+            least=680,
         ),
         plot(
             f"totals-{number}",

@@ -13,6 +13,7 @@ from .summary import Flow
 MOST_LABELS = 24
 _BEND = GAP_Y * 0.55
 _SHADOW = 6.0
+_APART = 5.0
 
 
 def amount(flows: Sequence[Flow]) -> str:
@@ -38,6 +39,7 @@ class Wires:
         areas = [(x, y - _SHADOW, x + layout.width + _SHADOW, y + layout.height) for x, y in layout.corners]
         title = 0.0, 0.0, math.inf, min(y for _, y in layout.corners) - GAP_Y / 3
         self.labels = Labels(canvas, [title, *areas])
+        self.lanes: list[tuple[float, float, float]] = []
         self.beside: list[tuple[Flow, list[Point]]] = []
         self.leaving = self._sides([f.source for f in flows], [f.target for f in flows])
         self.entering = self._sides([f.target for f in flows], [f.source for f in flows])
@@ -74,6 +76,16 @@ class Wires:
             for flow, places in self.beside:
                 self.labels.write(amount([flow]), places, self.colors[flow.array][0])
 
+    def _lane(self, top: float, bottom: float, wanted: float) -> float:
+        """Where a line leads past boxes, beside the lines that do so already."""
+        lane = self.layout.lane(top, bottom, wanted)
+        aside = _APART if lane >= wanted else -_APART
+        low, high = min(top, bottom), max(top, bottom)
+        while any(abs(lane - x) < _APART and low < end and begin < high for x, begin, end in self.lanes):
+            lane += aside
+        self.lanes.append((lane, low, high))
+        return lane
+
     def _across(self, box: int, place: tuple[int, int]) -> float:
         position, count = place
         return self.layout.corners[box][0] + self.layout.width * (position + 1) / (count + 1)
@@ -87,7 +99,7 @@ class Wires:
         points = [start, end]
         if end[1] - start[1] > GAP_Y + 1:
             top, bottom = start[1] + GAP_Y, end[1] - GAP_Y
-            lane = self.layout.lane(top, bottom, start[0])
+            lane = self._lane(top, bottom, start[0])
             points = [start, (lane, top), (lane, bottom), end]
         self.canvas.path(points, _BEND, color, dash=dash, tip=tip)
         self._note(flow, curve(points, _BEND))
