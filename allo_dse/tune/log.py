@@ -191,7 +191,10 @@ class RunLog:
     def sync(self) -> None:
         """Make everything appended so far survive a power cut."""
         if self._dirty:
-            os.fsync(self._fd)
+            try:
+                os.fsync(self._fd)
+            except OSError as error:  # where the file system finds out only now, as on a network
+                raise (disk_full(self.path, error) or error) from error
             self._dirty = False
         self._synced = time.monotonic()
 

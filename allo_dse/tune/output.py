@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .log import disk_full
 from .names import file_name
 from .result import BestDesign, Result
 from .rundir import RunDirectory
@@ -24,7 +25,11 @@ def write_results(result: Result, directory: RunDirectory) -> None:
     directory.write("pareto.csv", result.pareto.to_csv(index=False))
     if result.front:
         for objective in result.study.objectives:
-            result.best(objective.name).export(directory.path / "best" / file_name(objective.name))
+            where = directory.path / "best" / file_name(objective.name)
+            try:
+                result.best(objective.name).export(where)
+            except OSError as error:
+                raise (disk_full(where, error) or error) from error
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -140,7 +140,9 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StudyError(f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir") from error
+            raise disk_full(path, error) or StudyError(
+                f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir"
+            ) from error
         self._take_lock()
         try:
             self._refuse_foreign()
@@ -162,8 +164,12 @@ class RunDirectory:
             raise StudyError(
                 f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
             ) from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            self.close()
+            raise (disk_full(self.path, error) or error) from error
 
     def _refuse_foreign(self) -> None:
         strangers = [p.name for p in self.path.iterdir() if p.name != LOCK]
@@ -215,14 +221,14 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             scratch.write_text(text)
+            scratch.replace(path)
         except OSError as error:
             scratch.unlink(missing_ok=True)
             raise (disk_full(path, error) or error) from error
-        scratch.replace(path)
         return path
 
     def close(self) -> None:

@@ -107,3 +107,17 @@ def test_a_line_of_two_objects_is_not_two_records():
     line = body + b',"crc":"%08x"}' % zlib.crc32(body)
     with pytest.raises(ValueError, match="Extra data"):
         decode_lines([line])
+
+
+def test_a_disk_that_is_found_full_only_when_flushed_is_said_too(tmp_path, monkeypatch):
+    log = RunLog(tmp_path / "log.jsonl")
+    log.append([{"number": 0}])
+
+    def full(fd):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StudyError, match=r"[Qq]uota"):
+        log.sync()
+    monkeypatch.undo()
+    log.close()
