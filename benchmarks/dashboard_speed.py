@@ -3,21 +3,33 @@
     python benchmarks/dashboard_speed.py [--designs 50000] [--no-browser]
 
 A made-up run is written through the real log. Shown are the time to read it, to build each view on the server and its
-size on the wire, and, in a headless Chromium: first paint in stages (the page's frame, the drawn scatter, the filled
-table), where that time goes (answers of the server, transfer, scripts and drawing in the browser), and how long after a
-gesture the linked views show its effect; that of the filter has the 0.2 s in it that it waits for more typing. The
-browser draws WebGL in software here: parallel coordinates and scatters in space are faster with a graphics card.
+size on the wire; and, in a headless Chromium, how long after the page was asked for its frame, the drawn scatter and
+the filled table have been painted, and how long after a gesture each view that it changes has. Times end with the
+frame that shows the result.
+
+The browser is one that DevTools do not look into (they double what scripts cost to start), with a profile of its own:
+its first visit has nothing cached, later ones have scripts and, from the third on, their compiled code. It draws by
+software; the processor time of its drawing process says how much of it that is.
 """
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import tempfile
+import threading
 import time
+from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 
 from plotly.utils import PlotlyJSONEncoder
 
+from allo_dse.dashboard.app.context import Context
+from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.server import listen
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.grid import Grid, Query
 from allo_dse.dashboard.data.progress import timeline
@@ -26,28 +38,88 @@ from allo_dse.dashboard.figures.parallel import parallel_figure
 from allo_dse.dashboard.figures.progress import failures_figure, hypervolume_figure
 from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
-from tests.dashboard.conftest import ARGUMENTS, CHROMIUM, served
+from allo_dse.dashboard.programs import Programs
+from tests.dashboard.conftest import ARGUMENTS, CHROMIUM
 from tests.dashboard.synthetic import append, write_run
 
 REPEATS = 5
+VISITS = 4
 SOURCE = "bram18 < 60 and latency_us < 20000"
-STAGES = {
-    "frame": "document.querySelector('#scatter')",
-    "scatter": "document.querySelector('#scatter .js-plotly-plot')?.data?.length",
-    "table": "document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3",
-}
-WATCH = (
-    """window.busy = 0; window.stages = {};
-    new PerformanceObserver(l => l.getEntries().forEach(e => { window.busy += e.duration; }))
-        .observe({type: 'longtask', buffered: true});
-    setInterval(() => { const seen = {"""
-    + ", ".join(f"{name}: () => {test}" for name, test in STAGES.items())
-    + """}; for (const name in seen) if (!(name in stages) && seen[name]()) stages[name] = performance.now(); }, 10);"""
+NEW = 100
+"""Designs that are added while the page is open."""
+_PLOT = "document.querySelector('#{} .js-plotly-plot')"
+SCATTER, PARALLEL = _PLOT.format("scatter"), _PLOT.format("parallel")
+TABLE = "document.querySelector('#table-note').innerText"
+SELECTED = "document.querySelector('#selection-text').innerText"
+CLEAR = "document.querySelector('#clear').click()"
+BOX = "{x: 'latency_us', y: 'bram18', range: {x: [1000, 8000], y: [10, 100]}}"
+BRUSH = "[{'dimensions[0].constraintrange': [[31, 65]]}, [0]]"
+NEXT = "document.querySelector('#next-design').click()"
+INFEASIBLE = "document.querySelector('#show label:nth-of-type(2) input').click()"
+GESTURES = (
+    ("next design: its card", NEXT, "document.querySelector('#design-words').innerText"),
+    ("next design: ring in the scatter", NEXT, f"{SCATTER}.data"),
+    ("infeasible on", INFEASIBLE, f"{SCATTER}.data.length"),
+    ("infeasible off", INFEASIBLE, f"{SCATTER}.data.length"),
+    ("filter: scatter", f"dash_clientside.set_props('filter', {{value: '{SOURCE}'}})", f"{SCATTER}.data"),
+    ("filter taken back: table", "dash_clientside.set_props('filter', {value: ''})", TABLE),
+    ("filter: table", f"dash_clientside.set_props('filter', {{value: '{SOURCE}'}})", TABLE),
+    ("filter taken back: scatter", "dash_clientside.set_props('filter', {value: ''})", f"{SCATTER}.data"),
+    ("box in the scatter: scatter", f"dash_clientside.set_props('gesture', {{data: {BOX}}})", f"{SCATTER}.data.length"),
+    ("selection cleared: table", CLEAR, TABLE),
+    ("box in the scatter: table", f"dash_clientside.set_props('gesture', {{data: {BOX}}})", TABLE),
+    ("selection cleared: scatter", CLEAR, f"{SCATTER}.data.length"),
 )
-DRAWN = f"() => Object.keys(window.stages).length === {len(STAGES)}"
-SPENT = """() => { const all = performance.getEntriesByType('resource'), sum = f => all.reduce((t, e) => t + f(e), 0);
-    return {server: sum(e => e.responseStart - e.requestStart), transfer: sum(e => e.responseEnd - e.responseStart),
-            bytes: sum(e => e.transferSize), busy: window.busy, requests: all.length}; }"""
+"""What is done in the page, and what changes when it has had its effect."""
+ON_PARALLEL = (
+    ("brush on an axis: scatter", f"{PARALLEL}.emit('plotly_restyle', {BRUSH})", f"{SCATTER}.data.length"),
+    ("selection cleared: words", CLEAR, SELECTED),
+    ("brush on an axis: table", f"{PARALLEL}.emit('plotly_restyle', {BRUSH})", TABLE),
+    ("selection cleared: words", CLEAR, SELECTED),
+)
+DRIVER = """<head><script>
+const query = (selector) => document.querySelector(selector);
+const stages = {
+  frame: () => query("#scatter"),
+  scatter: () => query("#scatter .js-plotly-plot:not(.dash-graph--pending)")?.data?.length,
+  table: () => document.querySelectorAll(".ag-center-cols-container .ag-row").length > 3,
+};
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now()))));
+const report = (values) => fetch("/report", { method: "POST", body: JSON.stringify(values) });
+async function until(test) {
+  const end = performance.now() + 30000;
+  while (!test() && performance.now() < end) await sleep(4);
+  return painted();
+}
+async function gestures(list, took) {
+  for (const [name, act, effect] of list) {
+    const look = new Function("return " + effect), before = look(), start = performance.now();
+    new Function(act)();
+    (took[name] ||= []).push((await until(() => look() !== before)) - start);
+    await sleep(1500);
+  }
+}
+(async () => {
+  const visit = Number(sessionStorage.visit || 0), at = {};
+  await Promise.all(Object.entries(stages).map(async ([name, test]) => { at[name] = await until(test); }));
+  await sleep(2000);
+  await report(at);
+  sessionStorage.visit = visit + 1;
+  if (visit + 1 < VISITS) return location.reload();
+  const took = {};
+  for (let round = 0; round < 3; round++) await gestures(GESTURES, took);
+  query("#parallel").scrollIntoView();
+  const start = performance.now();
+  const drawn = () => PARALLEL?.data?.[0]?.dimensions;
+  took["(parallel coordinates scrolled to)"] = [(await until(drawn)) - start];
+  await sleep(3000);
+  for (let round = 0; round < 3; round++) await gestures(ON_PARALLEL, took);
+  await report(took);
+  const designs = query("#status").innerText;
+  await report({ grown: (await until(() => query("#status").innerText !== designs)) && Date.now() / 1000 });
+})();
+</script>"""
 
 
 def timed(call):
@@ -69,7 +141,7 @@ def server_side(board):
         "scatter, filtered": lambda: front_figure(board, View("latency_us", "bram18", filter=SOURCE), LIGHT).figure,
         "scatter in space": lambda: front_figure(board, View("latency_us", "bram18", "dsp"), LIGHT).figure,
         "parallel coordinates": lambda: parallel_figure(board, LIGHT, selection=half),
-        "table, sorted": lambda: Grid(board).window(Query(sort=(("bram18", True),)), 0, 100),
+        "table, sorted": lambda: Grid(board).window(Query(sort=(("bram18", True),)), 0, 50),
         "hypervolume": lambda: hypervolume_figure(board, LIGHT),
         "failures over time": lambda: failures_figure(timeline(board.runs[0]), LIGHT),
     }
@@ -79,93 +151,98 @@ def server_side(board):
         print(f"  {name:<22} {milliseconds:7.1f} ms   {size / 1e3:7.0f} kB")
 
 
-def in_browser(path, designs):
+class Driven:
+    """The dashboard with a driver in its page; `reports` has what the driver says."""
+
+    def __init__(self, board):
+        values = {"VISITS": VISITS, "GESTURES": json.dumps(GESTURES), "ON_PARALLEL": json.dumps(ON_PARALLEL)}
+        self._driver = DRIVER
+        for name, value in {**values, "PARALLEL?": f"{PARALLEL}?"}.items():
+            self._driver = self._driver.replace(name, str(value))
+        app = make_app(Context(board, Programs(board, None)))
+        self._app, app.server.wsgi_app = app.server.wsgi_app, self
+        self.reports = Queue()
+        self.server = listen(app, board, port=0)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __call__(self, environ, start_response):
+        path, html = environ["PATH_INFO"], [("Content-Type", "text/html")]
+        if path == "/report":
+            self.reports.put(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
+            start_response("204 No Content", [])
+            return [b""]
+        if path == "/begin":  # so that the browser's own start is not measured
+            start_response("200 OK", html)
+            return [b"<link rel=icon href=data:,><script>setTimeout(() => location = '/front', 1000)</script>"]
+        if path != "/front":
+            return self._app(environ, start_response)
+        page = b"".join(self._app(environ, lambda *_: None)).replace(b"<head>", self._driver.encode(), 1)
+        start_response("200 OK", [*html, ("Content-Length", str(len(page)))])
+        return [page]
+
+
+@contextmanager
+def browser(address):
+    """A browser that opens an address; its process."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ["--headless", *ARGUMENTS, "--no-first-run", "--window-size=1440,900", f"--user-data-dir={profile}"]
+        process = subprocess.Popen([CHROMIUM, *options, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def processor_time(root):
+    """Seconds that the processes of a browser have used so far: those of the page, of drawing, and others."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            parents[int(entry.name)] = int(_status(entry.name)[1] or 0)
+    spent = Counter()
+    for pid in parents:
+        ancestor = pid
+        while ancestor in parents and ancestor != root:
+            ancestor = parents[ancestor]
+        if ancestor == root:
+            line = Path(f"/proc/{pid}/cmdline").read_text() if Path(f"/proc/{pid}").exists() else ""
+            kind = "page" if "--type=renderer" in line else "drawing" if "--type=gpu" in line else "others"
+            spent[kind] += sum(map(int, _status(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
+def _status(pid):
+    """The fields of /proc/PID/stat after the name; zeros when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["0"] * 20
+
+
+def in_browser(path, board, designs):
     """What a person waits for."""
-    from playwright.sync_api import sync_playwright
-
-    with served(path) as (url, _), sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
-        context.set_default_timeout(60_000)
-        context.add_init_script(WATCH)
-        for name in ("first paint, cold", "first paint, scripts cached"):
-            page = context.new_page()
-            page.goto(url)
-            page.wait_for_function(DRAWN)
-            stages, spent = page.evaluate("window.stages"), page.evaluate(SPENT)
-            print(f"  {name:<32}", ", ".join(f"{stage} {1e-3 * stages[stage]:.2f} s" for stage in STAGES))
-            print(
-                f"    {spent['requests']} requests, {spent['bytes'] / 1e6:.1f} MB; server {spent['server']:.0f} ms, "
-                f"transfer {spent['transfer']:.0f} ms; browser busy in long tasks {spent['busy']:.0f} ms"
-            )
-        page.wait_for_timeout(1500)
-        for name, act, done in (
-            ("filter: table and scatter", lambda: page.fill("#filter", SOURCE), effect(page, "#table-note")),
-            ("filter taken back", lambda: page.fill("#filter", ""), effect(page, "#table-note")),
-            ("next design of the front", lambda: page.keyboard.press("j"), effect(page, "#design-words")),
-            ("infeasible on", lambda: page.click("#show label:nth-of-type(2)"), traces(page)),
-            ("(parallel coordinates scrolled to)", lambda: page.evaluate(SCROLL), parallel_drawn(page)),
-            ("selection by brush", lambda: page.evaluate(BRUSH), effect(page, "#selection-text")),
-            ("selection cleared", lambda: page.click("#clear"), effect(page, "#selection-text")),
-        ):
-            print(f"  {name:<32} {1e3 * done(act):6.0f} ms")
-            page.evaluate("document.activeElement.blur()")
-            page.wait_for_timeout(700)
-        append(path, range(designs, designs + 100))
-        start = time.perf_counter()
-        page.wait_for_function(f"() => document.querySelector('#status').textContent.includes('{designs + 100:,}')")
-        print(f"  {'new designs are shown after':<32} {time.perf_counter() - start:6.2f} s")
-        browser.close()
-
-
-BRUSH = """() => Plotly.restyle(document.querySelector('#parallel .js-plotly-plot'),
-    {'dimensions[0].constraintrange': [[31, 65]]}, [0])"""
-
-
-SCROLL = "() => document.querySelector('#parallel').scrollIntoView()"
-
-
-def parallel_drawn(page):
-    """Measures until the parallel coordinates are there."""
-
-    def measure(act):
-        start = time.perf_counter()
-        act()
-        page.wait_for_function(
-            "() => document.querySelector('#parallel .js-plotly-plot')?.data?.[0]?.dimensions", polling=10
-        )
-        return time.perf_counter() - start
-
-    return measure
-
-
-def effect(page, selector):
-    """Measures until an element's text has changed."""
-
-    def measure(act):
-        before = page.inner_text(selector)
-        start = time.perf_counter()
-        act()
-        page.wait_for_function(
-            "([s, t]) => document.querySelector(s).innerText !== t", arg=[selector, before], polling=10
-        )
-        return time.perf_counter() - start
-
-    return measure
-
-
-def traces(page):
-    """Measures until the scatter has another number of traces."""
-    count = "document.querySelector('#scatter .js-plotly-plot').data.length"
-
-    def measure(act):
-        before = page.evaluate(count)
-        start = time.perf_counter()
-        act()
-        page.wait_for_function(f"n => {count} !== n", arg=before, polling=10)
-        return time.perf_counter() - start
-
-    return measure
+    driven = Driven(board)
+    with browser(f"http://127.0.0.1:{driven.server.port}/begin") as process:
+        time.sleep(0.9)
+        before = processor_time(process.pid)
+        for visit in range(VISITS):
+            stages = driven.reports.get(timeout=120)
+            now = processor_time(process.pid)
+            times = ", ".join(f"{stage} {1e-3 * at:.2f} s" for stage, at in stages.items())
+            spent = ", ".join(f"{kind} {1e3 * (now[kind] - before[kind]):.0f} ms" for kind in now)
+            print(f"  visit {visit + 1}: {times}   (processor: {spent})")
+            before = now
+        took = driven.reports.get(timeout=300)
+        now = processor_time(process.pid)
+        for name, times in took.items():
+            print(f"  {name:<36} {statistics.median(times):6.0f} ms   (of {len(times)}, at most {max(times):.0f})")
+        print("  processor: " + ", ".join(f"{kind} {now[kind] - before[kind]:.1f} s" for kind in now))
+        time.sleep(1)
+        append(path, range(designs, designs + NEW))
+        written = time.time()
+        print(f"  {'new designs are shown after':<36} {driven.reports.get(timeout=60)['grown'] - written:6.2f} s")
+    driven.server.shutdown()
 
 
 def main():
@@ -185,7 +262,7 @@ def main():
             print("no browser (apt-get install chromium)")
             return
         print("in the browser:")
-        in_browser(path, options.designs)
+        in_browser(path, board, options.designs)
 
 
 if __name__ == "__main__":

@@ -96,14 +96,20 @@ def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, d
 
 def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front):
     show_parallel(front)
-    front.evaluate(
-        """() => Plotly.restyle(document.querySelector('#parallel .js-plotly-plot'),
-            {'dimensions[0].constraintrange': [[31, 65]]}, [0])"""
-    )
-    wait_text(front, "#selection-text", "selected: tile 31 to 65")
-    front.wait_for_function(
-        "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'selected')"
-    )
+    brushed = "() => document.querySelector('#parallel .js-plotly-plot').data[0].dimensions[0].constraintrange"
+    for _ in range(2):  # the same one again, after it has been cleared
+        front.evaluate(
+            """() => { const plot = document.querySelector('#parallel .js-plotly-plot'), range = [[31, 65]];
+                plot.data[0].dimensions[0].constraintrange = range[0];
+                plot.emit('plotly_restyle', [{'dimensions[0].constraintrange': range}, [0]]); }"""
+        )
+        wait_text(front, "#selection-text", "selected: tile 31 to 65")
+        front.wait_for_function(
+            "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'selected')"
+        )
+        assert front.evaluate(brushed) == [31, 65]
+        front.click("#clear")
+        front.wait_for_function(f"() => !({brushed})()")
 
 
 def test_rows_that_are_ticked_are_selected_and_compared(front):

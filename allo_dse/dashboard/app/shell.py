@@ -90,7 +90,15 @@ def _clientside(app: Dash) -> None:
         "gesture", Output("gesture", "data"), Input("scatter", "selectedData"), State("x", "value"), State("y", "value")
     )
     run("zoom", Output("zoom", "data"), Input("scatter", "relayoutData"), State("x", "value"), State("y", "value"))
-    run("brush", Output("brush", "data"), Input("parallel", "restyleData"), State("parallel", "figure"))
+    run(
+        "brush",
+        Output("brush", "data"),
+        Output("parallel-drawn", "data", allow_duplicate=True),
+        Output("parallel", "restyleData"),
+        Input("parallel", "restyleData"),
+        State("parallel", "figure"),
+        prevent_initial_call=True,
+    )
     run(
         "purge",
         Output("purged", "data"),

@@ -82,7 +82,7 @@
       },
 
       brush: function (restyled, figure) {
-        if (!restyled || !figure || !figure.data || !figure.data.length) return skip();
+        if (!restyled || !figure || !figure.data || !figure.data.length) return [skip(), skip(), skip()];
         const changes = restyled[0], found = {};
         for (const key of Object.keys(changes)) {
           const match = /^dimensions\[(\d+)\]\.constraintrange/.exec(key);
@@ -91,7 +91,8 @@
           const value = changes[key] && changes[key][0];
           found[dimension.name] = value ? (Array.isArray(value[0]) ? value : [value]) : null;
         }
-        return Object.keys(found).length ? found : skip();
+        // The plot shows now what no callback has drawn; and the same brush twice is news.
+        return Object.keys(found).length ? [found, null, null] : [skip(), skip(), skip()];
       },
 
       purge: function () {
