@@ -4,30 +4,31 @@
 
 What the driver pays is measured first, in CPU time, on this machine and on the GEMM study's space: for a design
 (propose, check, log, tell; an evaluator that answers at once), for a batch sent to a worker through Ray and received,
-and for each design in it. A model of the driver then spends that time, one thing after the other, while workers, which
-have two batches each, evaluate for times that vary by 30 %. The designs per second are the model's, not a cluster's.
+for each design in it, and for keeping track of that many workers. A model of the driver then spends that time, one
+thing after the other, while workers, which have two batches each, evaluate for times that vary by 30 %. The designs per
+second are the model's, not a cluster's.
 """
 
 import argparse
 import heapq
-import logging
 import random
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import ray
-
+from allo_dse.eval.evaluator import needs
+from allo_dse.tune.executor import Job
 from allo_dse.tune.loader import load_studies
-from allo_dse.tune.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Task
-from allo_dse.tune.ray_executor import Workbench
+from allo_dse.tune.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
+from allo_dse.tune.ray_executor import RayExecutor
 from allo_dse.tune.reporters import QuietReporter
 from benchmarks.search_overhead import HERE, Instant
 
 HORIZON_BATCHES = 20_000
 DESIGNS, WARM_UP = 1500, 500  # evaluated to find out what one costs; the first ones compile programs
-ROUND_TRIPS = 300
+ROUND_TRIPS = 200
+POOL_ROUNDS = 20
 
 
 @dataclass
@@ -68,36 +69,51 @@ def design_cost():
     return (ended - started) / (last - first), [record.genes for record in result.records[:MAX_BATCH]]
 
 
-def batch_cost(worker, tasks):
-    """Seconds of this process per batch of these tasks, with two of them under way."""
-    running = [worker.run.remote(tasks) for _ in range(AHEAD)]
+def batch_cost(executor, jobs):
+    """Seconds of this process to have these designs evaluated as one batch."""
     started = time.process_time()
     for _ in range(ROUND_TRIPS):
-        (ready, *_), running = ray.wait(running, num_returns=1)
-        ray.get(ready)
-        running.append(worker.run.remote(tasks))
-    spent = time.process_time() - started
-    ray.get(running)
-    return spent / ROUND_TRIPS
+        executor.submit(jobs)
+        while executor.outstanding():
+            executor.collect()
+    return (time.process_time() - started) / ROUND_TRIPS
 
 
 def measured():
     """The costs on this machine."""
     design, genes = design_cost()
-    tasks = [Task(number, 0, found) for number, found in enumerate(genes)]
-    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    study = instant_study()
+    study.reload = instant_study
+    jobs = [Job(number, 0, study.space.decode_genes(found)) for number, found in enumerate(genes)]
+    executor = RayExecutor(study, [needs(study.make_evaluator())], 1, None)
     try:
-        worker = ray.remote(Workbench).remote(instant_study)
-        ray.get(worker.run.remote(tasks))  # compiles their programs
-        single, full = (batch_cost(worker, tasks[:size]) for size in (1, MAX_BATCH))
+        batch_cost(executor, jobs)  # the worker compiles programs, and the executor learns that batches may be full
+        single, full = batch_cost(executor, jobs[:1]), batch_cost(executor, jobs)
     finally:
-        ray.shutdown()
+        executor.close()
     send = max(0.0, (full - single) / (MAX_BATCH - 1))
     return Costs(design, single - send, send)
 
 
-def simulate(workers, evaluation, batch, costs, seed=0):
-    """(designs per second, share of time the driver is busy, share of time workers are busy)."""
+def pool_cost(workers, size):
+    """Seconds per batch of that size to keep track of what the workers have."""
+    pool = Pool([None] * workers, ready=set(range(workers)), seconds={0: BATCH_SECONDS / (size + 0.5)})
+    pool.waiting.extend(Task(number, 0, {}) for number in range(AHEAD * workers * size))
+    while (batch := pool.next_batch()) is not None:
+        pool.running[len(pool.running)] = batch
+    given, started = len(pool.running), time.process_time()
+    for number in range(POOL_ROUNDS):
+        done = pool.running.pop(number)
+        pool.room(0)
+        pool.outstanding(0)
+        pool.waiting.extend(done.tasks)
+        pool.running[given + number] = pool.next_batch()
+        pool.next_batch()  # says that there is nothing more to give
+    return (time.process_time() - started) / POOL_ROUNDS
+
+
+def simulate(workers, evaluation, batch, cost, seed=0):
+    """(designs per second, share of time the driver is busy, share of time workers are busy). `cost`: of a batch."""
     rng = random.Random(seed)
     free = [0.0] * workers  # when each worker has finished what it was given
     arrivals, clock, busy, done, worked = [], 0.0, 0.0, 0, 0.0
@@ -109,7 +125,6 @@ def simulate(workers, evaluation, batch, costs, seed=0):
         worked += seconds
         heapq.heappush(arrivals, (free[worker], worker))
 
-    cost = costs.of_batch(batch)
     for _ in range(AHEAD):
         for worker in range(workers):
             clock += cost
@@ -143,16 +158,20 @@ def main():
     parser.add_argument("--send-ms", type=float, help="per design in a batch (default: measured)")
     options = parser.parse_args()
     costs = chosen_costs(options)
-    print(f"{options.workers} workers:")
+    sizes = (1, 8, MAX_BATCH)
+    tracking = {size: pool_cost(options.workers, size) for size in sizes}
+    text = ", ".join(f"{1e3 * tracking[size]:.2f} ms per batch of {size}" for size in sizes)
+    print(f"{options.workers} workers; to keep track of them: {text}")
+    of_batch = {size: costs.of_batch(size) + tracking[size] for size in sizes}
     for text, evaluation in (("1 ms", 1e-3), ("1 s", 1.0), ("10 min", 600.0)):
         chosen = max(1, min(MAX_BATCH, int(BATCH_SECONDS / evaluation)))
-        for batch in sorted({1, 8, MAX_BATCH, chosen} if evaluation < 60 else {1}):
-            rate, busy, worked = simulate(options.workers, evaluation, batch, costs)
+        for batch in sizes if evaluation < 60 else (1,):
+            rate, busy, worked = simulate(options.workers, evaluation, batch, of_batch[batch])
             mark = " (chosen)" if batch == chosen else ""
             shares = f"driver {100 * busy:5.1f} % busy, workers {100 * worked:5.1f} %"
             print(f"{text:>7} each, batches of {batch:2}{mark}: {rate:9.1f} designs/s, {shares}")
-        limit = evaluation * chosen / costs.of_batch(chosen)
-        print(f"{'':7} the driver keeps {limit:,.0f} workers busy with such batches")
+        limit = evaluation * chosen / of_batch[chosen]
+        print(f"{'':7} the driver keeps {limit:,.{'1f' if limit < 10 else '0f'}} workers busy with such batches")
 
 
 if __name__ == "__main__":
