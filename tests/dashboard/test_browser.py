@@ -11,7 +11,7 @@ import pytest
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
 
 from .conftest import SLACK, served
-from .synthetic import append, write_run
+from .synthetic import append, verify, write_run
 
 DESIGNS = 300
 DRAWN = "() => document.querySelector('#scatter .js-plotly-plot')?.data?.length"
@@ -241,12 +241,36 @@ def test_the_front_and_the_filtered_table_are_saved_as_csv(front, dashboard):
     assert {r["tile"] for r in saved} == {"64"}
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_plots_are_saved_as_pictures(front, kind):
+def test_every_plot_is_saved_as_a_picture(front):
+    def saved(page):
+        front.wait_for_function(f"() => document.querySelector('#page-{page}')?.checkVisibility()")
+        plots = front.locator(f"#page-{page} .js-plotly-plot")
+        buttons = front.locator(f"#page-{page} button:text-is('SVG')")
+        front.wait_for_function(
+            "page => [...document.querySelectorAll(`#page-${page} .js-plotly-plot`)].every(p => p._fullLayout)",
+            arg=page,
+        )
+        assert buttons.count() == plots.count()
+        for number in range(buttons.count()):
+            with front.expect_download() as download:
+                buttons.nth(number).click()
+            assert download.value.path().read_bytes().startswith(b"<svg")
+        return buttons.count()
+
     with front.expect_download() as download:
-        front.click(f"#scatter-card button:text-is('{kind.upper()}')")
-    start = download.value.path().read_bytes()[:8]
-    assert start.startswith(b"\x89PNG" if kind == "png" else b"<svg")
+        front.click("#scatter-card button:text-is('PNG')")
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+    show_parallel(front)
+    assert saved("front") == 2
+    front.keyboard.press("2")
+    front.wait_for_function("() => document.querySelector('#workers .js-plotly-plot')?.data?.length")
+    assert saved("progress") == 8
+    front.keyboard.press("3")
+    front.wait_for_function("() => document.querySelector('#bound .js-plotly-plot')?.data?.length")
+    assert saved("design") == 2
+    front.keyboard.press("4")
+    front.wait_for_function("() => document.querySelector('#compare-plot .js-plotly-plot')?.data?.length")
+    assert saved("compare") == 1
 
 
 def test_the_reference_can_be_chosen(front):
@@ -267,10 +291,22 @@ def test_new_designs_appear_within_two_seconds(tmp_path, visit, serve):
     page = visit(serve(path)[0]).open()
     wait_text(page, "#status", "60 designs")
     page.wait_for_function(DRAWN)
+    page.keyboard.press("2")
+    wait_text(page, "#numbers .number:first-child b", "60")
     append(path, range(60, 90))
     grown = "() => document.querySelector('#status').textContent.includes('90 designs')"
     page.wait_for_function(grown, timeout=2_000 * SLACK)
+    wait_text(page, "#numbers .number:first-child b", "90")
+    page.keyboard.press("1")
     wait_text(page, "#table-note", "90 of 90")
+
+
+def test_an_open_design_shows_that_it_was_verified(tmp_path, visit, serve):
+    path = write_run(tmp_path / "live", 40)
+    page = visit(serve(path)[0]).open("design")
+    wait_text(page, "#design-page", "not verified")
+    verify(path, page.inner_text("#design-page h2 code"), ok=True)
+    page.wait_for_selector("#design-page .badge:text-is('verified')")
 
 
 def test_every_axis_choice_draws_also_in_space(front):

@@ -42,8 +42,9 @@ def register(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("theme", "data"),
         Input("program-version", "data"),
+        Input("design-known", "data"),
     )
-    def show(path: str | None, design: str | None, reference: str | None, look: str | None, _: int) -> Any:
+    def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: Any) -> Any:
         if page_of(path) != "design" or not look:
             raise PreventUpdate
         with board.lock:
@@ -51,6 +52,25 @@ def register(app: Dash, context: Context) -> None:
             if ref is None:
                 return empty("There is no feasible design yet.")
             return design_page(context, ref, context.reference_of(reference), theme(look))
+
+    @app.callback(
+        Output("design-known", "data"),
+        Input("version", "data"),
+        State("url", "pathname"),
+        State("design", "data"),
+        State("design-known", "data"),
+        prevent_initial_call=True,
+    )
+    def know(_: str, path: str | None, design: str | None, before: str | None) -> Any:
+        """Changes when another evaluator has measured the open design, or it was verified."""
+        with board.lock:
+            ref = board.reference(design) or board.knee
+            if page_of(path) != "design" or ref is None:
+                raise PreventUpdate
+            known = known_of(board, ref)
+        if known == before:
+            raise PreventUpdate
+        return known
 
     @app.callback(
         Output("download", "data"),
@@ -89,6 +109,13 @@ def register(app: Dash, context: Context) -> None:
         except AlloDseError as error:
             return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
         return version + 1, ""
+
+
+def known_of(board: Board, ref: Ref) -> str:
+    """What there is to show of a design, in a text that changes with it."""
+    run = board.table(ref)
+    key = run.keys[ref.row]
+    return f"{key} {len(run.rungs[key])} {run.verified.get(key)}"
 
 
 def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Any]:
