@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -64,20 +64,25 @@ class Grid:
     def window(self, query: Query, start: int, end: int) -> tuple[list[dict[str, Any]], int]:
         """Rows `start` to `end` of the table, and how many there are in all."""
         refs = self._order(query, self.board.version)
-        return [self._row(point_ref) for point_ref in refs[start:end].tolist()], len(refs)
+        places = refs[start:end]
+        parts = {
+            number: self._rows(number, places[places[:, 0] == number, 1]) for number in range(len(self.board.runs))
+        }
+        return [next(parts[number]) for number in places[:, 0].tolist()], len(refs)
 
     def refs(self, query: Query) -> list[Ref]:
         """All designs of the table, in its order."""
         return [Ref(run, row) for run, row in self._order(query, self.board.version).tolist()]
 
-    def _row(self, place: list[int]) -> dict[str, Any]:
-        ref = Ref(*place)
-        run = self.board.runs[ref.run]
-        row = {name: column.value(ref.row) for name, column in run.columns.items() if name not in _HIDDEN}
-        row[ID] = self.board.text(ref)
-        row[RUN] = self.board.names[ref.run]
-        row[MARK] = "knee" if ref.row == run.knee else "front" if ref.row in run.front else ""
-        return row
+    def _rows(self, number: int, rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        """Some rows of a run."""
+        run, name = self.board.runs[number], self.board.names[number]
+        shown = [column for column in run.columns if column not in _HIDDEN]
+        values = [run.columns[column].values(rows) for column in shown]
+        marks = dict.fromkeys(run.front.tolist(), "front") | {run.knee: "knee"}
+        for position, row in enumerate(rows.tolist()):
+            cells = {column: cell[position] for column, cell in zip(shown, values, strict=True)}
+            yield {**cells, ID: self.board.text(Ref(number, row)), RUN: name, MARK: marks.get(row, "")}
 
     def _ordered(self, query: Query, _version: str) -> NDArray[np.int64]:
         kept = self.board.filtered(query.source, query.hidden)
