@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tune.front import Front, knee
+from ...tune.front import Front, knee, pareto_positions
 from .columns import Column, Floats, Kind, Mask
 from .facts import RunFacts, read_facts
 from .follow import Entry, LogFollower
@@ -83,6 +83,8 @@ class RunTable:
         self.rungs: dict[str, list[Rung]] = {}
         self.ticks: list[Tick] = []
         self._volumes = array("d")
+        self._first: list[list[float] | None] = []  # losses by the first evaluator, of designs it found feasible
+        self._top = array("i")  # the highest rung that has measured a design
         self._front = Front(max(1, len(self.facts.objectives)))
         self._stale = False
         self._found: tuple[int, Rows] = (-1, np.zeros(0, np.int64))
@@ -134,7 +136,7 @@ class RunTable:
         )
         self.rungs.setdefault(key, []).append(rung)
         if key in self.row_of:
-            self._promote(key, values)
+            self._promote(key, values, rung.number)
             return
         row = len(self.keys)
         self.row_of[key] = row
@@ -146,11 +148,13 @@ class RunTable:
         for name, column in self.columns.items():
             cell = cells.get(name)
             column.append(None if cell is None else cell[1])
-        self._count(key, values, cells)
+        self._top.append(rung.number)
+        self._count(key, values.get("status"), {name: value for name, (_, value) in cells.items()})
 
-    def _promote(self, key: str, values: dict[str, Any]) -> None:
+    def _promote(self, key: str, values: dict[str, Any], rung: int) -> None:
         """A dearer evaluator's numbers take the place of a cheaper one's."""
         row = self.row_of[key]
+        self._top[row] = max(self._top[row], rung)
         for name, (kind, value) in _cells(values, self.facts):
             if value is None and kind != "meta":
                 continue
@@ -159,37 +163,45 @@ class RunTable:
             if name not in self.columns:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
-        self._stale = True
 
     def _revalue(self, values: dict[str, Any]) -> None:
         """Objectives that were changed between two runs in the same directory."""
         row = self.row_of.get(str(values.get("key")))
         if row is None:
             return
-        for name, value in {"status": values.get("status"), **(values.get("values") or {})}.items():
+        stated = {"status": values.get("status"), **(values.get("values") or {})}
+        for name, value in stated.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
+        self._first[row] = self._losses_of(values.get("status"), stated)
         self._stale = True
 
-    def _count(self, key: str, values: dict[str, Any], cells: Mapping[str, tuple[Kind, Any]]) -> None:
-        """Take a design into the front and the hypervolume."""
-        losses = [o.sign * float(cells[o.name][1]) for o in self.facts.objectives if _has_number(cells, o.name)]
-        if values.get("status") == OK and losses and len(losses) == len(self.facts.objectives):
+    def _losses_of(self, status: Any, values: Mapping[str, Any]) -> list[float] | None:
+        """A design's objectives, to be minimised; None when it is not feasible or has not all of them."""
+        found = [(o.sign, values.get(o.name)) for o in self.facts.objectives]
+        if status != OK or not found or not all(isinstance(value, int | float) for _, value in found):
+            return None
+        return [sign * float(value) for sign, value in found if value is not None]
+
+    def _count(self, key: str, status: Any, values: Mapping[str, Any]) -> None:
+        """Take a design into the front and the hypervolume of the first evaluator."""
+        losses = self._losses_of(status, values)
+        self._first.append(losses)
+        if losses is not None:
             self._front.add(key, losses)
         self._volumes.append(np.nan if self._front.hypervolume is None else self._front.hypervolume)
 
     def _settle(self) -> None:
-        """Count front and hypervolume again after values have changed: by a dearer evaluator, new objectives, or a
-        verification that found wrong numbers. Done when somebody asks, not per entry."""
+        """Count front and hypervolume again after values have changed: by new objectives, or by a verification that
+        found wrong numbers. Done when somebody asks, not per entry."""
         if not self._stale:
             return
         self._stale = False
         self._front = Front(max(1, len(self.facts.objectives)))
-        losses = self.losses
-        usable = self.ok & ~np.isnan(losses).any(axis=1)
-        for row in range(len(self)):
-            if usable[row]:
-                self._front.add(self.keys[row], losses[row].tolist())
+        wrong = {key for key, verification in self.verified.items() if not verification.ok}
+        for row, (key, losses) in enumerate(zip(self.keys, self._first, strict=True)):
+            if losses is not None and key not in wrong:
+                self._front.add(key, losses)
             volume = self._front.hypervolume
             self._volumes[row] = np.nan if volume is None else volume
 
@@ -205,7 +217,7 @@ class RunTable:
 
     @property
     def hypervolume(self) -> Floats:
-        """The hypervolume after each row, all by the values that the designs have now."""
+        """The hypervolume after each row, by the first evaluator and by the objectives as they are now."""
         self._settle()
         return np.array(self._volumes)
 
@@ -233,11 +245,19 @@ class RunTable:
 
     @property
     def front(self) -> Rows:
-        """Rows of the Pareto front, best in the first objective first."""
+        """Rows of the Pareto front, best in the first objective first.
+
+        Of the designs that the highest rung with a feasible one has measured: only those can be compared.
+        """
         if self._found[0] != self.version:
             self._settle()
-            losses = self.losses
-            rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+            losses, top = self.losses, np.array(self._top)
+            usable = self.ok & ~np.isnan(losses).any(axis=1) & (top > 0)
+            if usable.any():
+                rows = np.flatnonzero(usable & (top == top[usable].max()))
+                rows = rows[pareto_positions(losses[rows])]
+            else:
+                rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
             self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
         return self._found[1]
 
@@ -275,10 +295,6 @@ class RunTable:
             and (not varying or column.varies)
             and (not numeric or column.numeric)
         ]
-
-
-def _has_number(cells: Mapping[str, tuple[Kind, Any]], name: str) -> bool:
-    return name in cells and isinstance(cells[name][1], int | float)
 
 
 def _cells(values: dict[str, Any], facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, Any]]]:
