@@ -13,6 +13,7 @@ from allo_dse.dashboard.data.facts import read_facts
 from allo_dse.dashboard.data.progress import lost, statuses, timeline
 from allo_dse.dashboard.data.selection import Selection, inside
 from allo_dse.dashboard.data.table import RunTable
+from allo_dse.dashboard.figures.words import status_text
 from allo_dse.errors import StudyError
 from allo_dse.tune.front import hypervolume, pareto_positions
 from allo_dse.tune.log import encode_line
@@ -212,6 +213,36 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
         log.write(encode_line({**again, "status": "infeasible", "rung": 2, "values": {"latency_us": 1e9}}))
     run.refresh()
     assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
+
+
+def promoted(run, key, **metrics):
+    """What the log says when a second evaluator has measured a design."""
+    record = run.record(run.row_of[key])
+    found = {**record["metrics"], **metrics}
+    return encode_line({**record, "rung": 1, "evaluator": "board 1", "metrics": found, "values": {}})
+
+
+def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 300))
+    run.refresh()
+    history, first = run.hypervolume, [run.keys[row] for row in run.front]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(promoted(run, first[0], latency_us=1e6))
+        log.write(promoted(run, first[1], latency_us=2e6, bram18=1e6))
+        log.write(promoted(run, first[2], latency_us=3e6, bram18=0))
+        failed = {"status": "failed", "metrics": None, "error": "RuntimeError: no", "rung": 1, "evaluator": "board 1"}
+        log.write(encode_line({**run.record(run.row_of[first[3]]), **failed}))
+    run.refresh()
+    assert [run.keys[row] for row in run.front] == [first[0], first[2]]
+    assert run.knee in run.front
+    assert np.array_equal(run.hypervolume, history, equal_nan=True)
+    board = Board([run])
+    words = [status_text(board, Ref(0, run.row_of[key])) for key in (first[1], first[3], first[4])]
+    assert words == ["dominated", "failed: RuntimeError", "not measured by board 1"]
+    verify(tmp_path / "run", first[0], ok=False)
+    run.refresh()
+    assert [run.keys[row] for row in run.front] == [first[1], first[2]]
+    assert run.hypervolume[-1] <= history[-1]
 
 
 def assert_history_is_of_present_values(run):

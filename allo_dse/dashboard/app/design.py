@@ -185,7 +185,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
     run = board.table(ref)
     key = run.keys[ref.row]
     state = status_text(board, ref)
-    kind = "good" if "front" in state else "plain" if state == "dominated" else "bad"
+    kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
     verification = run.verified.get(key)
     checked: Any = html.Span("not verified", className="badge plain")
     if verification is not None:

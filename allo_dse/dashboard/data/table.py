@@ -251,15 +251,22 @@ class RunTable:
         """
         if self._found[0] != self.version:
             self._settle()
-            losses, top = self.losses, np.array(self._top)
-            usable = self.ok & ~np.isnan(losses).any(axis=1) & (top > 0)
-            if usable.any():
-                rows = np.flatnonzero(usable & (top == top[usable].max()))
-                rows = rows[pareto_positions(losses[rows])]
-            else:
+            losses, rows = self.losses, self.measured_rows
+            if rows is None:
                 rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+            else:
+                rows = rows[pareto_positions(losses[rows])]
             self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
         return self._found[1]
+
+    @property
+    def measured_rows(self) -> Rows | None:
+        """Feasible designs that the highest rung with any has measured; None while that is the first rung."""
+        top = np.array(self._top)
+        if not (top > 0).any():
+            return None
+        usable = self.ok & ~np.isnan(self.losses).any(axis=1) & (top > 0)
+        return np.flatnonzero(usable & (top == top[usable].max())) if usable.any() else None
 
     @property
     def knee(self) -> int | None:

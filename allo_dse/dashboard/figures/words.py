@@ -33,7 +33,12 @@ def status_text(board: Board, ref: Ref) -> str:
         return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"
     if ref.row == table.knee:
         return "knee of the Pareto front"
-    return "on the Pareto front" if ref.row in table.front else "dominated"
+    if ref.row in table.front:
+        return "on the Pareto front"
+    measured = table.measured_rows
+    if measured is not None and ref.row not in measured:
+        return f"not measured by {table.rungs[table.keys[int(measured[0])]][-1].evaluator or 'the dearest evaluator'}"
+    return "dominated"
 
 
 def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
