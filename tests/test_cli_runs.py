@@ -10,7 +10,7 @@ import pytest
 
 from allo_dse.cli import main
 from allo_dse.tune.loader import load_studies
-from allo_dse.tune.log import read_log
+from allo_dse.tune.log import encode_line, read_log
 from allo_dse.tune.replay import replay_run
 from allo_dse.tune.rundir import RunDirectory, running
 
@@ -220,3 +220,64 @@ def test_looking_at_a_directory_does_not_keep_a_driver_out(tmp_path):
     finally:
         stop.set()
         looker.join()
+
+
+DAMAGED_RECORDS = [
+    {"type": "design"},
+    {"type": "design", "number": "x", "key": 7, "status": "ok", "genes": 3, "params": [], "at": "y"},
+    {"type": "verify"},
+    {"type": "values", "key": "a"},
+    {"nothing": 1},
+]
+
+
+@pytest.mark.parametrize("entry", DAMAGED_RECORDS, ids=range(len(DAMAGED_RECORDS)))
+def test_entries_that_make_no_sense_are_said(tune, made, tmp_path, entry):
+    folder, _ = made
+    shutil.copytree(folder / "runs/fake", tmp_path / "run")
+    with (tmp_path / "run/log.jsonl").open("ab") as file:
+        file.write(encode_line(entry))
+    for command in (["status", tmp_path / "run"], ["study.py", "--trials", 61, "--run-dir", tmp_path / "run"]):
+        if command[0] == "status" and ("key" in entry or "type" not in entry):
+            continue  # readers take what is there
+        assert "makes no sense" in tune(*command, code=2)
+
+
+@pytest.mark.parametrize("info", ['{"x', "[]", '{"study": 3, "seed": "x"}', None])
+def test_a_damaged_description_of_a_run_is_said(tune, made, tmp_path, info):
+    folder, _ = made
+    shutil.copytree(folder / "runs/fake", tmp_path / "run")
+    path = tmp_path / "run/run.json"
+    path.write_text(info or json.dumps({**json.loads(path.read_text()), "space": [], "command": 7}))
+    for command in (["status", tmp_path / "run"], ["best", tmp_path / "run"], ["replay", tmp_path / "run"],
+                    ["study.py", "--trials", 61, "--run-dir", tmp_path / "run"]):  # fmt: skip
+        if command[0] in ("status", "best") and info and "seed" in info:
+            continue  # readers take what is there
+        assert "run.json is damaged" in tune(*command, code=2)
+
+
+def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(tune, made, tmp_path):
+    (tmp_path / "study.py").write_text(
+        "from tests.tune.fakes import FakeEvaluator, fake_study\n"
+        "class Odd(FakeEvaluator):\n"
+        "    def evaluate(self, design):\n"
+        "        if int(design.key, 16) % 3 == 0: raise ValueError('\\x1b[31m [bold] \\x07')\n"
+        "        if int(design.key, 16) % 3 == 1:\n"
+        "            return {**super().evaluate(design), 'latency_us': float('nan'), 'pe_count': float('inf')}\n"
+        "        return super().evaluate(design)\n"
+        "study = fake_study('odd', evaluator=Odd)\n"
+    )
+    said = tune(tmp_path / "study.py", "--trials", 24, "--run-dir", tmp_path / "run", "--no-verify")
+    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e["type"] == "design"]
+    odd = next(e for e in entries if "[bold]" in (e.get("error") or ""))
+    said += tune("show", odd["key"], "--run", tmp_path / "run")
+    assert "\\x1b[31m [bold] \\x07" in said
+    assert not {"\x1b", "\x07"} & set(said)
+    best = min(e["metrics"]["latency_us"] for e in entries if e["status"] == "ok")
+    assert json.loads(tune("status", tmp_path / "run", "--json"))["best"]["latency_us"] == best
+
+
+def test_a_report_says_where_it_is(tune, made, tmp_path):
+    found = json.loads(tune("report", "runs/fake", "-o", tmp_path / "r.html", "--json"))
+    assert found == {"file": str(tmp_path / "r.html"), "bytes": (tmp_path / "r.html").stat().st_size,
+                     "runs": [str(made[0] / "runs/fake")]}  # fmt: skip

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from ..errors import StudyError
+from ..tune.names import displayed
 from .facts import design_facts, run_status
 from .output import JSON, RUN_OPTION, console, json_only, print_json
 from .words import print_design, short
@@ -103,10 +103,10 @@ def replay(
         print_json(found.to_dict())
     else:
         _print_comparison({name: (a, b) for name, a, b in found.rows}, ("recorded", "now"), show_all=True)
-        console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {escape(found.text)}")
+        console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {displayed(found.text)}")
         if found.verification is not None:
             words = "verified" if found.verification.ok else f"WRONG: {found.verification.message}"
-            console().print(escape(words))
+            console().print(displayed(words))
     if not found.same or (found.verification is not None and not found.verification.ok):
         raise typer.Exit(EXIT_DIFFERENT)
 
@@ -151,11 +151,11 @@ def _print_comparison(pairs: dict[str, tuple[Any, Any]], names: tuple[str, str],
     table = Table(show_edge=False)
     table.add_column("")
     for name in names:
-        table.add_column(escape(name), justify="right", overflow="fold")
+        table.add_column(displayed(name), justify="right", overflow="fold")
     table.add_column("change", justify="right")
     for name, (x, y) in pairs.items():
         if show_all or x != y:
-            table.add_row(escape(name), escape(_cell(x)), escape(_cell(y)), _change(x, y))
+            table.add_row(displayed(name), displayed(_cell(x)), displayed(_cell(y)), _change(x, y))
     console().print(table)
 
 

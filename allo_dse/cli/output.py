@@ -12,10 +12,10 @@ from typing import Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ..errors import AlloDseError
+from ..tune.names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
 RUN_OPTION = typer.Option(
@@ -77,7 +77,7 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         if value not in (None, "", [], {}):
-            table.add_row(escape(name), escape(str(value)))
+            table.add_row(displayed(name), displayed(str(value)))
     to.print(table)
 
 
@@ -85,6 +85,6 @@ def print_error(error: AlloDseError, *, as_json: bool) -> None:
     if as_json:
         print_json({"event": "error", "message": error.message, "hint": error.hint})
     to = Console(stderr=True, soft_wrap=True, highlight=False)
-    to.print(f"[bold red]error:[/] {escape(error.message)}")
+    to.print(f"[bold red]error:[/] {displayed(error.message)}")
     if error.hint:
-        to.print(f"[bold]hint:[/] {escape(error.hint)}")
+        to.print(f"[bold]hint:[/] {displayed(error.hint)}")

@@ -145,24 +145,24 @@ def pareto(
 
 
 def _print_front(table: RunTable, rows: list[int]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
+    from ..tune.names import displayed
     from ..tune.view import format_value
 
     shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")
     shown.add_column("")
     for name in table.objectives:
-        shown.add_column(escape(name), justify="right")
+        shown.add_column(displayed(name), justify="right")
     parameters = table.names("parameter", varying=True)
     for name in parameters:
-        shown.add_column(escape(name), justify="right", style="dim")
+        shown.add_column(displayed(name), justify="right", style="dim")
     shown.add_column("design")
     shown.add_column("checked")
     knee = table.knee
     for row in rows:
         values = [format_value(objective(table, row, name)) for name in table.objectives]
-        params = [escape(_shown(table.columns[name].value(row))) for name in parameters]
+        params = [displayed(_shown(table.columns[name].value(row))) for name in parameters]
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
                       "" if checked is None else "yes" if checked.ok else "wrong")  # fmt: skip

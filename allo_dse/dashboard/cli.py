@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import webbrowser
 from pathlib import Path
@@ -78,6 +79,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
     study: StudyFile = None,
     reference: Reference = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     from .data.board import Board
     from .programs import Programs
@@ -89,6 +91,9 @@ def report(
         for number in range(len(board.runs)):
             programs.load(number)
     size = write_report(board, programs, output, reference=_reference(board, reference))
+    if as_json:
+        print(json.dumps({"file": str(output), "bytes": size, "runs": [str(run.path) for run in board.runs]}))
+        return
     print(f"{output}: {size / 1e6:.1f} MB, opens without a network")
     if study is None:
         print("with --study FILE.py it also has each design's graphs, placement and timeline; that executes the file")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from .names import displayed, printable
 from .reporters import QuietReporter
 from .result import Result
 from .screen import Screen
@@ -36,7 +36,7 @@ class LiveReporter(QuietReporter):
 
     def start(self, view: View) -> None:
         self._console.print(
-            f"[bold]{escape(view.study.name)}[/]: {view.sampler} search, log in {escape(str(view.run_dir))}"
+            f"[bold]{displayed(view.study.name)}[/]: {view.sampler} search, log in {displayed(str(view.run_dir))}"
         )
         self._live.start()
 
@@ -69,11 +69,11 @@ def render(view: View) -> Group:
         "feasible", "-" if share is None else f"{100 * share:.1f} % of {view.tally.done + view.screen.invalid:,}"
     )
     facts.add_row("ruled out by", _killers(view))
-    best = [f"{escape(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
+    best = [f"{displayed(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
     facts.add_row("best so far", "   ".join(best))
     facts.add_row("front", _front(view))
     if view.tally.last_error:
-        facts.add_row("last failure", Text(view.tally.last_error[:200], style="red"))
+        facts.add_row("last failure", Text(printable(view.tally.last_error[:200]), style="red"))
     done, total = _fraction(view)
     bar = ProgressBar(total=total, completed=done, width=60) if total else Text("")
     return Group(bar, facts)
@@ -88,7 +88,7 @@ def _pace(view: View) -> str:
 
 def _killers(view: View) -> str:
     killers = view.killers
-    shown = [f"{escape(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
+    shown = [f"{displayed(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
     if len(killers) > MAX_KILLERS:
         shown.append(f"{len(killers) - MAX_KILLERS} more")
     return "   ".join(shown) or "-"
@@ -99,7 +99,7 @@ def _front(view: View) -> str:
     text = f"{len(front.keys)} designs"
     if front.hypervolume is None or view.reference is None:
         return text
-    point = ", ".join(f"{escape(name)} {format_value(value)}" for name, value in view.reference.items())
+    point = ", ".join(f"{displayed(name)} {format_value(value)}" for name, value in view.reference.items())
     return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
 
 

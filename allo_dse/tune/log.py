@@ -12,7 +12,8 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,22 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
     values = json.loads(line)
     del values["crc"]
     return dict(values)
+
+
+@contextmanager
+def sensible(path: Path) -> Iterator[None]:
+    """For taking in the entries of a log, which may be intact and yet not what this version writes.
+
+    Raises:
+        StudyError: when one of them lacks something, or has something else in its place.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(
+            f"{path} has an entry that makes no sense here: {type(error).__name__}: {error}",
+            hint="was it written by another version, or by hand? --fresh begins anew",
+        ) from error
 
 
 def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:

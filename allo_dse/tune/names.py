@@ -14,3 +14,15 @@ def file_name(name: str, otherwise: str = "objective") -> str:
     if len(safe) <= LONGEST:
         return safe
     return f"{safe[:LONGEST]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def printable(text: str) -> str:
+    """Text that an evaluator or a log has given, as a terminal may show it: control characters do nothing."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def displayed(text: str) -> str:
+    """The same for `rich`, in which square brackets mean something."""
+    from rich.markup import escape
+
+    return escape(printable(text))

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from .log import disk_full
-from .names import file_name
+from .names import displayed, file_name
 from .result import BestDesign, Result
 from .rundir import RunDirectory
 from .view import format_value
@@ -66,12 +65,12 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         errors = [r.error for r in result.records if r.error]
         if errors:
-            console.print(f"last failure: {escape(errors[-1])}")
+            console.print(f"last failure: {displayed(errors[-1])}")
     else:
         console.print(front_table(result))
         best = result.best()
-        console.print(f"best [bold]{escape(result.study.objectives[0].name)}[/]: {escape(best.explain())}")
-    path = escape(str(result.run_dir))
+        console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
+    path = displayed(str(result.run_dir))
     console.print(f"front: {path}/pareto.csv   all designs: {path}/trials.csv   to build: {path}/best/", soft_wrap=True)
     console.print(_ending(result, command), soft_wrap=True)
 
@@ -83,9 +82,9 @@ def front_table(result: Result) -> Table:
     table = Table(title=f"Pareto front: {len(result.front)} designs", title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:
-        table.add_column(escape(name), justify="right", min_width=min(len(name), 24))
+        table.add_column(displayed(name), justify="right", min_width=min(len(name), 24))
     for name in free:
-        table.add_column(escape(name), justify="right", style="dim")
+        table.add_column(displayed(name), justify="right", style="dim")
     table.add_column("design")
     table.add_column("checked")
     unplaced = any(not note.ok for note in result.placed.values())
@@ -96,7 +95,7 @@ def front_table(result: Result) -> Table:
         mark = "knee" if result.knee is not None and best.key == result.knee.key else ""
         verification = result.verified.get(best.key)
         values = [format_value(v) for v in result.values[best.key]]
-        params = [escape(str(best.params.get(n, ""))) for n in free]
+        params = [displayed(str(best.params.get(n, ""))) for n in free]
         checked = "" if verification is None else ("yes" if verification.ok else "wrong")
         note = result.placed.get(best.key)
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
@@ -117,7 +116,7 @@ def _shown(result: Result) -> list[BestDesign]:
 
 
 def _ending(result: Result, command: Sequence[str]) -> str:
-    resume = f"  Go on with: [bold]{escape(shlex.join(command))}[/]" if command else ""
+    resume = f"  Go on with: [bold]{displayed(shlex.join(command))}[/]" if command else ""
     if result.stopped == "exhausted":
         return f"The space is exhausted: all {len(result.records)} new and legal designs found were evaluated."
     if result.stopped == "trials":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -14,10 +13,10 @@ from ..errors import AlloDseError, StudyError
 from ..eval.evaluator import why_unavailable
 from ..space.space import Candidate
 from .bench import Bench, Finding, make_bench
-from .log import read_log
+from .log import read_log, sensible
 from .record import Record
 from .reproposal import Reproposal, propose_again
-from .rundir import MARKER, RunInfo
+from .rundir import RunInfo, read_info
 from .screen import FOLDING_RULES
 from .spec import StudySource, StudySpec, Verification
 
@@ -66,7 +65,7 @@ class Replayer:
 
     def __init__(self, path: Path, study_file: Path | None = None) -> None:
         self.path = path
-        self._info = RunInfo.from_dict(json.loads((path / MARKER).read_text()))
+        self._info = read_info(path)
         self._study = _study(self._info, study_file, path)
         self._evaluators = self._study.make_evaluators()
         self._benches: dict[int, Bench] = {}
@@ -80,7 +79,9 @@ class Replayer:
 
     def records(self) -> list[Record]:
         """Everything the log says of designs, in its order."""
-        return [Record.from_dict(e) for e in read_log(self.path / "log.jsonl").entries if e["type"] == "design"]
+        log = self.path / "log.jsonl"
+        with sensible(log):
+            return [Record.from_dict(e) for e in read_log(log).entries if e["type"] == "design"]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
         """Propose what the log's runs proposed; evaluates nothing."""

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a mo
 def default_run_dir(name: str) -> Path:
     """`runs/<study>`, with what a file name cannot hold replaced."""
     return Path("runs") / file_name(name, "study")
+
+
+_TYPES: dict[str, type] = {
+    "str": str, "int": int, "dict[str, Any]": dict, "dict[str, str]": dict, "list[str]": list,
+    "list[dict[str, str]]": list, "list[dict[str, Any]]": list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,9 @@ class RunInfo:
         Raises:
             KeyError, TypeError: when something is missing.
         """
-        fields = cls.__dataclass_fields__.values()
-        required = [f.name for f in fields if f.default is MISSING and f.default_factory is MISSING]
-        return cls(**{n: values[n] for n in required}, **{f.name: values[f.name] for f in fields
+        known = cls.__dataclass_fields__.values()
+        required = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
+        return cls(**{n: values[n] for n in required}, **{f.name: values[f.name] for f in known
                                                           if f.name in values and f.name not in required})  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,6 +106,23 @@ def find_run(path: Path | None) -> Path:
     if not found:
         raise StudyError("there is no run in runs/", hint="name a run directory, or run a study first")
     return found[-1].parent
+
+
+def read_info(directory: Path) -> RunInfo:
+    """What a run directory was made by.
+
+    Raises:
+        StudyError: when that is damaged.
+    """
+    path = directory / MARKER
+    try:
+        info = RunInfo.from_dict(json.loads(path.read_text()))
+        wrong = [f.name for f in fields(info) if not isinstance(getattr(info, f.name), _TYPES.get(str(f.type), object))]
+        if wrong:
+            raise TypeError(f"{', '.join(wrong)}: not what it should be")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
+    return info
 
 
 def running(path: Path) -> int | None:
@@ -192,15 +215,7 @@ class RunDirectory:
 
     def earlier(self) -> RunInfo | None:
         """What the directory was made by, or None when it is new."""
-        path = self.path / MARKER
-        if not path.exists():
-            return None
-        try:
-            return RunInfo.from_dict(json.loads(path.read_text()))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StudyError(
-                f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir"
-            ) from error
+        return read_info(self.path) if (self.path / MARKER).exists() else None
 
     def begin(self, info: RunInfo) -> None:
         """Refuse a run that does not fit what is there; else write down what is run.

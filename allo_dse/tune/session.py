@@ -18,7 +18,7 @@ from .collection import rare_collections
 from .driver import Driver, Judge
 from .executor import Outcome
 from .keeping import Keeper
-from .log import RunLog
+from .log import RunLog, sensible
 from .output import write_results
 from .progress import make_reporter
 from .proposals import Proposer, learnt_genes, make_proposer
@@ -167,7 +167,8 @@ class _Session:
         """Take over what the log holds."""
         for note in self.log.content.notes:
             self.reporter.note(note)
-        self.history = read_history(self.log.content.lines, self.judge, self.screen)
+        with sensible(self.directory.log):
+            self.history = read_history(self.log.content.lines, self.judge, self.screen)
         self.log.forget()
         self.history.count(self.tally, self.judge, self.names)
         self.log.append(self.history.changed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +39,7 @@ class Column:
     def replace(self, row: int, value: Any) -> None:
         """Change one value."""
         self.settle()
+        value = _present(value)
         if self._codes is None and not (value is None or _is_number(value)):
             self._become_text()
         if self._codes is None:
@@ -122,7 +125,9 @@ class Column:
             return
         tail, self._tail = self._tail, []
         if self._codes is None:
-            if all(v is None or _is_number(v) for v in tail):
+            if not _all_numbers(tail):
+                tail = [_present(value) for value in tail]
+            if _all_numbers(tail):
                 self.integral = self.integral and all(v is None or float(v).is_integer() for v in tail)
                 new = np.array([np.nan if v is None else v for v in tail], np.float64)
                 self._numbers = np.concatenate([self._numbers, new])
@@ -140,6 +145,15 @@ class Column:
         codes = [MISSING if t is None else known.setdefault(t, len(known)) for t in texts]
         self._codes = np.array(codes, np.int32)
         self._numbers = np.empty(0)
+
+
+def _present(value: Any) -> Any:
+    """A value, or None for a number that is none: one design that failed for it does not make a column text."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    return all(v is None or _is_number(v) for v in values)
 
 
 def _is_number(value: Any) -> bool:

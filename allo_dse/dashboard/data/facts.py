@@ -76,6 +76,13 @@ def read_facts(directory: Path) -> RunFacts:
             raise ValueError("not an object")
     except ValueError as error:
         raise StudyError(f"{path} is damaged: {error}", hint="run the study again with --fresh") from error
+    try:
+        return _facts(directory, values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(f"{path} is damaged: {error}", hint="run the study again with --fresh") from error
+
+
+def _facts(directory: Path, values: dict[str, Any]) -> RunFacts:
     command = tuple(map(str, values.get("command") or ()))
     file, settings = _source(values.get("study_source") or values.get("source"), command)
     return RunFacts(

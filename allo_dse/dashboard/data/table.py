@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tune.front import Front, knee, pareto_positions
+from ...tune.log import sensible
 from .columns import Column, Floats, Kind, Mask
 from .facts import RunFacts, read_facts
 from .follow import Entry, LogFollower
@@ -106,8 +107,9 @@ class RunTable:
             before = self.version
             self._begin()
             self.version = before + 1
-        for entry in entries:
-            self._add(entry)
+        with sensible(self.path / "log.jsonl"):
+            for entry in entries:
+                self._add(entry)
         for column in self.columns.values():
             column.settle()  # now, and not when somebody waits for a view
         self.version += len(entries)
