@@ -284,6 +284,17 @@ def test_the_reference_can_be_chosen(front):
     front.keyboard.press("c")
     front.wait_for_url("**/compare")
     wait_text(front, "#compare-page", key)
+    swapped = front.inner_text("#compare-b")
+    front.click("#compare-swap")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
+    for page in ("1", "4"):  # what was chosen stays, until another design is opened
+        front.keyboard.press(page)
+    front.wait_for_url("**/compare")
+    assert front.inner_text("#compare-a") == swapped
+    front.keyboard.press("1")
+    front.keyboard.press("j")
+    front.keyboard.press("4")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
 def test_new_designs_appear_within_two_seconds(tmp_path, visit, serve):

@@ -27,6 +27,7 @@ def register(app: Dash, context: Context) -> None:
         Output("compare-b", "options"),
         Output("compare-a", "value"),
         Output("compare-b", "value"),
+        Output("compare-of", "data"),
         Input("url", "pathname"),
         Input("compare-swap", "n_clicks"),
         Input("design", "data"),
@@ -35,6 +36,7 @@ def register(app: Dash, context: Context) -> None:
         State("compare-a", "value"),
         State("compare-b", "value"),
         State("table", "selectedRows"),
+        State("compare-of", "data"),
     )
     def choose(
         path: str | None,
@@ -45,7 +47,11 @@ def register(app: Dash, context: Context) -> None:
         first: str | None,
         second: str | None,
         rows: list[dict[str, Any]] | None,
+        of: list[str | None] | None,
     ) -> Any:
+        """Two designs: those that were picked here, until another one is opened or made the reference."""
+        if page_of(path) != "compare" and ctx.triggered_id not in ("compare-swap", "compare-picked"):
+            raise PreventUpdate  # it is asked again when the page is opened
         with board.lock:
             base = context.reference_of(reference)
             if ctx.triggered_id == "compare-swap":
@@ -54,11 +60,11 @@ def register(app: Dash, context: Context) -> None:
                 if not rows or len(rows) < 2:
                     raise PreventUpdate
                 first, second = rows[0]["_id"], rows[1]["_id"]
-            elif ctx.triggered_id != "url" or not first or not second:
+            elif of != [design, reference] or not first or not second:
                 first = board.text(base) if base is not None else first
                 second = design or second or (None if board.knee is None else board.text(board.knee))
             options = design_options(board, [first, second])
-        return options, options, first, second
+        return options, options, first, second, [design, reference]
 
     @app.callback(
         Output("compare-page", "children"),

@@ -58,6 +58,7 @@ def page(context: Context, look: Theme) -> Any:
             dcc.Store(id="saved"),
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
+            dcc.Store(id="compare-of"),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
             _header(context),
