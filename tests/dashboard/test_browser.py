@@ -320,6 +320,17 @@ def test_an_open_design_shows_that_it_was_verified(tmp_path, visit, serve):
     page.wait_for_selector("#design-page .badge:text-is('verified')")
 
 
+def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path, visit, serve):
+    path = write_run(tmp_path / "begun", 0)
+    page = visit(serve(path)[0]).open()
+    wait_text(page, "#scatter", "no design has been evaluated yet")
+    append(path, range(40))
+    wait_text(page, "#table-note", "40 of 40")
+    page.wait_for_function(
+        "() => document.querySelector('#scatter .js-plotly-plot').layout.xaxis?.title?.text === 'latency (µs)'"
+    )
+
+
 def test_every_axis_choice_draws_also_in_space(front):
     front.click("#z")
     front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()

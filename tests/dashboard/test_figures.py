@@ -110,6 +110,12 @@ def test_a_crowd_is_parted_by_zooming_in(crowd):
     assert len(traces["dominated"]["customdata"]) == inside.sum() == figure.designs == figure.marks
 
 
+def test_a_run_without_designs_says_so(tmp_path):
+    empty = Board.open([write_run(tmp_path / "empty", 0)])
+    figure = front_figure(empty, View("number", "at"), LIGHT).figure
+    assert figure["layout"]["annotations"][0]["text"] == "no design has been evaluated yet"
+
+
 def test_points_carry_the_design_they_stand_for(board):
     traces = drawn(board)
     refs = [point_ref(number) for number in traces["Pareto front"]["customdata"]]

@@ -54,3 +54,10 @@ def page_of(pathname: str | None) -> str:
     """The page of an address."""
     name = (pathname or "/").strip("/").split("/")[0]
     return name if name in PAGES else PAGES[0]
+
+
+def hidden_runs(board: Board, shown: list[int] | None) -> tuple[int, ...]:
+    """Runs whose box is not ticked."""
+    if shown is None:
+        return ()
+    return tuple(number for number in range(len(board.runs)) if number not in shown)

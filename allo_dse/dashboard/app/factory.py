@@ -11,7 +11,7 @@ from dash import Dash
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
-from . import compare, design, front, program, progress, shell, tables
+from . import compare, design, front, plots, program, progress, shell, tables
 from .context import Context
 from .layout import page
 
@@ -70,6 +70,6 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")))
 
     app.layout = first_page
-    for part in (shell, front, progress, design, program, compare, tables):
+    for part in (shell, plots, front, progress, design, program, compare, tables):
         part.register(app, context)
     return app

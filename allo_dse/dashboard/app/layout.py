@@ -12,8 +12,9 @@ from dash import dcc, html
 from ..data.board import Board
 from ..figures.style import Theme
 from .context import Context
-from .front import FIRST_LOG, axis_choices, design_words, first_scatter
+from .front import design_words
 from .parts import card, checks, field, graph, image_buttons, plot_card, select
+from .plots import FIRST_LOG, axis_choices, first_scatter, parallel_style
 from .shell import status_line
 from .tables import column_definitions
 
@@ -159,6 +160,7 @@ def _front(context: Context, figure: Any, note: str) -> list[Any]:
             note="Drag along an axis to select; click the axis to undo.",
             height="medium broad",
             wide=True,
+            style=parallel_style(board),
         ),
         _table_card(board),
     ]

@@ -35,15 +35,23 @@ _NOTHING = {
 """Before a plot is drawn, and in either theme."""
 
 
-def graph(name: str, *, height: str = "", label: str, config: dict[str, Any] | None = None, figure: Any = None) -> Any:
+def graph(
+    name: str,
+    *,
+    height: str = "",
+    label: str,
+    config: dict[str, Any] | None = None,
+    figure: Any = None,
+    style: dict[str, str] | None = None,
+) -> Any:
     """A plot that fills its card; `label` is what a screen reader says."""
     return html.Div(
         dcc.Graph(
             id=name,
-            figure=figure or {"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}},
+            figure=figure or {"data": [], "layout": _NOTHING},
             config=config or GRAPH_CONFIG,
             clear_on_unhover=True,
-            style={"height": "100%"},
+            style=style or {"height": "100%"},
             className="graph",
         ),
         className=f"graph-box {height}",
@@ -65,11 +73,12 @@ def image_buttons(name: str) -> list[Any]:
     ]
 
 
-def plot_card(title: str, name: str, *, note: str = "", height: str = "", tools: Any = (), wide: bool = False) -> Any:
+def plot_card(
+    title: str, name: str, *, note: str = "", height: str = "", tools: Any = (), wide: bool = False, style: Any = None
+) -> Any:
     """A card with a plot."""
-    return card(
-        title, graph(name, height=height, label=title), tools=[*tools, *image_buttons(name)], note=note, wide=wide
-    )
+    plot = graph(name, height=height, label=title, style=style)
+    return card(title, plot, tools=[*tools, *image_buttons(name)], note=note, wide=wide)
 
 
 def field(label: str, control: Any, *, narrow: bool = False) -> Any:

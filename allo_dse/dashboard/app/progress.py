@@ -14,8 +14,7 @@ from ..data.table import RunTable
 from ..data.units import label, text
 from ..figures import progress as figures
 from ..figures.style import theme
-from .context import Context, page_of
-from .front import hidden_runs
+from .context import Context, hidden_runs, page_of
 from .layout import progress_page
 
 

@@ -12,8 +12,7 @@ from ..data.filters import FilterError
 from ..data.grid import ID, MARK, RUN, grid_columns
 from ..data.units import label, text
 from ..exports import table_csv
-from .context import Context
-from .front import hidden_runs
+from .context import Context, hidden_runs
 
 
 def register(app: Dash, context: Context) -> None:

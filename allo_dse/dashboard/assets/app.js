@@ -27,8 +27,7 @@
   const scatterPlot = () => document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)");
   const scatterDrawn = new Promise(function (done) {
     const timer = window.setInterval(function () {
-      const plot = scatterPlot();
-      if (!plot || !plot.data || !plot.data.length) return;
+      if (!scatterPlot()) return;
       window.clearInterval(timer);
       window.requestAnimationFrame(() => window.setTimeout(done));
     }, 20);

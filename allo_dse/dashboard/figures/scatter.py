@@ -13,7 +13,7 @@ from ..data.board import Axis, Board, Ref
 from ..data.columns import Floats, Mask
 from ..data.selection import Selection
 from ..data.units import label
-from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, number_axis, packed
+from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, note, number_axis, packed
 from .thin import Window, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
@@ -82,6 +82,8 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     Raises:
         FilterError: if the filter cannot be understood.
     """
+    if not any(len(run) for run in board.runs):
+        return Drawn(note(look, "no design has been evaluated yet"), 0, 0)
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
