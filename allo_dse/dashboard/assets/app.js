@@ -142,8 +142,8 @@
   // The parallel coordinates need WebGL, which takes long to draw without a graphics card; so they follow when scatter
   // and table have been drawn and nothing has changed for a while, and only while they are on screen. Asked by clock: an
   // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
-  const QUIET_MS = 500;
-  let seen = null, since = 0, told = null;
+  const QUIET_MS = 500, AT_MOST_EVERY_MS = 1500;
+  let seen = null, since = 0, told = null, toldAt = 0;
   window.setInterval(function () {
     const plot = document.getElementById("parallel"), scatter = scatterPlot();
     if (!plot || !scatter || !document.querySelector("#table .ag-row")) return;
@@ -153,9 +153,11 @@
     }
     const box = plot.getBoundingClientRect();
     const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
-    if (!visible || told === seen || Date.now() - since < QUIET_MS) return;
+    const now = Date.now();
+    if (!visible || told === seen || now - since < QUIET_MS || now - toldAt < AT_MOST_EVERY_MS) return;
     told = seen;
-    window.dash_clientside.set_props("parallel-wanted", { data: Date.now() });
+    toldAt = now;
+    window.dash_clientside.set_props("parallel-wanted", { data: now });
   }, 100);
 
   document.addEventListener("keydown", function (event) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +12,8 @@ Kind = Literal["objective", "parameter", "mapping", "metric", "meta"]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
+HUGE = 1e300
+"""Numbers from here on are shown as text."""
 MISSING = -1
 """The code of a row without a value."""
 
@@ -125,13 +126,12 @@ class Column:
             return
         tail, self._tail = self._tail, []
         if self._codes is None:
-            if not _all_numbers(tail):
-                tail = [_present(value) for value in tail]
-            if _all_numbers(tail):
-                self.integral = self.integral and all(v is None or float(v).is_integer() for v in tail)
-                new = np.array([np.nan if v is None else v for v in tail], np.float64)
+            new = _numbers(tail)
+            if new is not None:
+                self.integral = self.integral and bool((np.isnan(new) | (new == np.floor(new))).all())
                 self._numbers = np.concatenate([self._numbers, new])
                 return
+            tail = [_present(value) for value in tail]
             self._become_text()
         assert self._codes is not None
         known = self._categories
@@ -152,12 +152,20 @@ def _present(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _all_numbers(values: Sequence[Any]) -> bool:
-    return all(v is None or _is_number(v) for v in values)
+def _numbers(values: list[Any]) -> Floats | None:
+    """Values as numbers, NaN where there is none; None when something else is among them."""
+    if not set(map(type, values)) <= {int, float, type(None)}:
+        return None
+    try:
+        found = np.array(values, np.float64)
+    except OverflowError:
+        return None
+    found[np.isinf(found)] = np.nan
+    return None if (np.abs(found) >= HUGE).any() else found
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
 
 
 def _number_text(value: float, integral: bool) -> str:

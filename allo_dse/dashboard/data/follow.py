@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...tune.log import decode_line
+from ...tune.log import decode_line, decode_lines
 
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class LogFollower:
         with self.path.open("rb") as file:
             file.seek(self._offset)
             data = file.read(CHUNK_BYTES)
-        entries, position = [], 0
-        while (newline := data.find(b"\n", position)) >= 0:
-            values = decode_line(data[position:newline])
+        lines = data.split(b"\n")[:-1]
+        entries, position = [], self._offset
+        for line, values in zip(lines, decode_lines(lines), strict=True):
             if values is None:
-                self.damaged += newline > position
+                self.damaged += bool(line)
             else:
-                entries.append(Entry(values, (self._offset + position, newline - position)))
-            position = newline + 1
-        self._offset += position
+                entries.append(Entry(values, (position, len(line))))
+            position += len(line) + 1
+        self._offset = position
         return entries
 
     def read(self, offset: int, length: int) -> dict[str, Any]:
