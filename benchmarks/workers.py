@@ -3,8 +3,9 @@
     python benchmarks/workers.py [--seconds 0.02] [--designs 400] [--wait]
 
 A stand-in evaluator that computes for `--seconds` per design, on the GEMM study's space, with one and with two worker
-processes: designs per second, their ratio, and the driver's overhead per design (wall time times workers, less the time
-spent in evaluators). Both runs go through Ray, after their workers have started.
+processes: designs per second, their ratio, the overhead per design (wall time times workers, less the time spent in
+evaluators), and the driver's CPU time per design. Both runs go through Ray, after their workers have started. The ratio
+means something on a machine that does nothing else: two workers and the driver share its cores.
 """
 
 import argparse
@@ -48,7 +49,8 @@ class Pace(QuietReporter):
 
     def update(self, view, last=False):
         if view.tally.done:
-            self.seen.append((time.perf_counter(), view.tally.done, view.tally.evaluator_seconds))
+            now = time.perf_counter(), time.process_time()
+            self.seen.append((view.tally.done, *now, view.tally.evaluator_seconds))
 
 
 def busy_study(seconds, wait):
@@ -65,9 +67,9 @@ def measure(workers, seconds, designs, wait):
         study.run(designs, workers=workers, verify=False, progress=pace, run_dir=Path(folder) / "run",
                   ray_address="local" if workers == 1 else None)  # fmt: skip
     # From a quarter on: programs are compiled once per worker at first.
-    start = next(s for s in pace.seen if s[1] >= designs // 4)
-    wall, count, busy = (b - a for a, b in zip(start, pace.seen[-1], strict=True))
-    return count / wall, (wall * workers - busy) / count
+    start = next(s for s in pace.seen if s[0] >= designs // 4)
+    count, wall, driver, busy = (b - a for a, b in zip(start, pace.seen[-1], strict=True))
+    return count / wall, (wall * workers - busy) / count, driver / count
 
 
 def main():
@@ -78,8 +80,9 @@ def main():
     options = parser.parse_args()
     rates = {}
     for workers in (1, 2):
-        rates[workers], overhead = measure(workers, options.seconds, options.designs, options.wait)
-        print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, overhead {1e3 * overhead:.2f} ms per design")
+        rates[workers], overhead, driver = measure(workers, options.seconds, options.designs, options.wait)
+        print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, overhead {1e3 * overhead:.2f} ms per design, "
+              f"driver {1e3 * driver:.2f} ms of CPU per design")  # fmt: skip
     print(f"two workers against one: {rates[2] / rates[1]:.2f}x")
 
 
