@@ -20,6 +20,11 @@ MAX_OPTIONS = 200
 
 
 def register(app: Dash, context: Context) -> None:
+    _choosing(app, context)
+    _showing(app, context)
+
+
+def _choosing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
@@ -65,6 +70,10 @@ def register(app: Dash, context: Context) -> None:
                 second = design or second or (None if board.knee is None else board.text(board.knee))
             options = design_options(board, [first, second])
         return options, options, first, second, [design, reference]
+
+
+def _showing(app: Dash, context: Context) -> None:
+    board = context.board
 
     @app.callback(
         Output("compare-page", "children"),

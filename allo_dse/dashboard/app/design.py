@@ -30,9 +30,16 @@ _EXPORTS = (
     ("json", "JSON", "Everything the log says about the design"),
     ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
 )
+_HLS = ("hls", "HLS project", "C++ and scripts, zipped")
 
 
 def register(app: Dash, context: Context) -> None:
+    _showing(app, context)
+    _exporting(app, context)
+    _compiling(app, context)
+
+
+def _showing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
@@ -72,6 +79,10 @@ def register(app: Dash, context: Context) -> None:
             raise PreventUpdate
         return known
 
+
+def _exporting(app: Dash, context: Context) -> None:
+    board = context.board
+
     @app.callback(
         Output("download", "data"),
         Output("export-error", "children"),
@@ -92,6 +103,8 @@ def register(app: Dash, context: Context) -> None:
                 return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
         return dcc.send_bytes(content, name), ""
 
+
+def _compiling(app: Dash, context: Context) -> None:
     @app.callback(
         Output("program-version", "data"),
         Output("compile-error", "children"),
@@ -181,56 +194,50 @@ def printed_text(run: Path, name: str) -> str:
 
 
 def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
+    """What the design is, its objectives, and what can be taken away."""
     board = context.board
     run = board.table(ref)
-    key = run.keys[ref.row]
-    state = status_text(board, ref)
-    kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
-    verification = run.verified.get(key)
-    checked: Any = html.Span("not verified", className="badge plain")
-    if verification is not None:
-        words = "verified" if verification.ok else "wrong numbers"
-        checked = html.Span(
-            words, className=f"badge {'good' if verification.ok else 'bad'}", title=verification.message
-        )
-    buttons = [
-        html.Button(
-            name,
-            id={"type": "export", "kind": kind, "design": board.text(ref)},
-            className="small",
-            title=hint,
-        )
-        for kind, name, hint in (
-            *_EXPORTS,
-            *([("hls", "HLS project", "C++ and scripts, zipped")] if is_fpga(run.facts.device) else []),
-        )
-    ]
+    verification = run.verified.get(run.keys[ref.row])
     message = [html.P(verification.message, className="hint below")] if verification is not None else []
     objectives = [
         html.Div([html.B(text(run.columns[n].value(ref.row))), html.Span(label(n))], className="number")
         for n in run.names("objective")
     ]
-    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device}"
-    title = html.Div(
-        [
-            html.H2(["Design ", html.Code(key)]),
-            html.Span(state, className=f"badge {kind}"),
-            checked,
-            html.Span(where, className="hint"),
-        ]
-    )
-    title.className = "card-head"
     return html.Section(
         [
-            title,
+            html.Div(_title(board, ref), className="card-head"),
             *message,
             html.Div(objectives, className="numbers"),
-            html.Div(buttons, className="buttons"),
+            html.Div(_export_buttons(board, ref), className="buttons"),
             html.Div(id="export-error", className="error", role="alert"),
             _against(board, ref, reference),
         ],
         className="card",
     )
+
+
+def _title(board: Board, ref: Ref) -> list[Any]:
+    """The design's key, what became of it, and where it is from."""
+    run = board.table(ref)
+    key, state = run.keys[ref.row], status_text(board, ref)
+    kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
+    verification = run.verified.get(key)
+    checked: Any = html.Span("not verified", className="badge plain")
+    if verification is not None:
+        words, how = ("verified", "good") if verification.ok else ("wrong numbers", "bad")
+        checked = html.Span(words, className=f"badge {how}", title=verification.message)
+    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device}"
+    badge = html.Span(state, className=f"badge {kind}")
+    return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]
+
+
+def _export_buttons(board: Board, ref: Ref) -> list[Any]:
+    exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device) else [])]
+    design = board.text(ref)
+    return [
+        html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=hint)
+        for kind, name, hint in exports
+    ]
 
 
 def _against(board: Board, ref: Ref, reference: Ref | None) -> Any:

@@ -19,18 +19,17 @@ from .layout import progress_page
 
 
 def register(app: Dash, context: Context) -> None:
+    _drawing(app, context)
+    _importance(app, context)
+
+
+def _drawing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
     def build(path: str | None, before: Any) -> Any:
         """Its plots cost the browser time, so they are made when the page is shown for the first time."""
         return no_update if before or page_of(path) != "progress" else progress_page(board)
-
-    @lru_cache(maxsize=16)
-    def shares(run: int, objective: str, _size: int) -> dict[str, float]:
-        with board.lock:
-            found = sample(board.runs[run], objective)
-        return importance(found)
 
     @app.callback(
         Output("numbers", "children"),
@@ -64,6 +63,16 @@ def register(app: Dash, context: Context) -> None:
                 figures.lost_figure(run, paint),
                 figures.workers_figure(spans, paint),
             )
+
+
+def _importance(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @lru_cache(maxsize=16)
+    def shares(run: int, objective: str, _size: int) -> dict[str, float]:
+        with board.lock:
+            found = sample(board.runs[run], objective)
+        return importance(found)
 
     @app.callback(
         Output("importance-objective", "options"),

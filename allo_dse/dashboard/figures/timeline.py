@@ -37,28 +37,8 @@ def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, 
     if not timeline.cycles:
         return note(look, "the run takes no time")
     rows = chosen_rows(timeline, found)
-    edges = np.linspace(0, timeline.cycles, BINS + 1)
-    labels = found.labels if found is not None else None
-    names = [_name(node_label(labels, timeline.network, node) if labels else str(node)) for node in rows]
-    names = [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
-    shares = np.stack([_shares(timeline, node, edges) for node in rows])
-    most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1).astype(float)
-    most[most < 0] = np.nan
-    middle = (edges[1:] + edges[:-1]) / 2 / ticks_per_cycle
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "x": packed(middle),
-        "y": names,
-        "z": [[None if v != v else int(v) for v in row] for row in most.tolist()],
-        "text": [[_shares_text(bin_) for bin_ in row] for row in shares],
-        "hovertemplate": "%{y}<br>%{x:,.0f} cycles<br>%{text}<extra></extra>",
-        "colorscale": _discrete(),
-        "zmin": -0.5,
-        "zmax": len(ACTIVITIES) - 0.5,
-        "ygap": 1,
-        "showscale": False,
-    }
-    seen = {int(v) for v in np.unique(most[~np.isnan(most)])}
+    names = _names(timeline, found, rows)
+    trace, seen = _activities(timeline, rows, names, ticks_per_cycle)
     keys = [_key(text, color) for activity, (text, color) in ACTIVITIES.items() if activity in seen]
     data = [trace, *keys, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
     return {
@@ -77,6 +57,36 @@ def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, 
             showlegend=True,
         ),
     }
+
+
+def _names(timeline: Timeline, found: Explanation | None, rows: list[int]) -> list[str]:
+    """A name for each row, no two alike."""
+    labels = found.labels if found is not None else None
+    names = [_name(node_label(labels, timeline.network, node) if labels else str(node)) for node in rows]
+    return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _activities(
+    timeline: Timeline, rows: list[int], names: list[str], per_cycle: int
+) -> tuple[dict[str, Any], set[int]]:
+    """What each row does most around each time, and which activities there are."""
+    edges = np.linspace(0, timeline.cycles, BINS + 1)
+    shares = np.stack([_shares(timeline, node, edges) for node in rows])
+    most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "x": packed((edges[1:] + edges[:-1]) / 2 / per_cycle),
+        "y": names,
+        "z": [[None if value < 0 else value for value in row] for row in most.tolist()],
+        "text": [[_shares_text(bin_) for bin_ in row] for row in shares],
+        "hovertemplate": "%{y}<br>%{x:,.0f} cycles<br>%{text}<extra></extra>",
+        "colorscale": _discrete(),
+        "zmin": -0.5,
+        "zmax": len(ACTIVITIES) - 0.5,
+        "ygap": 1,
+        "showscale": False,
+    }
+    return trace, set(np.unique(most[most >= 0]).tolist())
 
 
 def _key(text: str, color: str) -> dict[str, Any]:
