@@ -51,8 +51,9 @@ def test_thinning_is_bounded_and_keeps_the_outermost_points(cloud, most):
 @given(CLOUDS)
 def test_every_point_is_counted_in_the_spot_where_it_lies(cloud):
     x, y = cloud.T
-    found = spots(x, y, window(x, y), columns=7, rows=5)
+    found = spots(x, y, window(x, y), columns=7, rows=5).cropped()
     assert found.counts.sum() == len(x)
+    assert found.counts.shape == (len(found.y) - 1, len(found.x) - 1)
     assert ((found.first >= 0) == (found.counts > 0)).all()
     for row, column in np.argwhere(found.counts):
         design = found.first[row, column]

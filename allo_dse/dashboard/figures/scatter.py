@@ -197,7 +197,7 @@ class _Painter:
             self._points(number, rows, name, marker, MAX_POINTS)
             return
         assert self.window is not None
-        found = spots(x[seen], y[seen], self.window)
+        found = spots(x[seen], y[seen], self.window).cropped()
         there = found.counts > 0
         designs = np.where(there, rows[seen][found.first], 0)
         self._count(name, len(seen), int(there.sum()))

@@ -31,6 +31,12 @@ class Spots:
     first: Rows
     counts: Rows
 
+    def cropped(self) -> Spots:
+        """Without the empty rows and columns around the points."""
+        (top, bottom), (left, right) = ((i.min(), i.max() + 1) for i in np.nonzero(self.counts))
+        inside = slice(top, bottom), slice(left, right)
+        return Spots(self.x[left : right + 1], self.y[top : bottom + 1], self.first[inside], self.counts[inside])
+
 
 def window(x: Floats, y: Floats) -> Window:
     """The ranges that hold all points; what has no extent is given some."""
