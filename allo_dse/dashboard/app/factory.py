@@ -24,8 +24,9 @@ _COMPILE_NOW = "//# allFunctionsCalledOnLoad\n"
 _GRAPH = "/_dash-component-suites/dash/dcc/async-graph.js"
 _NOT_FIRST = re.compile(r'<script src="([^"]*/(?:dash_ag_grid|dash_table)/[^"]*)"></script>\n?')
 _HEAD = """<script>
-document.cookie.includes("theme=") || (document.cookie =
-  "theme=" + (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light") + ";path=/;samesite=strict");
+document.documentElement.dataset.theme =
+  localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+document.cookie = "theme=" + document.documentElement.dataset.theme + ";path=/;samesite=strict";
 window.alloGrid = "{grid}";
 window.Plotly = new Promise((done) => document.head.append(
   Object.assign(document.createElement("script"), {{ src: "{plotly}", onload: () => done() }})));

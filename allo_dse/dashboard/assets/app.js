@@ -15,14 +15,14 @@
     if (element) element.click();
   }
 
-  // Kept in a cookie, so that the server draws the first picture in the right colours.
+  // The page's head has chosen one, and told the server by a cookie, which draws the first picture in its colours.
   function setTheme(name) {
-    document.cookie = "theme=" + name + ";path=/;max-age=31536000;samesite=strict";
+    document.cookie = "theme=" + name + ";path=/;samesite=strict";
     document.documentElement.dataset.theme = name;
     document.documentElement.dataset.agThemeMode = name;
     return name;
   }
-  setTheme(/theme=dark/.test(document.cookie) ? "dark" : "light");
+  setTheme(document.documentElement.dataset.theme);
 
   const scatterPlot = () => document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)");
   const scatterDrawn = new Promise(function (done) {
@@ -46,7 +46,9 @@
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     allo: {
       theme: function (clicks, before) {
-        return clicks ? setTheme(before === "dark" ? "light" : "dark") : skip();
+        if (!clicks) return skip();
+        window.localStorage.alloTheme = before === "dark" ? "light" : "dark";
+        return setTheme(window.localStorage.alloTheme);
       },
 
       page: function (pathname) {
