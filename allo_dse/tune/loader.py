@@ -9,6 +9,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -174,7 +175,8 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 
 def _with_source(study: Study, source: StudySource) -> Study:
     study.source = source
-    study.reload = functools.partial(load_study, source)
+    # Workers on a cluster have a working directory of their own.
+    study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))
     return study
 
 

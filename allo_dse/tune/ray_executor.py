@@ -25,12 +25,12 @@ from .autopsy import AUTOPSY_SECONDS, Place, begin_autopsy, died_alone, here
 from .bench import Bench, make_bench
 from .executor import Job, Outcome, known_outcome, outcome
 from .pool import Batch, Loss, Pool, Task
+from .ray_access import unreachable
 from .spec import StudySpec
 
 WAIT_SECONDS = 0.1
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
-KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 MAX_STARTS = 3  # of a worker that fails to start
 
@@ -119,7 +119,6 @@ class RayExecutor:
             return
         try:
             if address:
-                _knock(address)
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             else:
                 ray.init(
@@ -127,10 +126,7 @@ class RayExecutor:
                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                 )  # fmt: skip
         except (OSError, RuntimeError, ValueError, RayError) as error:
-            raise StudyError(
-                f"cannot reach Ray at {address or 'this machine'}: {error}",
-                hint="start a cluster with `ray start --head`, or leave --ray out to use this machine",
-            ) from error
+            raise unreachable(address, error) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
         """What this machine has: one of each resource whose evaluator can run here."""
@@ -341,17 +337,6 @@ class RayExecutor:
             ray.kill(actor)
         if self._own:
             ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Ray itself tries for minutes to reach a host that does not answer.
-
-    Raises:
-        OSError: when nobody listens at a `host:port`.
-    """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
 
 
 def _failed(tasks: Sequence[Task], why: str) -> list[Outcome]:

@@ -10,6 +10,7 @@ from ..eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
 from .bench import make_bench
 from .budget import parse_duration
 from .executor import Executor, InlineExecutor
+from .ray_access import reach
 from .spec import StudySpec
 
 
@@ -72,6 +73,8 @@ def recruit(
         notes = _notes(evaluators, problems)
         benches = [make_bench(study, n, e, asked[n]) if not problems[n] else None for n, e in enumerate(evaluators)]
         return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
+    if address is not None:
+        reach(address)
     from .ray_executor import RayExecutor
 
     executor = RayExecutor(study, asked, workers, address)

@@ -4,7 +4,11 @@ import contextlib
 import os
 import random
 import signal
+import socket
+import subprocess
+import sys
 import threading
+import uuid
 from collections import Counter
 from functools import partial
 
@@ -116,6 +120,35 @@ def test_a_study_that_workers_cannot_load_is_explained(tmp_path, cluster):
 def test_a_cluster_that_is_not_there_is_explained(tmp_path):
     with pytest.raises(StudyError, match=r"cannot reach Ray at 127\.0\.0\.1:1"):
         study().run(3, ray_address="127.0.0.1:1", run_dir=tmp_path / "run", **EXHAUSTIVE)
+
+
+def test_a_cluster_that_wants_a_token_gets_it(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study('guarded')\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"PYTHONPATH": os.getcwd(), "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    head = subprocess.Popen(
+        [*ray, "start", "--head", "--block", f"--port={address.rpartition(':')[2]}", "--num-cpus=1",
+         "--include-dashboard=false"],
+        env={**environment, "RAY_AUTH_MODE": "token"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: listens(address))
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--ray", address, "--trials", "8", "-q"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    finally:
+        head.terminate()
+        head.wait(30)
+    assert "8 trials done" in done.stdout, done.stderr
+
+
+def listens(address):
+    host, _, port = address.partition(":")
+    with socket.socket() as tried:
+        return tried.connect_ex((host, int(port))) == 0
 
 
 def test_batches_follow_the_measured_cost_and_little_is_in_flight():
