@@ -14,12 +14,18 @@ WAIT_SECONDS = 0.05  # when there is nothing to do but to wait for others
 
 @dataclass
 class _Mean:
-    """Of measured seconds, with more weight on the latest."""
+    """Seconds per design, with more weight on what was measured last."""
 
-    seconds: float | None = None
+    seconds: float = 0.0
+    designs: float = 0.0
 
-    def learn(self, seconds: float) -> None:
-        self.seconds = seconds if self.seconds is None else 0.9 * self.seconds + 0.1 * seconds
+    def learn(self, seconds: float, designs: int = 1) -> None:
+        self.seconds = 0.95 * self.seconds + seconds
+        self.designs = 0.95 * self.designs + designs
+
+    @property
+    def each(self) -> float | None:
+        return self.seconds / self.designs if self.designs else None
 
 
 class SharingExecutor:
@@ -53,14 +59,14 @@ class SharingExecutor:
         self._executor.submit([job for job in jobs if (job.rung, job.candidate.key) not in others])
 
     def _worth_claiming(self, rung: int) -> bool:
-        evaluating = self._evaluating.get(rung, _Mean()).seconds
-        return evaluating is None or self._claiming.seconds is None or self._claiming.seconds < evaluating
+        evaluating, claiming = self._evaluating.get(rung, _Mean()).each, self._claiming.each
+        return evaluating is None or claiming is None or claiming < evaluating
 
     def _claim(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs that others have claimed, or finished."""
         started = time.perf_counter()
         won = self._shared.claim([(job.rung, job.candidate.key) for job in jobs])
-        self._claiming.learn((time.perf_counter() - started) / len(jobs))
+        self._claiming.learn(time.perf_counter() - started, len(jobs))
         return [job for job in jobs if (job.rung, job.candidate.key) not in won]
 
     def _deliver(self) -> None:
