@@ -80,13 +80,13 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
     """Words, graphs, placement, timeline and primitives of a design whose program is loaded; or why there are none."""
     try:
         design = programs.candidate(ref).design
+        found: dict[str, Any] = {
+            "words": programs.explain(ref),
+            "pictures": design_pictures(design, LIGHT),
+            "primitives": str(design.vmg.mapping_source()),
+        }
     except AlloDseError as error:
         return {"words": error.message}
-    found: dict[str, Any] = {
-        "words": programs.explain(ref),
-        "pictures": design_pictures(design, LIGHT),
-        "primitives": str(design.vmg.mapping_source()),
-    }
     try:
         recorded = programs.recorded(ref)
     except AlloDseError as error:
