@@ -9,6 +9,7 @@ from .synthetic import write_run
 
 READABLE = (Path(__file__).parent / "readable.js").read_text()
 NOTHING = {"faint": [], "nameless": [], "pictures": []}
+NARROW = 420
 PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare": "compare-plot"}
 """Pages, and the plot on each that is drawn last."""
 
@@ -24,8 +25,8 @@ def drawn(page, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_texts_can_be_read_and_nothing_is_fetched_from_elsewhere(dashboard, visit, scheme):
-    tab = visit(dashboard, color_scheme=scheme)
+def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_elsewhere(dashboard, visit, scheme):
+    tab = visit(dashboard, color_scheme=scheme, viewport={"width": NARROW, "height": 900})
     found, refused = {}, []
 
     def refuse(route):
@@ -33,9 +34,14 @@ def test_all_texts_can_be_read_and_nothing_is_fetched_from_elsewhere(dashboard, 
         route.abort()
 
     tab.page.context.route(lambda url: not url.startswith((dashboard, "data:", "blob:")), refuse)
-    for name in PAGES:
-        page = tab.open(name)
+    page = tab.open()
+    drawn(page, "front")
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    for key, name in enumerate(PAGES, start=1):
+        page.keyboard.press(str(key))
         drawn(page, name)
+        page.wait_for_function(f"() => document.querySelector('#page-{name}')?.offsetHeight > 400")
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
         found[name] = page.evaluate(READABLE)
     assert found == dict.fromkeys(PAGES, NOTHING)
     assert refused == []

@@ -355,17 +355,6 @@ def test_progress_is_drawn(dashboard, visit):
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_a_narrow_window_in_both_themes(dashboard, visit, scheme):
-    page = visit(dashboard[0], viewport={"width": 420, "height": 900}, color_scheme=scheme).open()
-    page.wait_for_function(DRAWN)
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    for key, name in (("1", "front"), ("2", "progress"), ("3", "design"), ("4", "compare")):
-        page.keyboard.press(key)
-        page.wait_for_function(f"() => document.querySelector('#page-{name}')?.offsetHeight > 400")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 420
-
-
 def test_the_theme_is_switched_by_key_and_kept(dashboard, visit):
     page = visit(dashboard[0], color_scheme="light").open()
     page.wait_for_function(DRAWN)
