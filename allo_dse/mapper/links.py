@@ -11,7 +11,6 @@ import numpy as np
 
 from ..frontend.program import CompiledProgram, IntArray, StreamPort
 from .movement import StreamFlow
-from .port_families import port_families
 from .tiles import GroupTiles
 from .wiring import Wiring, group_wirings
 
@@ -73,13 +72,10 @@ def _collect(
     first = min(end.leaves[0] for end in wiring.open_ends)
     last = max(end.leaves[-1] for end in wiring.open_ends)
     tasks = group.group.leaves.tasks(first, last + 1)[nodes]
-    alike: dict[tuple[int, tuple[int, ...]], list[StreamPort]] = {}
-    for end in wiring.open_ends:
-        alike.setdefault((end.use.task.kernel, end.leaves), []).append(end.port)
-    for (kernel, leaves), ports in alike.items():
+    for kernel, leaves, families in wiring.open_families:
         pids = program.pids(kernel, tasks[:, [leaf - first for leaf in leaves]].reshape(-1))
         at_node = np.repeat(first_node + nodes, len(leaves))
-        for family in port_families(ports):
+        for family in families:
             streams = family.streams(program, pids).reshape(-1)
             ends[family.port.direction].add(streams, np.tile(at_node, len(family.members)), family.port)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from ..frontend.program import CompiledProgram, IntArray, StreamPort, TaskClass, TensorPort
 from .movement import Direction
+from .port_families import PortFamily, port_families
 from .tree import Seq, Task, Tree, leaf_tasks
 
 PortKey: TypeAlias = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
@@ -126,6 +127,14 @@ class ClassPorts:
     streams: tuple[StreamPort, ...]
     sinks: dict[int, Sink]
     forwards: frozenset[int]
+
+    @cached_property
+    def families(self) -> dict[str, list[PortFamily]]:
+        """The stream ports by direction, in families whose members are positions in `streams`."""
+        found: dict[str, list[PortFamily]] = {"put": [], "get": []}
+        for family in port_families(self.streams):
+            found[family.port.direction].append(family)
+        return found
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..frontend.program import CompiledProgram, IntArray, StreamPort
 from .groups import MeshLeaves
-from .port_families import port_families
+from .port_families import PortFamily, port_families
 from .ports import ClassPorts, ClassUse, PortKey, program_ports
 from .tiles import GroupTiles
 
 
-@dataclass(frozen=True, slots=True)
-class LocalStream:
+class LocalStream(Struct, frozen=True):
     """A stream inside a node: put by the task at one position of the round, got at another.
 
     Attributes:
@@ -32,8 +32,7 @@ class LocalStream:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A block of data from its creation to its end, as positions in the round (both included).
 
     Attributes:
@@ -46,8 +45,7 @@ class Block:
     slot: PortKey | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenEnd:
+class OpenEnd(Struct, frozen=True):
     """A stream port whose other end is not in the node, at some positions of the round."""
 
     use: ClassUse
@@ -62,6 +60,14 @@ class Wiring:
     streams: tuple[LocalStream, ...]
     open_ends: tuple[OpenEnd, ...]
     classes: tuple[ClassPorts, ...]
+
+    @cached_property
+    def open_families(self) -> list[tuple[int, tuple[int, ...], list[PortFamily]]]:
+        """The open ends of each kernel's tasks at the same positions of the round: kernel, positions, ports."""
+        alike: dict[tuple[int, tuple[int, ...]], list[StreamPort]] = {}
+        for end in self.open_ends:
+            alike.setdefault((end.use.task.kernel, end.leaves), []).append(end.port)
+        return [(kernel, leaves, port_families(ports)) for (kernel, leaves), ports in alike.items()]
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -182,12 +188,12 @@ def _ends(program: CompiledProgram, group: GroupTiles, tasks: IntArray, directio
     kinds: list[tuple[ClassUse, int, StreamPort]] = []
     ports = program_ports(program)
     for use in group.round.classes:
-        own = [(i, p) for i, p in enumerate(ports.of(use.task).streams) if p.direction == direction]
-        if not own:
+        own = ports.of(use.task)
+        if not own.families[direction]:
             continue
         pids = program.pids(use.task.kernel, tasks[:, use.in_round].reshape(-1))
         node, leaf = np.repeat(np.arange(len(tasks)), len(use.in_round)), np.tile(use.in_round, len(tasks))
-        for family in port_families([port for _, port in own]):
+        for family in own.families[direction]:
             count = len(family.members)
             kind = len(kinds) + np.repeat(np.arange(count), len(node))
             streams = family.streams(program, pids).reshape(-1)
@@ -195,7 +201,7 @@ def _ends(program: CompiledProgram, group: GroupTiles, tasks: IntArray, directio
                 columns, (np.tile(node, count), np.tile(leaf, count), streams, kind), strict=True
             ):
                 column.append(values)
-            kinds += [(use, *own[member]) for member in family.members]
+            kinds += [(use, member, own.streams[member]) for member in family.members]
     node, leaf, stream, kind = (np.concatenate(c) if c else np.empty(0, np.int64) for c in columns)
     return _Ends(node, leaf, stream, kind, kinds)
 
