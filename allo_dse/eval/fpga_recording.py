@@ -95,14 +95,17 @@ def record_fpga(
     """Simulate a design at the cost model's intervals and depths, keeping every operation of the beginning.
 
     Args:
-        depths: stream depths by array; by default the design's, or else the smallest that cost no time.
+        depths: stream depths by array where they differ from the declared ones; by default the design's, or else the
+            smallest that cost no time.
 
     Raises:
         DeviceError: if the design is not for an FPGA.
         SimulationError: if it deadlocks, or its control flow depends on data.
     """
     mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, dict(design.depths))
-    used = dict(depths or design.depths) or solve_depths(mapping)[0]
+    used = dict(design.depths if depths is None else depths)
+    if depths is None and not used:
+        used = solve_depths(mapping)[0]
     network = fpga_network(mapping, used)
     labels = _labels(mapping, network)
     result = table_engine().run(network.network, record=True, max_events=max_events, stop_when_full=True)

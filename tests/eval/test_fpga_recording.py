@@ -56,6 +56,8 @@ def test_a_long_run_is_recorded_from_its_beginning():
     short, whole = (record_fpga(design, {"right": 2, "down": 2}, max_events=n) for n in (20_000, 10_000_000))
     assert not short.is_whole
     assert short.whole.cycles == whole.result.cycles
+    declared = FpgaSimulator("declared").evaluate(design)
+    assert record_fpga(design, declared.stream_depths, max_events=20_000).whole.cycles == declared.latency_cycles
     kept = short.result.timeline.events
     assert kept.is_complete
     assert 20_000 <= len(kept) < len(whole.result.timeline.events)
