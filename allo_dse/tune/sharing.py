@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .claims import STALE_SECONDS
 from .executor import Executor, Job, Outcome
 from .storage import LOOK_SECONDS, SharedStudy
 
@@ -41,6 +42,8 @@ class SharingExecutor:
         self._found: list[Outcome] = []
         self._claiming, self._evaluating = _Mean(), dict[int, _Mean]()
         self._looked = time.monotonic()
+        self._said: list[str] = []
+        self._waiting = False  # nothing else left to do, and this has been said
 
     def outstanding(self, rung: int | None = None) -> int:
         rungs = [job.rung for job in self._left.values()] + [outcome.rung for outcome in self._found]
@@ -90,19 +93,31 @@ class SharingExecutor:
             self._look()
         outcomes, self._found = self._found, []
         if self._executor.outstanding():
+            self._waiting = False
             found = self._executor.collect()
-            for outcome in found:
+            for outcome in (each for each in found if not each.cached):
                 self._evaluating.setdefault(outcome.rung, _Mean()).learn(outcome.seconds)
             return outcomes + found
         if not outcomes:
+            self._say_waiting()
             time.sleep(WAIT_SECONDS)
         return outcomes
+
+    def _say_waiting(self) -> None:
+        """Say once why nothing happens any more."""
+        if self._left and not self._waiting:
+            self._waiting = True
+            self._said.append(
+                f"waiting for {len(self._left)} design(s) that other drivers are evaluating; "
+                f"those of one that has died are evaluated here after {STALE_SECONDS:.0f} s"
+            )
 
     def separate(self, rung: int) -> bool:
         return self._executor.separate(rung)
 
     def news(self) -> list[str]:
-        return self._executor.news()
+        said, self._said = self._said, []
+        return said + self._executor.news()
 
     def stop(self) -> None:
         self._left.clear()

@@ -204,6 +204,9 @@ class Breaking:
 
 def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatch):
     class Inner:
+        def news(self):
+            return []
+
         def __init__(self):
             self.jobs = []
 
@@ -217,11 +220,14 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
             done, self.jobs = self.jobs, []
             return [Outcome(job.number, job.rung, {}, None, 0.1) for job in done]
 
-    monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.2)
     executor = SharingExecutor(Inner(), Breaking())
     candidate = type("Candidate", (), {"key": "k"})()
     executor.submit([Job(7, 0, candidate)])
     assert executor.outstanding() == executor.outstanding(0) == 1
+    assert executor.collect() == executor.collect() == []
+    (said,) = executor.news()
+    assert "waiting for 1 design(s) that other drivers are evaluating" in said
     end = time.monotonic() + 10
     found = []
     while not found and time.monotonic() < end:
