@@ -17,6 +17,8 @@ DESIGNS = 300
 DRAWN = "() => document.querySelector('#scatter .js-plotly-plot')?.data?.length"
 TRACES = """() => Object.fromEntries(document.querySelector('#scatter .js-plotly-plot').data.map(
     t => [t.name, t.customdata.length]))"""
+ZOOMED = """() => { const layout = document.querySelector('#scatter .js-plotly-plot')._fullLayout;
+    return [layout.xaxis.range, layout.dragmode]; }"""
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +181,23 @@ def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path, vi
     page.mouse.click(x, y)
     wait_text(page, "#design-words", key)
     assert "designs at" in page.inner_text("#scatter-note")
-    page.evaluate(
-        """() => Plotly.relayout(document.querySelector('#scatter .js-plotly-plot'),
-            {'xaxis.range[0]': 3.4, 'xaxis.range[1]': 3.6, 'yaxis.range[0]': 0, 'yaxis.range[1]': 70})"""
-    )
+    page.click("#scatter .modebar-btn[data-title='Zoom']")
+    drag_over_scatter(page, 0.2, 0.3, 0.5, 0.6)
     page.wait_for_function(
         "() => document.querySelector('#scatter .js-plotly-plot').data.every(t => t.type === 'scatter')"
+    )
+    for _ in range(2):  # as zoomed as before, with the same tool, when something else is drawn
+        span, tool = page.evaluate(ZOOMED)
+        assert span[1] - span[0] < 0.7
+        assert tool == "zoom"
+        drawn = page.evaluate_handle("() => document.querySelector('#scatter .js-plotly-plot').data")
+        page.keyboard.press("j")
+        page.wait_for_function(
+            "before => document.querySelector('#scatter .js-plotly-plot').data !== before", arg=drawn
+        )
+    page.click("#scatter .modebar-btn[data-title='Autoscale']")
+    page.wait_for_function(
+        "() => document.querySelector('#scatter .js-plotly-plot').data.some(t => t.type === 'heatmap')"
     )
 
 

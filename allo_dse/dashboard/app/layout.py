@@ -48,6 +48,7 @@ def page(context: Context, look: Theme) -> Any:
             dcc.Store(id="filter-applied", data=""),
             dcc.Store(id="gesture"),
             dcc.Store(id="zoom"),
+            dcc.Store(id="kept", data={"tool": "select", "camera": None}),
             dcc.Store(id="brush"),
             dcc.Store(id="selection"),
             dcc.Store(id="design", data=None if board.knee is None else board.text(board.knee)),

@@ -83,6 +83,7 @@ def _scatter(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("zoom", "data"),
         State("drawn", "data"),
+        State("kept", "data"),
         prevent_initial_call=True,
     )
     def scatter(
@@ -100,6 +101,7 @@ def _scatter(app: Dash, context: Context) -> None:
         reference: str | None,
         zoom: dict[str, Any] | None,
         drawn_before: dict[str, Any] | None,
+        kept: dict[str, Any],
     ) -> Any:
         if not look or not x or not y:
             raise PreventUpdate
@@ -113,9 +115,11 @@ def _scatter(app: Dash, context: Context) -> None:
             source or "",
             Selection.from_dict(selection),
             hidden_runs(board, shown),
-            zoom_range(zoom, x, y),
+            zoom_range(zoom, x, y, log),
             context.reference_of(reference),
             board.reference(design),
+            kept["tool"],
+            kept["camera"],
         )
         with board.lock:
             try:
@@ -197,11 +201,9 @@ def drawn_note(drawn: Drawn) -> str:
     )
 
 
-def zoom_range(zoom: dict[str, Any] | None, x: str, y: str) -> Window | None:
+def zoom_range(zoom: dict[str, Any] | None, x: str, y: str, log: list[str] | None) -> Window | None:
     """The visible ranges of the axes; None when all is visible, or the axes are not those that were zoomed."""
-    if not zoom or (zoom["x"], zoom["y"]) != (x, y):
+    if not zoom or (zoom["x"], zoom["y"], sorted(zoom["log"])) != (x, y, sorted(log or ())):
         return None
-    (a, b), (c, d) = (
-        (sorted(span) if span else [-math.inf, math.inf]) for span in (zoom["spans"][0], zoom["spans"][1])
-    )
+    (a, b), (c, d) = ((sorted(span) if span else [-math.inf, math.inf]) for span in zoom["spans"])
     return (a, b), (c, d)

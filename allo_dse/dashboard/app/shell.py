@@ -89,7 +89,14 @@ def _clientside(app: Dash) -> None:
     run(
         "gesture", Output("gesture", "data"), Input("scatter", "selectedData"), State("x", "value"), State("y", "value")
     )
-    run("zoom", Output("zoom", "data"), Input("scatter", "relayoutData"), State("x", "value"), State("y", "value"))
+    run(
+        "zoom",
+        Output("zoom", "data"),
+        Output("kept", "data"),
+        Input("scatter", "relayoutData"),
+        *[State(name, "value") for name in ("x", "y", "log")],
+        State("kept", "data"),
+    )
     run(
         "brush",
         Output("brush", "data"),

@@ -74,12 +74,14 @@
         return skip();
       },
 
-      zoom: function (changed, x, y) {
-        const keys = Object.keys(changed || {});
-        if (keys.some((key) => /^[xy]axis\.autorange$/.test(key))) return null;
-        const span = (axis) => (axis + ".range[0]" in changed ? [changed[axis + ".range[0]"], changed[axis + ".range[1]"]] : null);
-        if (!keys.some((key) => /^[xy]axis\.range/.test(key))) return skip();
-        return { x: x, y: y, spans: [span("xaxis"), span("yaxis")] };
+      // What is visible (also of an axis that did not change), which tool is chosen, and from where space is seen. The
+      // server repeats all of it, because the next figure would undo it.
+      zoom: function (changed, x, y, log, before) {
+        const layout = document.querySelector("#scatter .js-plotly-plot")?.layout, keys = Object.keys(changed || {});
+        const kept = { tool: changed?.dragmode || before.tool, camera: changed?.["scene.camera"] || before.camera };
+        if (!layout || !keys.some((key) => /^[xy]axis\.(auto)?range/.test(key))) return [skip(), kept];
+        const spans = ["xaxis", "yaxis"].map((axis) => (layout[axis].autorange ? null : [...layout[axis].range]));
+        return [spans.some(Boolean) ? { x: x, y: y, log: log, spans: spans } : null, kept];
       },
 
       brush: function (restyled, figure) {

@@ -35,7 +35,8 @@ class View:
         z: None for the plane.
         log: the axes ("x", "y", "z") that are logarithmic.
         hidden: runs that are not shown.
-        zoom: the visible ranges of x and y as the axes have them (logarithms on logarithmic axes).
+        zoom: the visible ranges of x and y as the axes have them (logarithms on logarithmic axes), infinite for all.
+        tool, camera: what dragging does, and from where space is seen, as Plotly has them.
         hover: texts on hovering made here; otherwise whoever shows the figure makes them from a point's number.
     """
 
@@ -51,6 +52,8 @@ class View:
     zoom: Window | None = None
     reference: Ref | None = None
     current: Ref | None = None
+    tool: str = "select"
+    camera: dict[str, Any] | None = None
     hover: bool = False
 
 
@@ -206,6 +209,7 @@ class _Painter:
             "type": "heatmap",
             "name": name,
             "meta": number,
+            "uid": f"{number} {name}",  # what was hidden by a click on its name stays so
             "x": packed(10**found.x if "x" in self.view.log else found.x),
             "y": packed(10**found.y if "y" in self.view.log else found.y),
             "z": packed(np.where(there, found.counts, np.nan).astype(np.float32)),
@@ -249,6 +253,7 @@ class _Painter:
             "mode": "markers",
             "name": name,
             "meta": number,
+            "uid": f"{number} {name}",
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
@@ -286,13 +291,18 @@ def _layout(view: View, look: Theme, axes: list[Axis]) -> dict[str, Any]:
             for name in ("automargin", "minor"):
                 value.pop(name, None)
             value["title"] = {"text": value["title"]["text"]}
+        if view.camera:
+            scene["camera"] = view.camera
         return layout(look, scene=scene, uirevision=revision, margin={"l": 0, "r": 0, "t": 12, "b": 0})
+    for axis, span in zip(("xaxis", "yaxis"), view.zoom or (), strict=False):
+        if np.isfinite(span).all():
+            made[axis] |= {"range": list(span), "autorange": False}
     return layout(
         look,
         **made,
         uirevision=revision,
         selectionrevision=str(view.selection),
-        dragmode="select",
+        dragmode=view.tool,
         shapes=_outline(view, look),
         hoverdistance=12,
     )
