@@ -366,6 +366,12 @@ def test_progress_is_drawn(dashboard, visit):
     page.wait_for_function(
         "() => document.querySelector('#importance .js-plotly-plot').data[0].y.at(-1) === 'k.axis0.nodes'"
     )
+    failed = page.locator("#failed-messages tbody tr")
+    assert failed.first.locator("td").all_inner_texts()[:2] == ["RuntimeError: the tool gave up", "10"]
+    key = failed.first.locator("a").inner_text()
+    failed.first.locator("a").click()
+    page.wait_for_selector(f"#design-page h2 code:has-text('{key}')")
+    wait_text(page, "#design-page", "Failed: made-up 1")
 
 
 def test_the_theme_is_switched_by_key_and_kept(dashboard, visit):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from dash import Dash, Input, Output, State, html, no_update
+import numpy as np
+from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from ..data.analysis import importance, sample
+from ..data.board import Board, Ref
 from ..data.progress import statuses, timeline
 from ..data.table import RunTable
 from ..data.units import label, text
@@ -16,6 +18,10 @@ from ..figures import progress as figures
 from ..figures.style import theme
 from .context import Context, hidden_runs, page_of
 from .layout import progress_page
+from .parts import card, table
+
+MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
+"""Failures whose messages are read, messages that are shown, and characters of each."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -29,9 +35,12 @@ def _drawing(app: Dash, context: Context) -> None:
     @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
     def build(path: str | None, before: Any) -> Any:
         """Its plots cost the browser time, so they are made when the page is shown for the first time."""
-        return no_update if before or page_of(path) != "progress" else progress_page(board)
+        if before or page_of(path) != "progress":
+            return no_update
+        return [*progress_page(board), html.Div(id="failed-messages")]
 
     @app.callback(
+        Output("failed-messages", "children"),
         Output("numbers", "children"),
         Output("hv-designs", "figure"),
         Output("hv-time", "figure"),
@@ -54,6 +63,7 @@ def _drawing(app: Dash, context: Context) -> None:
             run = board.runs[number or 0]
             spans = timeline(run)
             return (
+                failed_card(board, number or 0),
                 key_numbers(run),
                 figures.hypervolume_figure(board, paint, hidden=hidden),
                 figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
@@ -101,6 +111,28 @@ def _importance(app: Dash, context: Context) -> None:
             # While a run grows, the order of its parameters changes slowly: it is computed anew every few percent.
             step = max(20, 1 << max(0, size.bit_length() - 4))
         return figures.importance_figure(shares(number or 0, objective, size // step), theme(look))
+
+
+def failed_card(board: Board, number: int) -> list[Any]:
+    """What the latest failed evaluations said, how often, and one design of each; nothing where none failed."""
+    run = board.runs[number]
+    status = run.column("status")
+    if status is None or "failed" not in status.categories:
+        return []
+    rows = np.flatnonzero(status.codes == status.categories.index("failed"))
+    said: dict[str, list[int]] = {}
+    for row in rows[-MAX_FAILED:].tolist():
+        message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
+        said.setdefault(message, []).append(row)
+    ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
+    cells = [[message, text(len(own)), _link(board, Ref(number, own[-1]))] for message, own in ranked]
+    latest = f"of the latest {MAX_FAILED} failures" if len(rows) > MAX_FAILED else ""
+    return [card("What failed evaluations said", table(["message", "designs", "for instance"], cells), note=latest)]
+
+
+def _link(board: Board, ref: Ref) -> Any:
+    """To a design's page."""
+    return dcc.Link(board.table(ref).keys[ref.row][:8], href=f"/design#{board.text(ref)}")
 
 
 def key_numbers(run: RunTable) -> list[Any]:

@@ -177,7 +177,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
 def workers_figure(spans: Timeline, look: Theme) -> Figure:
     """How busy each worker was over time."""
     names = list(spans.workers)
-    if not names:
+    if not names or not spans.designs.sum():
         return note(look, _NONE)
     trace = {
         "type": "heatmap",
