@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import numpy as np
 import pytest
@@ -85,6 +86,7 @@ def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd):
     traces = {t["name"]: t for t in figure.figure["data"]}
     assert [point_ref(n) for n in traces["Pareto front"]["customdata"]] == list(crowd.front())
     assert {"knee", "reference"} <= set(traces)
+    assert all(re.fullmatch(r"[\w-]+", t["uid"]) for t in traces.values())  # becomes part of a CSS selector
     dominated = run.ok.copy()
     dominated[run.front] = False
     for name, rows in (("dominated", dominated), ("selected", selection.rows(run) & run.ok)):

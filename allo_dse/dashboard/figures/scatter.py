@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -209,7 +210,7 @@ class _Painter:
             "type": "heatmap",
             "name": name,
             "meta": number,
-            "uid": f"{number} {name}",  # what was hidden by a click on its name stays so
+            "uid": _uid(number, name),
             "x": packed(10**found.x if "x" in self.view.log else found.x),
             "y": packed(10**found.y if "y" in self.view.log else found.y),
             "z": packed(np.where(there, found.counts, np.nan).astype(np.float32)),
@@ -253,7 +254,7 @@ class _Painter:
             "mode": "markers",
             "name": name,
             "meta": number,
-            "uid": f"{number} {name}",
+            "uid": _uid(number, name),
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
@@ -268,6 +269,12 @@ class _Painter:
         from .words import difference_lines
 
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
+
+
+def _uid(number: int, name: str) -> str:
+    """Tells a trace from others, so that one that was hidden by a click on its name stays hidden. Plotly makes it part
+    of a CSS selector, which not every name can be."""
+    return f"{zlib.crc32(f'{number} {name}'.encode()):08x}"
 
 
 def _screen(values: Floats, log: bool) -> Floats:
