@@ -55,7 +55,7 @@ class Loss:
     """A lost worker whose cause of death is being established.
 
     Attributes:
-        tasks: what it was at.
+        tasks: what it had been given.
         reason: what Ray says.
         since: when it was lost, by the monotonic clock.
     """
@@ -119,13 +119,11 @@ class Pool:
         self.seconds[rung] = seconds if before is None else 0.9 * before + 0.1 * seconds
 
     def lost(self, worker: int) -> tuple[Task, ...]:
-        """Take back what a dead worker had been given. It was at the first batch: those tasks are returned, the rest
-        waits again."""
+        """Take back what a lost worker had been given. It may have been at any of it: of a batch that it had finished,
+        the answer may be lost with it."""
         self.ready.discard(worker)
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
-        first, *others = [self.running.pop(reference) for reference in references]
-        self.waiting.extendleft(task for batch in reversed(others) for task in reversed(batch.tasks))
-        return first.tasks
+        return tuple(task for reference in references for task in self.running.pop(reference).tasks)
 
     def again(self, tasks: tuple[Task, ...], guilty: bool) -> list[Task]:
         """Let lost tasks be tried once more, one by one; returns those that have been lost too often.

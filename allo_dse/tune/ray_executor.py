@@ -1,8 +1,9 @@
 """Evaluation in worker processes, on this machine or on a cluster, through Ray.
 
 Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
-Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batch with
-it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as failed.
+Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batches
+with it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as
+failed.
 What was lost with a whole node, or with its connection, is no design's fault.
 """
 
@@ -32,6 +33,7 @@ WAIT_SECONDS = 0.1
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
+KILL_CHILDREN = "RAY_kill_child_processes_on_worker_exit"
 MAX_STARTS = 3  # of a worker that fails to start
 
 
@@ -147,6 +149,9 @@ class RayExecutor:
         """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
+        if any(need.isolate for need in self._needs):
+            # Ray would end the child processes of a worker that ends, before they can end what they have started.
+            options["runtime_env"] = {"env_vars": {KILL_CHILDREN: "0"}}
         actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source, self._needs)
         pool.actors[worker] = actor
         self._starting[actor.introduce.remote()] = (resource, worker)

@@ -181,7 +181,7 @@ def test_cheap_evaluations_are_not_claimed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(SharedStudy, "claim", slowly)
     url = f"sqlite:///{tmp_path}/trials.db"
-    fake_study(params=PARAMS).run(10**6, run_dir=tmp_path / "run", storage=url, **OPTIONS)
+    fake_study(params=PARAMS).run(40, run_dir=tmp_path / "run", storage=url, **OPTIONS)
     assert len(asked) == 1
 
 

@@ -104,7 +104,8 @@ def test_an_evaluator_that_cannot_start_ends_the_run_with_what_it_said(tmp_path)
         study(hazards.StartsOnlyAtHome).run(3, run_dir=tmp_path / "run", **OPTIONS)
 
 
-def test_the_child_ends_with_its_parent(tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_child_ends_with_its_parent(tmp_path, workers):
     (tmp_path / "study.py").write_text(
         "from tests.tune.fakes import fake_study\nfrom tests.tune.hazards import Hangs\n"
         "class AlwaysHangs(Hangs):\n    one_in = 1\n    deadline_s = 300\n"
@@ -114,9 +115,9 @@ def test_the_child_ends_with_its_parent(tmp_path):
     if driver == 0:
         os.chdir(tmp_path)
         here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q"]
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q", "--workers", str(workers)]
         os.execve(sys.executable, command, here)
-    wait_until(lambda: len(hazards.sleepers()) == 2)
+    wait_until(lambda: len(hazards.sleepers()) == 2 * workers, seconds=120)
     os.kill(driver, signal.SIGKILL)
     os.waitpid(driver, 0)
     wait_until(lambda: not hazards.sleepers())

@@ -28,7 +28,7 @@ def counts(run_dir):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "trials"), [("auto", 70), ("exhaustive", 40), ("random", 24), ("nsga2", 24), ("tpe", 24)]
+    ("sampler", "trials"), [("auto", 70), ("exhaustive", 40), ("random", 24), ("nsga2", 24), ("tpe", 14)]
 )
 def test_a_run_is_proposed_again_across_its_resumptions(tmp_path, sampler, trials):
     for count in (trials // 4, trials // 2, trials):
