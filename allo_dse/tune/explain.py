@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 _RESOURCES = {
     "dram": "DRAM",
-    "core": "the cores",
-    "compute": "the cores",
+    "core": "the {place}s",
+    "compute": "the {place}s",
     "dma": "DMA channels",
     "launch": "launch overhead",
     "host": "the host",
@@ -42,7 +42,7 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
         parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
     parts += _layout_words(design)
     parts += _library_words(getattr(design, "device", None))
-    bound = _bound_words(metrics)
+    bound = _bound_words(metrics, place)
     return "; ".join([*parts, bound] if bound else parts)
 
 
@@ -128,13 +128,14 @@ def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
     return layout_plan(design.program, design.device).choices
 
 
-def _bound_words(metrics: Mapping[str, Any]) -> str:
+def _bound_words(metrics: Mapping[str, Any], place: str) -> str:
     bound = metrics.get("bound")
     if not isinstance(bound, Mapping) or not bound:
         return ""
     name = metrics.get("bottleneck") or max(bound, key=lambda k: (bound[k], k))
     share = bound.get(name)
-    words = f"bound by {_RESOURCES.get(str(name).lower(), str(name))}"
+    resource = _RESOURCES.get(str(name).lower(), "{name}").format(place=place, name=name)
+    words = f"bound by {resource}"
     if isinstance(share, int | float) and math.isfinite(share):
         words += f": {100 * share:.0f} %"
     return words
