@@ -97,17 +97,25 @@ def measured():
 
 def pool_cost(workers, size):
     """Seconds per batch of that size to keep track of what the workers have."""
-    pool = Pool([None] * workers, ready=set(range(workers)), seconds={0: BATCH_SECONDS / (size + 0.5)})
-    pool.waiting.extend(Task(number, 0, {}) for number in range(AHEAD * workers * size))
+    pool = Pool(workers)
+    pool.seconds[0] = BATCH_SECONDS / (size + 0.5)
+    for worker in range(workers):
+        pool.welcome(worker, None)
+    for number in range(AHEAD * workers * size):
+        pool.add(Task(number, 0, {}))
     while (batch := pool.next_batch()) is not None:
-        pool.running[len(pool.running)] = batch
+        pool.start(len(pool.running), batch)
     given, started = len(pool.running), time.process_time()
     for number in range(POOL_ROUNDS):
-        done = pool.running.pop(number)
+        done = pool.release(number).tasks
+        pool.finish(done)
         pool.room(0)
         pool.outstanding(0)
-        pool.waiting.extend(done.tasks)
-        pool.running[given + number] = pool.next_batch()
+        for task in done:
+            pool.add(task)
+        batch = pool.next_batch()
+        assert batch is not None
+        pool.start(given + number, batch)
         pool.next_batch()  # says that there is nothing more to give
     return (time.process_time() - started) / POOL_ROUNDS
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass, field, replace
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
@@ -49,6 +50,11 @@ class Batch:
     tasks: tuple[Task, ...]
     alone: bool
 
+    @property
+    def load(self) -> int:
+        """As how many batches it counts: one that is alone fills its worker."""
+        return AHEAD if self.alone else 1
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -66,13 +72,14 @@ class Loss:
     since: float
 
 
-@dataclass
 class Pool:
-    """Workers that can serve the same rungs.
+    """Workers that can serve the same rungs. What it is asked costs the same however many workers and tasks there are.
+
+    Args:
+        workers: how many there are to be.
 
     Attributes:
         actors: the workers.
-        ready: positions of those that have started.
         places: where those at a position last said that they run.
         failures: how often a worker at a position could not be started.
         idle_since: since when none is ready; None while one is.
@@ -84,23 +91,62 @@ class Pool:
         seconds: measured cost of one evaluation by rung, a moving average.
     """
 
-    actors: list[Any]
-    ready: set[int] = field(default_factory=set)
-    places: dict[int, Any] = field(default_factory=dict)
-    failures: Counter[int] = field(default_factory=Counter)
-    idle_since: float | None = None
-    given_up: bool = False
-    waiting: deque[Task] = field(default_factory=deque)
-    suspects: deque[Task] = field(default_factory=deque)
-    losses: dict[Any, Loss] = field(default_factory=dict)
-    running: dict[Any, Batch] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
+    def __init__(self, workers: int, idle_since: float | None = None) -> None:
+        self.actors: list[Any] = [None] * workers
+        self.places: dict[int, Any] = {}
+        self.failures: Counter[int] = Counter()
+        self.idle_since = idle_since
+        self.given_up = False
+        self.waiting: deque[Task] = deque()
+        self.suspects: deque[Task] = deque()
+        self.losses: dict[Any, Loss] = {}
+        self.running: dict[Any, Batch] = {}
+        self.seconds: dict[int, float] = {}
+        self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
+        self._load: dict[int, int] = {}  # batches of those that are ready
+        self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> Collection[int]:
+        """Positions of the workers that have started."""
+        return self._load.keys()
+
+    def welcome(self, worker: int, place: Any) -> None:
+        """A worker has started."""
+        self.places[worker] = place
+        self._load[worker] = 0
+        self._by_load[0][worker] = None
+        self.idle_since = None
+        self.given_up = False
+
+    def busy(self, worker: int) -> bool:
+        """Whether a worker has something to do."""
+        return self._load.get(worker, 0) > 0
+
+    def lost(self, worker: int) -> tuple[Task, ...]:
+        """Take back what a lost worker had been given. It may have been at any of it: of a batch that it had finished,
+        the answer may be lost with it."""
+        references = [reference for reference, batch in self.running.items() if batch.worker == worker]
+        tasks = tuple(task for reference in references for task in self.release(reference).tasks)
+        del self._load[worker], self._by_load[0][worker]
+        return tasks
+
+    def _put(self, worker: int, more: int) -> None:
+        """Change how many batches a worker has."""
+        load = self._load[worker]
+        if load < AHEAD:
+            del self._by_load[load][worker]
+        self._load[worker] = load + more
+        if load + more < AHEAD:
+            self._by_load[load + more][worker] = None
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
         """Tasks not yet finished, of a rung or of all."""
-        given = [batch.tasks for batch in self.running.values()] + [loss.tasks for loss in self.losses.values()]
-        tasks = [*self.waiting, *self.suspects, *(task for tasks in given for task in tasks)]
-        return len(tasks) if rung is None else sum(task.rung == rung for task in tasks)
+        return self._unfinished.total() if rung is None else self._unfinished[rung]
 
     def room(self, rung: int) -> int:
         """How many more tasks keep every worker busy until the driver looks again."""
@@ -118,12 +164,42 @@ class Pool:
         before = self.seconds.get(rung)
         self.seconds[rung] = seconds if before is None else 0.9 * before + 0.1 * seconds
 
-    def lost(self, worker: int) -> tuple[Task, ...]:
-        """Take back what a lost worker had been given. It may have been at any of it: of a batch that it had finished,
-        the answer may be lost with it."""
-        self.ready.discard(worker)
-        references = [reference for reference, batch in self.running.items() if batch.worker == worker]
-        return tuple(task for reference in references for task in self.running.pop(reference).tasks)
+    def add(self, task: Task) -> None:
+        """Let a task wait for a worker."""
+        self.waiting.append(task)
+        self._unfinished[task.rung] += 1
+
+    def next_batch(self) -> Batch | None:
+        """The next tasks and who shall have them, taken from what waits; None when all workers have enough."""
+        if not self.suspects and not self.waiting:
+            return None
+        # A suspect has its worker for itself, so that if that worker dies it is known why.
+        alone = bool(self.suspects)
+        worker = next((next(iter(some)) for some in self._by_load[: 1 if alone else AHEAD] if some), None)
+        if worker is None:
+            return None
+        if alone:
+            return Batch(worker, (self.suspects.popleft(),), alone=True)
+        tasks = [self.waiting.popleft()]
+        size = self.batch_size(tasks[0].rung)
+        while self.waiting and self.waiting[0].rung == tasks[0].rung and len(tasks) < size:
+            tasks.append(self.waiting.popleft())
+        return Batch(worker, tuple(tasks), alone=False)
+
+    def start(self, reference: Any, batch: Batch) -> None:
+        """A worker has been given a batch, whose result will have that reference."""
+        self.running[reference] = batch
+        self._put(batch.worker, batch.load)
+
+    def release(self, reference: Any) -> Batch:
+        """A worker does not have a batch any more, whose tasks are not finished for that."""
+        batch = self.running.pop(reference)
+        self._put(batch.worker, -batch.load)
+        return batch
+
+    def finish(self, tasks: Iterable[Task]) -> None:
+        """Tasks have their outcome, or need none."""
+        self._unfinished.subtract(task.rung for task in tasks)
 
     def again(self, tasks: tuple[Task, ...], guilty: bool) -> list[Task]:
         """Let lost tasks be tried once more, one by one; returns those that have been lost too often.
@@ -132,8 +208,15 @@ class Pool:
             guilty: whether one of them may be the cause.
         """
         counted = [replace(t, losses=t.losses + 1, deaths=t.deaths + guilty) for t in tasks]
+        over = [task for task in counted if task.fault("") is not None]
         self.suspects.extend(task for task in counted if task.fault("") is None)
-        return [task for task in counted if task.fault("") is not None]
+        self.finish(over)
+        return over
+
+    def clear_waiting(self) -> None:
+        """Forget what nobody has been given."""
+        self.finish(self.waiting)
+        self.waiting.clear()
 
     def abandon(self) -> int:
         """Give up, nobody being ready: forget everything that waits for a worker; returns how much that was."""
@@ -141,30 +224,6 @@ class Pool:
         self.waiting.clear()
         self.suspects.clear()
         self.losses.clear()
+        self._unfinished.clear()
         self.given_up = True
         return count
-
-    def busy(self, worker: int) -> bool:
-        """Whether a worker has something to do."""
-        return any(batch.worker == worker for batch in self.running.values())
-
-    def next_batch(self) -> Batch | None:
-        """The next tasks and who shall have them, taken from what waits; None when all workers have enough."""
-        if not self.suspects and not self.waiting:
-            return None
-        if not self.ready:
-            return None
-        load = dict.fromkeys(sorted(self.ready), 0)
-        for batch in self.running.values():
-            load[batch.worker] += AHEAD if batch.alone else 1
-        worker = min(load, key=load.__getitem__)
-        # A suspect has its worker for itself, so that if that worker dies it is known why.
-        alone = bool(self.suspects)
-        if load[worker] >= (1 if alone else AHEAD):
-            return None
-        if alone:
-            return Batch(worker, (self.suspects.popleft(),), alone=True)
-        tasks = [self.waiting.popleft()]
-        while self.waiting and self.waiting[0].rung == tasks[0].rung and len(tasks) < self.batch_size(tasks[0].rung):
-            tasks.append(self.waiting.popleft())
-        return Batch(worker, tuple(tasks), alone=False)

@@ -141,7 +141,7 @@ class RayExecutor:
         for resource in {need.resource: None for need in self._needs}:
             count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
             if count:
-                pool = self._pools[resource] = Pool([None] * count, idle_since=time.monotonic())
+                pool = self._pools[resource] = Pool(count, idle_since=time.monotonic())
                 for worker in range(count):
                     self._start(resource, pool, worker)
 
@@ -194,10 +194,7 @@ class RayExecutor:
                 self._start(resource, pool, worker)
             return
         del pool.failures[worker]
-        pool.places[worker] = said.place
-        pool.ready.add(worker)
-        pool.idle_since = None
-        pool.given_up = False
+        pool.welcome(worker, said.place)
 
     def _look_after(self) -> None:
         """Give up a rung whose workers are gone and do not come back.
@@ -244,14 +241,14 @@ class RayExecutor:
                 self._known.append(known_outcome(job))
             else:
                 task = Task(job.number, job.rung, job.candidate.genes)
-                self._pools[self._needs[job.rung].resource].waiting.append(task)
+                self._pools[self._needs[job.rung].resource].add(task)
         self._dispatch()
 
     def _dispatch(self) -> None:
         for resource, pool in self._pools.items():
             while (batch := pool.next_batch()) is not None:
                 reference = pool.actors[batch.worker].run.remote(batch.tasks)
-                pool.running[reference] = batch
+                pool.start(reference, batch)
                 self._running[reference] = (resource, batch)
 
     def collect(self) -> list[Outcome]:
@@ -288,19 +285,20 @@ class RayExecutor:
             self._bury(resource, batch.worker, error)
             return []
         except RayTaskError as error:
-            self._done(reference)
-            return _failed(batch.tasks, f"worker: {error}")
+            outcomes = _failed(batch.tasks, f"worker: {error}")
         except RayError as error:  # the result is lost, not the worker
-            self._done(reference)
+            self._release(reference)
             return self._again(pool, batch.tasks, False, _first_line(error))
-        self._done(reference)
-        for found in outcomes:
-            pool.learn(found.rung, found.seconds)
+        else:
+            for found in outcomes:
+                pool.learn(found.rung, found.seconds)
+        self._release(reference)
+        pool.finish(batch.tasks)
         return outcomes
 
-    def _done(self, reference: Any) -> None:
+    def _release(self, reference: Any) -> None:
         resource, _ = self._running.pop(reference)
-        self._pools[resource].running.pop(reference)
+        self._pools[resource].release(reference)
 
     # -- deaths -------------------------------------------------------------------------------------------------------
 
@@ -329,7 +327,7 @@ class RayExecutor:
 
     def stop(self) -> None:
         for pool in self._pools.values():
-            pool.waiting.clear()
+            pool.clear_waiting()
 
     def close(self) -> None:
         actors = [actor for pool in self._pools.values() for actor in pool.actors if actor is not None]

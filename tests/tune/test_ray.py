@@ -152,17 +152,20 @@ def listens(address):
 
 
 def test_batches_follow_the_measured_cost_and_little_is_in_flight():
-    pool = Pool([object(), object()], ready={0, 1})
+    pool = Pool(2)
+    for worker in range(2):
+        pool.welcome(worker, None)
     assert pool.room(0) == AHEAD * 2
     for seconds, size in ((1e-5, MAX_BATCH), (0.01, 10), (5.0, 1)):
         pool.seconds[0] = seconds
         assert pool.batch_size(0) == size
         assert pool.room(0) == AHEAD * 2 * size
     pool.seconds[0] = 0.01
-    pool.waiting.extend(Task(n, 0, {}) for n in range(100))
+    for n in range(100):
+        pool.add(Task(n, 0, {}))
     batches = []
     while (batch := pool.next_batch()) is not None:
-        pool.running[len(batches)] = batch
+        pool.start(len(batches), batch)
         batches.append(batch)
     assert [b.worker for b in batches] == [0, 1, 0, 1]
     assert pool.outstanding() == 100
@@ -315,7 +318,7 @@ def test_a_node_that_falls_silent_has_killed_no_design(tmp_path, cluster, expect
 
 
 def test_tasks_are_lost_only_so_often():
-    pool = Pool([object()])
+    pool = Pool(1)
     task = Task(1, 0, {})
     assert pool.again((task,), guilty=False) == []
     assert pool.again((pool.suspects.pop(),), guilty=True) == []
