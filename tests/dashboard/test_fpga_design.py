@@ -1,10 +1,12 @@
 """Designs of an FPGA on their page: timeline, resources, evaluators, failures, and the HLS project, which runs."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -139,7 +141,8 @@ def test_the_command_that_reproduces_the_run_runs(run, tmp_path):
     facts, other = json.loads((run / "run.json").read_text()), tmp_path / "again"
     options = ["--trials", "4", "--run-dir", str(other)]
     command = [sys.executable, "-m", "allo_dse", *facts["command"][1:], *options]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # where the study's program is
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     first, again = (next(iter(Board.open([path]).runs[0].keys)) for path in (run, other))
     assert again == first
