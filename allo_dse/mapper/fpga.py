@@ -10,9 +10,9 @@ A node is a processing element: tasks that a fold puts on one node use the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,17 +20,17 @@ import numpy as np
 from ..backends.device import FpgaDevice
 from ..backends.fpga.fifo import fifo_resources
 from ..backends.fpga.nest import read_nest
-from ..backends.fpga.plan import is_region
+from ..backends.fpga.plan import is_region, plan_of
 from ..backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from ..backends.fpga_model import Resources
-from ..frontend.program import Directive, Kernel, TaskClass, Tensor, TensorPort
+from ..frontend.program import CompiledProgram, Directive, Kernel, TaskClass, Tensor, TensorPort
 from .groups import NodeGroup
 from .tree import Task, leaf_tasks
 from .vmg import VMG
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
-_COSTS: WeakKeyDictionary[VMG, dict[tuple[str, ...], dict[tuple[str, str, Pid], TaskCost]]] = WeakKeyDictionary()
+_COSTS: WeakKeyDictionary[CompiledProgram, dict[Hashable, TaskCost]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,7 @@ class FpgaMapping:
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
-        """Shared by all mappings of one graph with one schedule, unless something was measured: depths change none."""
-        if self.measured:
-            return {}
-        known = _COSTS.setdefault(self.vmg, {})
-        return known.setdefault((self.device.key, *map(str, self.schedule)), {})
+        return {}
 
     def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
         """Times and operators of a class; `pid` of the task, where tasks of the class differ.
@@ -84,12 +80,23 @@ class FpgaMapping:
         key = (task_class.kernel, task_class.name, pid if self.differs(task_class) else ())
         if key not in self._costs:
             known = self.measured.get((task_class.kernel, task_class.name), {})
-            self._costs[key] = task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known)
+            find = partial(task_cost, self.vmg.program, task_class, self.device, self.schedule, pid, known)
+            self._costs[key] = find() if known else self._shared(key, task_class, find)
         return self._costs[key]
+
+    def _shared(self, key: Hashable, task_class: TaskClass, find: Callable[[], TaskCost]) -> TaskCost:
+        """The cost of a class is the same in all designs whose directives say the same about it."""
+        program = self.vmg.program
+        plan = plan_of(program, task_class, read_nest(task_class.body.mlir), self.schedule)
+        known = _COSTS.setdefault(program, {})
+        key = (self.device.key, key, plan.key)
+        if key not in known:
+            known[key] = find()
+        return known[key]
 
     def differs(self, task_class: TaskClass) -> bool:
         """Whether tasks of a class take different times."""
-        return depends_on_pid(read_nest(task_class.body.mlir))
+        return depends_on_pid(task_class.body.mlir)
 
     def classes(self, group: NodeGroup) -> list[tuple[Kernel, TaskClass, Pid]]:
         """The classes that a group's nodes execute, each with the pid of its first task."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.device import Device
+from allo_dse.backends.device import Device, FpgaDevice
+from allo_dse.backends.fpga.task import task_cost
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga import FpgaSimulator, operations
 from allo_dse.frontend.program import Directive
@@ -90,6 +93,29 @@ def test_a_fold_takes_the_time_of_its_tasks_in_turn() -> None:
 def test_a_study_on_an_fpga_uses_this_evaluator() -> None:
     study = dse.Study("dot", program=programs.dot("f32"), device="u280", objectives=[dse.minimize("latency_us")])
     assert isinstance(study.spec.make_evaluator() if hasattr(study, "spec") else study.make_evaluator(), FpgaSimulator)
+
+
+DIRECTIVES = [
+    Directive("unroll", "gemm", "k", {"factor": 4}),
+    Directive("pipeline", "gemm", "k", {"initiation_interval": 3}),
+    Directive("pipeline", "gemm", "j", {"initiation_interval": 1}),
+    Directive("partition", "top", "A", {"dim": 2, "factor": 4, "partition_type": "cyclic"}),
+    Directive("partition", "top", "B", {"dim": 1, "factor": 2, "partition_type": "block"}),
+    Directive("pack", "top", "D", {"bits": 64}),
+    *onchip("A"),
+]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.sampled_from(DIRECTIVES), unique_by=str), min_size=2, max_size=4))
+def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directive]]) -> None:
+    program = dse.load_program(fpga_programs.elements())
+    for schedule in schedules:
+        mapping = FpgaMapping(program.vmg, FpgaDevice.of(U280), tuple(schedule))
+        for kernel in program.kernels:
+            for task_class in kernel.classes:
+                alone = task_cost(program, task_class, mapping.device, mapping.schedule)
+                assert mapping.cost(task_class) == alone
 
 
 def test_an_explanation_speaks_of_processing_elements() -> None:

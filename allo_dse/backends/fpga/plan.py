@@ -7,7 +7,7 @@ tree = planned(nest.body, plan, pids, device)         # loops with trip counts a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -60,6 +60,11 @@ class Plan:
     loops: Mapping[int, LoopPlan]
     storages: Mapping[str, Storage]
     sources: Sequence[SourceLoop] = field(default=())
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for plans of one class that say the same."""
+        return frozenset(self.loops.items()), tuple(self.storages.values())
 
 
 def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from ...errors import SimulationError
@@ -20,7 +21,7 @@ from ..fpga_model import Resources
 from .asap import StreamEvent, Walk
 from .linear import Linear, holds
 from .memory import Storage
-from .nest import Branch, Nest, Op, read_nest
+from .nest import Branch, Op, read_nest
 from .pipeline import Flat, Pipelined, build, flatten
 from .plan import Item, Planned, plan_of, planned
 
@@ -151,8 +152,10 @@ def task_cost(
     return TaskCost(parts, tuple(task.loops), logic, plan.storages, task.operations)
 
 
-def depends_on_pid(nest: Nest) -> bool:
+@lru_cache(maxsize=4096)
+def depends_on_pid(mlir: str) -> bool:
     """Whether tasks of one class differ in trip counts or in the rounds in which they use streams."""
+    nest = read_nest(mlir)
     pids = set(nest.pids)
 
     def uses(form: Linear | None) -> bool:
