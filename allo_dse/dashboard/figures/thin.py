@@ -39,14 +39,17 @@ class Spots:
 
 
 def window(x: Floats, y: Floats) -> Window:
-    """The ranges that hold all points; what has no extent is given some."""
-    return _span(x), _span(y)
+    """The ranges that hold all points, the outermost in the middle of their spots; what has no extent is given some."""
+    return _span(x, COLUMNS), _span(y, ROWS)
 
 
-def _span(values: Floats) -> Span:
+def _span(values: Floats, count: int) -> Span:
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    return (low, high) if high - low > 1e-9 * max(abs(low), abs(high)) else (low - 0.5, high + 0.5)
+    if not high - low > 1e-9 * max(abs(low), abs(high)):
+        return low - 0.5, high + 0.5
+    margin = (high - low) / (count - 1) / 2
+    return low - margin, high + margin
 
 
 def visible(x: Floats, y: Floats, view: Window | None) -> Rows:
