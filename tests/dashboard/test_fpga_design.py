@@ -69,6 +69,12 @@ def failed_and_measured(table):
     return failed, next(key for key in promoted if table.rungs[key][1].metrics and key in table.verified)
 
 
+def resources(page):
+    """What is drawn of a design's resources, as soon as it is."""
+    page.wait_for_function("() => document.querySelector('#resources .js-plotly-plot')?.data?.length")
+    return page.evaluate("() => document.querySelector('#resources .js-plotly-plot').data.map(t => ({ y: t.y }))")
+
+
 def test_the_recording_is_of_the_run_that_was_measured(run):
     board = Board.open([run])
     programs = Programs(board)
@@ -91,9 +97,8 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(das
     _, key = failed_and_measured(context.board.runs[0])
     page = visit(url).open(f"design#0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")
-    bars = "() => document.querySelector('#resources .js-plotly-plot').data[0].y"
     assert {"lut (LUTs)", "ff (flip-flops)", "dsp (slices)", "bram18 (blocks)", "uram (blocks)"} == set(
-        page.evaluate(bars)
+        resources(page)[0]["y"]
     )
     head = page.locator("#design-page .card:has(h2:text-is('Metrics by evaluator')) th").all_inner_texts()
     assert [name.split(" ")[0] for name in head] == ["", "fpga-simulator", "tool"]
@@ -121,11 +126,12 @@ def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard, vis
     page = visit(url).open(f"design#0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")
     card = page.locator("#design-page .card:has(h2:text-is('Failed: tool 1'))")
+    card.wait_for()
     assert "timing not met" in card.inner_text()
     card.locator("summary").click()
     assert "module pe: 3.42 ns" in card.inner_text()
     assert page.locator(".badge:text-is('failed: RuntimeError')").count() == 1
-    assert page.evaluate("() => document.querySelector('#resources .js-plotly-plot').data.length") == 1
+    assert len(resources(page)) == 1
 
 
 def test_only_files_of_the_runs_logs_are_shown(run):
