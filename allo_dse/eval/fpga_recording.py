@@ -44,12 +44,7 @@ class FpgaLabels:
     def stream(self, stream: int) -> str:
         if stream >= self.network.fifos:
             return self._tile(stream)
-        array = self.program.streams[int(self.network.wiring.array[stream])]
-        if not array.shape:
-            return array.name
-        first = self.program.first_stream[array.name]
-        index = np.unravel_index(int(self.network.wiring.stream[stream]) - first, array.shape)
-        return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"
+        return self.program.stream_name(int(self.network.wiring.stream[stream]))
 
     def _tile(self, stream: int) -> str:
         source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])

@@ -15,7 +15,7 @@ from .values import Const, Scalar, Value
 
 
 class Limit(NamedTuple):
-    """What must hold of an index of an operation: it is at least 0 and less than `limit`.
+    """What must hold of an index of an operation: `value` is at least 0 and less than `limit`.
 
     Attributes:
         position: among the operation's indices.
@@ -23,6 +23,7 @@ class Limit(NamedTuple):
     """
 
     position: int
+    value: Value
     limit: int
     node: ast.AST
     of: str
@@ -38,6 +39,16 @@ def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
     return value.bounds if isinstance(value, Scalar) else None
 
 
+def wrong_index(task: Task, value: Value, extent: int) -> int | None:
+    """An index that is out of range for certain, where a loop or a task has one."""
+    if isinstance(value, Scalar) and task.guards:
+        return None  # a condition may keep it in range
+    bounds = bounds_of(task, value)
+    if bounds is None or 0 <= bounds[0] <= bounds[1] < extent:
+        return None
+    return bounds[0] if bounds[0] < 0 else bounds[1]
+
+
 def is_known(task: Task, value: Value, limit: int) -> bool:
     """Whether an index is known to be at least 0 and less than a limit."""
     bounds = bounds_of(task, value)
@@ -45,9 +56,14 @@ def is_known(task: Task, value: Value, limit: int) -> bool:
 
 
 def check_attribute(task: Task, limits: Sequence[Limit]) -> str:
-    """The attribute that lists an operation's checks: number in `TaskClass.index_checks`, position, limit."""
+    """The attribute that lists an operation's checks: number in `TaskClass.index_checks`, position, limit.
+
+    What is known to hold is left out.
+    """
     numbers = []
-    for position, limit, node, of in limits:
+    for position, value, limit, node, of in limits:
+        if is_known(task, value, limit):
+            continue
         task.index_checks.append(IndexCheck(ast.unparse(node), of, task.location(node)))
         numbers += [len(task.index_checks) - 1, position, limit]
     return f" {{df.check = array<i64: {', '.join(map(str, numbers))}>}}" if numbers else ""

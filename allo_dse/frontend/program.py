@@ -476,3 +476,11 @@ class CompiledProgram:
         kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
         pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)
         return self.kernels[kernel].task_name(tuple(int(p) for p in pid))
+
+    def stream_name(self, stream: int) -> str:
+        """The name of a stream, with its index in an array of streams."""
+        array = next(a for a in self.streams if stream < self.first_stream[a.name] + a.count)
+        if not array.shape:
+            return array.name
+        index = np.unravel_index(stream - self.first_stream[array.name], array.shape)
+        return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"

@@ -13,7 +13,7 @@ import numpy as np
 from ..lang.types import bool as bool_
 from ..lang.types import index
 from . import meta
-from .index_checks import Limit, check_attribute, is_known
+from .index_checks import Limit, check_attribute, is_known, wrong_index
 from .meta import Meta
 from .program import StreamOp
 from .scalars import as_scalar, binary_as, convert
@@ -39,18 +39,10 @@ def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST)
 
 
 def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
-    if isinstance(value, Const):
-        if not isinstance(value.value, (int, np.integer)):
-            task.fail(node, f"a stream index must be an integer, not {value.value!r}")
-        low = high = int(value.value)
-    elif isinstance(value, Meta):
-        low, high = int(task.per_task(value).min()), int(task.per_task(value).max())
-    elif isinstance(value, Scalar) and value.bounds is not None and not task.guards:
-        low, high = value.bounds
-    else:
-        return
-    if low < 0 or high >= extent:
-        wrong = low if low < 0 else high
+    if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
+        task.fail(node, f"a stream index must be an integer, not {value.value!r}")
+    wrong = wrong_index(task, value, extent)
+    if wrong is not None:
         task.fail(
             node,
             f"index {wrong} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
@@ -134,7 +126,7 @@ def _computed_port(
     if all(is_known(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)):
         return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
     size = math.prod(ref.stream.shape)
-    limit = Limit(0, size, ref.node, f"stream array `{ref.stream.name}` of {size} streams")
+    limit = Limit(0, linear, size, ref.node, f"stream array `{ref.stream.name}` of {size} streams")
     check = check_attribute(task, [limit])
     return port, task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
 

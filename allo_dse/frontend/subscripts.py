@@ -13,7 +13,7 @@ from ..lang.region import Region
 from ..lang.types import index
 from . import meta
 from .bits import bits_of
-from .index_checks import Limit, bounds_of, check_attribute, is_known
+from .index_checks import Limit, bounds_of, check_attribute, wrong_index
 from .linear_forms import constant_difference
 from .meta import Meta
 from .scalars import as_scalar, convert
@@ -65,9 +65,8 @@ def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[
     """The element of an array at an index per dimension."""
     indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
     limits = [
-        Limit(dimension, extent, node, f"dimension {dimension} of size {extent}")
+        Limit(dimension, value, extent, node, f"dimension {dimension} of size {extent}")
         for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
-        if not is_known(task, value, extent)
     ]
     return Position(indices, check_attribute(task, limits))
 
@@ -89,17 +88,11 @@ def _part(task: Task, node: ast.expr, dimension: int, extent: int) -> Value | Ra
 
 def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST) -> None:
     if isinstance(value, Const):
-        if isinstance(value.value, bool) or not isinstance(value.value, (int, np.integer)):
+        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool)
+        if not is_integer:
             task.fail(node, f"an index must be an integer, not {value.value!r}")
-        low = high = int(value.value)
-    elif isinstance(value, Meta):
-        low, high = int(task.per_task(value).min()), int(task.per_task(value).max())
-    elif isinstance(value, Scalar) and value.bounds is not None and not task.guards:
-        low, high = value.bounds
-    else:
-        return
-    if low < 0 or high >= extent:
-        wrong = low if low < 0 else high
+    wrong = wrong_index(task, value, extent)
+    if wrong is not None:
         task.fail(node, f"index {wrong} is out of range for dimension {dimension} of size {extent}")
 
 
@@ -131,9 +124,8 @@ def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast
     offsets = [_index(task, start, node) for start in starts]
     ends = [r.step * (r.size - 1) if isinstance(r, Range) else 0 for r in ranges]
     limits = [
-        Limit(dimension, extent - end, node, f"dimension {dimension} of size {extent}")
+        Limit(dimension, start, extent - end, node, f"dimension {dimension} of size {extent}")
         for dimension, (start, extent, end) in enumerate(zip(starts, base.shape, ends, strict=True))
-        if not is_known(task, start, extent - end)
     ]
     checks = check_attribute(task, limits)
     sizes = [str(r.size) if isinstance(r, Range) else "1" for r in ranges]

@@ -48,11 +48,7 @@ class _Labels:
         return "start of the next frame" if number == RESTART else self.program.task_name(number)
 
     def stream(self, stream: int) -> str:
-        array = self.program.streams[int(self.wiring.array[stream])]
-        if not array.shape:
-            return array.name
-        index = np.unravel_index(int(self.wiring.stream[stream]) - self.program.first_stream[array.name], array.shape)
-        return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"
+        return self.program.stream_name(int(self.wiring.stream[stream]))
 
     def array(self, stream: int) -> str:
         """The array whose declaration gives the stream its depth."""
