@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allo_dse.eval.simulator.deadlock import DeadlockError
 from allo_dse.eval.simulator.engine import compile_bodies, table_engine
-from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
+from allo_dse.eval.simulator.network import BY_DEPTH, Network, NetworkBuilder, Table
 from allo_dse.ir.signature import Body, Tiles
 
 from .engine_reference import Script, simulate
@@ -161,3 +161,14 @@ def test_limits_of_the_search_are_said() -> None:
     assert result.smallest_increase(max_depth=100).reason == "no depth up to 100 helps"
     assert "in the time allowed" in result.smallest_increase(seconds=0).reason
     assert result.smallest_increase().changes == ((0, 1, 500),)
+
+
+def test_latencies_given_stay_whatever_depths_come_and_go() -> None:
+    """Also one that is what its depth would give: a network remembers what was asked for, not what it amounts to."""
+    b = NetworkBuilder()
+    b.streams([2, 2, 8, 8], latency=[BY_DEPTH, 1, BY_DEPTH, 2])
+    network = b.build()
+    assert network.latency.tolist() == [1, 1, 2, 2]
+    for depth, latency in ((64, [2, 1, 2, 2]), (1, [1, 1, 1, 2]), (64, [2, 1, 2, 2])):
+        network = network.with_depths(np.full(4, depth))
+        assert network.latency.tolist() == latency

@@ -27,6 +27,9 @@ IntArray = NDArray[np.int64]
 SHIFT_REGISTER_DEPTH = 2
 """FIFOs up to this depth are shift registers: a token can be read one cycle after it was put, else two."""
 
+BY_DEPTH = -1
+"""In place of a fixed read latency: it follows from the stream's depth, and changes with it."""
+
 
 def default_latency(depth: ArrayLike) -> IntArray:
     """Cycles from put to get: 1 for depths up to 2 (shift register), 2 above (RAM)."""
@@ -34,7 +37,7 @@ def default_latency(depth: ArrayLike) -> IntArray:
 
 
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get, where `fixed` is not -1; else as follows from the depth."""
+    """Cycles from put to get: `fixed`, and where that is `BY_DEPTH` as follows from the depth."""
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
@@ -61,8 +64,8 @@ class Network:
     """A network of tasks over bounded FIFOs, ready to run.
 
     Attributes:
-        depth, latency, token_bytes, initial: per stream; tokens it holds at most, cycles from put to get, size of a
-            token, number of tokens it starts with.
+        depth, fixed_latency, token_bytes, initial: per stream; tokens it holds at most, cycles from put to get where
+            they do not follow from the depth (else `BY_DEPTH`), size of a token, number of tokens it starts with.
         groups: the tasks, in order of their numbers.
         order: the tasks that nodes run, node after node. first: where each node's part of it begins, and its end.
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
@@ -74,7 +77,7 @@ class Network:
     """
 
     depth: IntArray
-    latency: IntArray
+    fixed_latency: IntArray
     token_bytes: IntArray
     initial: IntArray
     groups: tuple[Tasks | Processes, ...]
@@ -90,20 +93,17 @@ class Network:
     tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
     arrays: tuple[ArrayStreams, ...] = ()
 
-    @property
-    def latency_by_depth(self) -> NDArray[np.bool_]:
-        """Per stream whether its read latency follows from its depth."""
-        result = self.latency == default_latency(self.depth)
-        result[[stream for array_ in self.arrays for stream in array_]] = False
-        return result
+    @cached_property
+    def latency(self) -> IntArray:
+        """Per stream the cycles from put to get."""
+        return read_latency(self.fixed_latency, self.depth)
 
     def with_depths(self, depth: IntArray) -> Network:
-        """The same network with other FIFO depths; read latencies change where they followed from the depth."""
+        """The same network with other FIFO depths; read latencies that follow from the depth change with it."""
         depth = depth.copy()
         for array_ in self.arrays:
             depth[array_.filled] = depth[array_.banks]
-        latency = np.where(self.latency_by_depth, default_latency(depth), self.latency)
-        network = replace(self, depth=depth, latency=latency)
+        network = replace(self, depth=depth)
         _check_streams(network)
         return network
 
@@ -184,7 +184,7 @@ class NetworkBuilder:
         self._close_streams()
         columns = np.empty((4, np.size(depth)), np.int64)
         columns[0] = depth
-        columns[1] = default_latency(columns[0]) if latency is None else latency
+        columns[1] = BY_DEPTH if latency is None else latency
         columns[2] = token_bytes
         columns[3] = initial
         self._stream_columns.append(columns)
@@ -193,9 +193,7 @@ class NetworkBuilder:
 
     def stream(self, depth: int, *, token_bytes: int = 0, latency: int | None = None, initial: int = 0) -> int:
         """Add one stream; returns its number."""
-        if latency is None:
-            latency = 1 if depth <= SHIFT_REGISTER_DEPTH else 2
-        self._open_streams.extend((depth, latency, token_bytes, initial))
+        self._open_streams.extend((depth, BY_DEPTH if latency is None else latency, token_bytes, initial))
         self._streams += 1
         return self._streams - 1
 
@@ -288,7 +286,7 @@ class NetworkBuilder:
         streams = np.concatenate([np.zeros((4, 0), np.int64), *self._stream_columns], axis=1)
         network = Network(
             depth=streams[0],
-            latency=streams[1],
+            fixed_latency=streams[1],
             token_bytes=streams[2],
             initial=streams[3],
             groups=tuple(self._groups),
@@ -353,7 +351,7 @@ def _check_streams(network: Network) -> None:
             bool((network.initial <= network.depth).all()), "a stream cannot start with more tokens than its depth"
         )
         _require(
-            network.latency.min() >= 0 and network.token_bytes.min() >= 0,
+            network.fixed_latency.min() >= BY_DEPTH and network.token_bytes.min() >= 0,
             "latencies and token sizes cannot be negative",
         )
 

@@ -19,8 +19,9 @@ from typing import Literal
 import numpy as np
 
 from .arrays import BANK_LATENCY, ArrayStreams, filled
+from .network import BY_DEPTH
 from .trace_check import check_trace
-from .trace_data import BY_DEPTH, GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
+from .trace_data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ...errors import SimulationError
 from .arrays import ArrayStreams
+from .network import BY_DEPTH
 
 IntArray = NDArray[np.int64]
 
@@ -27,8 +28,6 @@ GET, PUT = 0, 1
 KINDS = ("get", "put")
 FIRST_BASE = 1
 """Cycle at which the first loop of a process starts (the start signal takes one cycle)."""
-BY_DEPTH = -1
-"""In place of a stream's latency: as follows from its depth."""
 MAX_EVENTS = 1 << 28
 """Most events that a trace is expanded to; more would not fit in memory."""
 

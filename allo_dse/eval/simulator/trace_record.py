@@ -13,11 +13,11 @@ import numpy as np
 
 from ...ir.layout import State
 from .labels import Labels, node_label
-from .network import IntArray, Network
+from .network import BY_DEPTH, IntArray
 from .timeline import END, START, Timeline
 from .trace import Trace
 from .trace_check import check_trace
-from .trace_data import BY_DEPTH, GET, PUT, Events, TraceData, TraceError, TraceLoop
+from .trace_data import GET, PUT, Events, TraceData, TraceError, TraceLoop
 
 
 def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection[int], name: str = "run") -> Trace:
@@ -50,7 +50,7 @@ def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection
         ),
         occupancy_dependent=frozenset(polling_nodes),
         start=0,
-        latency=_fixed_latency(network),
+        latency=None if (network.fixed_latency == BY_DEPTH).all() else network.fixed_latency,
         arrays=network.arrays,
         places=places,
         place=place,
@@ -105,12 +105,6 @@ def _places(timeline: Timeline, labels: Labels, event: IntArray) -> tuple[tuple[
     names: dict[str, int] = {}
     numbers = [names.setdefault(labels.operation(task, op), len(names)) for task, op in pairs.tolist()]
     return tuple(names), np.array(numbers, np.int64)[which.ravel()] if len(pairs) else np.zeros(0, np.int64)
-
-
-def _fixed_latency(network: Network) -> IntArray | None:
-    """Latencies that do not follow from the depth."""
-    by_depth = network.latency_by_depth
-    return None if by_depth.all() else np.where(by_depth, BY_DEPTH, network.latency)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
