@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,18 +89,36 @@ class Front:
                 self._fix_reference()
         return entered
 
-    def extend(self, keys: Sequence[str], losses: Points) -> None:
-        """Add many feasible designs, with the same outcome as one by one. `losses`: (designs, objectives)."""
+    def extend(self, keys: Sequence[str], losses: Points) -> NDArray[np.float64]:
+        """Add many feasible designs, with the same outcome as one by one. `losses`: (designs, objectives).
+
+        Returns:
+            The hypervolume after each; NaN until the reference point is fixed.
+        """
+        history = np.full(len(keys), np.nan)
+        done = 0
+        for position in self._promising(losses):
+            history[done:position] = self._known_volume
+            self.add(keys[position], losses[position])
+            done = position
+        history[done:] = self._known_volume
+        return history
+
+    def _promising(self, losses: Points) -> Iterator[int]:
+        """Positions of the designs that may enter when those before them have."""
         start = 0
-        while start < len(keys) and self.reference is None:
-            self.add(keys[start], losses[start])
+        while start < len(losses) and self.reference is None:
+            yield start
             start += 1
-        for first in range(start, len(keys), BLOCK):
+        for first in range(start, len(losses), BLOCK):
             block = losses[first : first + BLOCK]
             # What the front dominates now, it will dominate whatever comes before.
             beaten = (self._array[:, None, :] <= block[None, :, :]).all(-1).any(0)
-            for position in (first + np.flatnonzero(~beaten)).tolist():
-                self.add(keys[position], losses[position])
+            yield from (first + np.flatnonzero(~beaten)).tolist()
+
+    @property
+    def _known_volume(self) -> float:
+        return np.nan if self.hypervolume is None else self.hypervolume
 
     def _insert(self, key: str, point: tuple[float, ...]) -> bool:
         array = self._array

@@ -24,6 +24,8 @@ from ..errors import StudyError
 
 FSYNC_SECONDS = 0.5
 BLOCK_LINES = 5000  # that are decoded together
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
+"""What entries raise that are intact and yet not what this version writes."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SEAL = b',"crc":"'
 _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
@@ -50,7 +52,7 @@ def encode_line(values: dict[str, Any]) -> bytes:
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
     """The object of a line without its newline, or None when it is damaged."""
-    if not _sealed(line):
+    if not sealed(line):
         return None
     values = json.loads(line)
     del values["crc"]
@@ -66,7 +68,7 @@ def sensible(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except NONSENSE as error:
         raise StudyError(
             f"{path} has an entry that makes no sense here: {type(error).__name__}: {error}",
             hint="was it written by another version, or by hand? --fresh begins anew",
@@ -76,7 +78,7 @@ def sensible(path: Path) -> Iterator[None]:
 def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
     """The objects of many lines, None for damaged ones: several times faster than one by one, and they share the names
     of their fields."""
-    intact = [line for line in lines if _sealed(line)]
+    intact = [line for line in lines if sealed(line)]
     try:
         values = json.loads(b"[%s]" % b",".join(intact))
     except ValueError:
@@ -88,9 +90,9 @@ def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
     return list(values)
 
 
-def _sealed(line: bytes) -> bool:
+def sealed(line: bytes) -> bool:
     """Whether a line without its newline ends with its checksum."""
-    return line[-_SEAL_LENGTH:] == _SEAL + b"%08x" % zlib.crc32(memoryview(line)[:-_SEAL_LENGTH]) + b'"}'
+    return line.endswith(b'%b%08x"}' % (_SEAL, zlib.crc32(line[:-_SEAL_LENGTH])))
 
 
 def stored(values: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def read_log(path: Path) -> LogContent:
         for line in file:
             end += len(line)
             text = line.removesuffix(b"\n")
-            intact = _sealed(text)
+            intact = sealed(text)
             if intact:
                 lines.append(text)
             damaged += not intact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -37,11 +38,14 @@ class Column:
     def append(self, value: Any) -> None:
         self._tail.append(value)
 
+    def extend(self, values: Iterable[Any]) -> None:
+        self._tail.extend(values)
+
     def replace(self, row: int, value: Any) -> None:
         """Change one value."""
         self.settle()
         value = _present(value)
-        if self._codes is None and not (value is None or _is_number(value)):
+        if self._codes is None and not (value is None or is_number(value)):
             self._become_text()
         if self._codes is None:
             self.integral = self.integral and (value is None or float(value).is_integer())
@@ -131,19 +135,23 @@ class Column:
                 self.integral = self.integral and bool((np.isnan(new) | (new == np.floor(new))).all())
                 self._numbers = np.concatenate([self._numbers, new])
                 return
-            tail = [_present(value) for value in tail]
             self._become_text()
         assert self._codes is not None
+        self._codes = np.concatenate([self._codes, np.array(self._coded(tail), np.int32)])
+
+    def _coded(self, values: list[Any]) -> list[int]:
+        """The codes of values, of which new ones become categories."""
         known = self._categories
-        codes = [MISSING if v is None else known.setdefault(_text(v), len(known)) for v in tail]
-        self._codes = np.concatenate([self._codes, np.array(codes, np.int32)])
+        if not set(map(type, values)) <= {str, type(None)}:
+            values = [None if (value := _present(v)) is None else _text(value) for v in values]
+        new = [text for text in dict.fromkeys(values) if text is not None and text not in known]
+        known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
+        code = known.get
+        return [code(text, MISSING) for text in values]
 
     def _become_text(self) -> None:
         """A numeric column that turned out to hold something else."""
-        known = self._categories
-        texts = [None if v != v else _number_text(v, self.integral) for v in self._numbers.tolist()]
-        codes = [MISSING if t is None else known.setdefault(t, len(known)) for t in texts]
-        self._codes = np.array(codes, np.int32)
+        self._codes = np.array(self._coded(self._numbers.tolist()), np.int32)
         self._numbers = np.empty(0)
 
 
@@ -164,7 +172,8 @@ def _numbers(values: list[Any]) -> Floats | None:
     return None if (np.abs(found) >= HUGE).any() else found
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number that is shown as one."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
 
 
@@ -173,6 +182,7 @@ def _number_text(value: float, integral: bool) -> str:
 
 
 def _text(value: Any) -> str:
+    """A value among texts. A number is written the same whether it was taken for a column of numbers before or not."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return _number_text(float(value), True) if is_number(value) else str(value)

@@ -3,73 +3,94 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...tune.log import decode_line, decode_lines
+from ...tune.log import decode_line, sealed
+from .entries import Entry, decode
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 2 << 20
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a log; `where` is the offset and length of its line."""
-
-    values: dict[str, Any]
-    where: tuple[int, int]
+Where = tuple[int, int]
+"""The offset and the length of a line."""
 
 
 class LogFollower:
-    """Hands out the entries that were added to a log since the last look.
+    """Hands out the entries that were added to a log since the last look, some at a time.
 
-    A line that is still being written is left for the next look; damaged lines are skipped and counted.
+    A line that is still being written is left for later; damaged lines are skipped and counted.
 
     Attributes:
         damaged: lines skipped so far.
         generation: how often the log turned out to be another one (a run begun anew).
+        offset: how many bytes have been read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, chunk_bytes: int) -> None:
         self.path = path
         self.damaged = 0
         self.generation = 0
-        self._offset = 0
+        self.offset = 0
+        self._chunk_bytes = chunk_bytes
         self._identity: tuple[int, int] | None = None
 
-    def look(self) -> list[Entry]:
-        """New entries. If the log was replaced, `generation` grows and all of its entries are new."""
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
+    def look(self) -> list[tuple[Entry, Where]]:
+        """The next new entries, none when all have been read. If the log was replaced, `generation` grows and all of
+        its entries are new.
+
+        Raises:
+            ValueError, TypeError: if a line is intact and yet not an entry.
+        """
+        status = self._status()
+        if status is None:
             return []
-        identity = (status.st_dev, status.st_ino)
-        if self._identity not in (None, identity) or status.st_size < self._offset:
+        if self._is_other(status):
             self.generation += 1
-            self._offset, self.damaged = 0, 0
-        self._identity = identity
-        found: list[Entry] = []
-        while self._offset < status.st_size:
-            before = self._offset
-            found += self._chunk()
-            if self._offset == before:
+            self.offset, self.damaged = 0, 0
+        self._identity = (status.st_dev, status.st_ino)
+        found: list[tuple[Entry, Where]] = []
+        while not found and self.offset < status.st_size:
+            lines = self._lines(status.st_size)
+            if not lines:
                 break
+            for line in lines:
+                start, self.offset = self.offset, self.offset + len(line) + 1
+                if sealed(line):
+                    found.append((decode(line), (start, len(line))))
+                else:
+                    self.damaged += bool(line)
         return found
 
-    def _chunk(self) -> list[Entry]:
+    def replaced(self) -> bool:
+        """Whether there is another log now than the one that was read from."""
+        status = self._status()
+        return status is not None and self._is_other(status)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the log has now."""
+        status = self._status()
+        return 0 if status is None else status.st_size
+
+    def _status(self) -> os.stat_result | None:
+        try:
+            return self.path.stat()
+        except FileNotFoundError:
+            return None
+
+    def _is_other(self, status: os.stat_result) -> bool:
+        return self._identity not in (None, (status.st_dev, status.st_ino)) or status.st_size < self.offset
+
+    def _lines(self, end: int) -> list[bytes]:
+        """The complete lines of the next chunk, or of as much more as the first of them takes."""
+        size = self._chunk_bytes
         with self.path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read(CHUNK_BYTES)
-        lines = data.split(b"\n")[:-1]
-        entries, position = [], self._offset
-        for line, values in zip(lines, decode_lines(lines), strict=True):
-            if values is None:
-                self.damaged += bool(line)
-            else:
-                entries.append(Entry(values, (position, len(line))))
-            position += len(line) + 1
-        self._offset = position
-        return entries
+            while True:
+                file.seek(self.offset)
+                lines = file.read(size).split(b"\n")[:-1]
+                if lines or self.offset + size >= end:
+                    return lines
+                size *= 2
 
     def read(self, offset: int, length: int) -> dict[str, Any]:
         """One entry again."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ...tune.front import Front, knee, pareto_positions
-from ...tune.log import sensible
-from .columns import Column, Floats, Kind, Mask
+from ...tune.log import NONSENSE, sensible
+from .batch import Columns, Irregular, columns_of
+from .cells import Parts, cells
+from .columns import Column, Floats, Kind, Mask, is_number
+from .entries import Entry, needed
 from .facts import RunFacts, read_facts
-from .follow import Entry, LogFollower
+from .follow import CHUNK_BYTES, LogFollower, Where
 
 Rows = NDArray[np.int64]
 OK = "ok"
@@ -38,8 +43,7 @@ class RuledOut:
     limits: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Rung:
+class Rung(msgspec.Struct, frozen=True, gc=False):
     """What one evaluator found out about a design.
 
     Attributes:
@@ -50,7 +54,7 @@ class Rung:
     number: int
     evaluator: str
     metrics: Mapping[str, Any]
-    where: tuple[int, int]
+    where: Where
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,16 @@ class RunTable:
     `refresh` reads what was added since; everything else is a view on what has been read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.path = path
-        self.log = LogFollower(path / "log.jsonl")
+        self.log = LogFollower(path / "log.jsonl", chunk_bytes)
         self._generation = 0
+        self._broken = False
         self._begin()
 
     def _begin(self) -> None:
         self.facts: RunFacts = read_facts(self.path)
+        self._parts = Parts(self.facts)
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self.keys: list[str] = []
@@ -84,7 +90,7 @@ class RunTable:
         self.rungs: dict[str, list[Rung]] = {}
         self.ticks: list[Tick] = []
         self._volumes = array("d")
-        self._first: list[list[float] | None] = []  # losses by the first evaluator, of designs it found feasible
+        self._first = array("d")  # losses by the first evaluator, row by row; NaN of designs it found infeasible
         self._top = array("i")  # the highest rung that has measured a design
         self._front = Front(max(1, len(self.facts.objectives)))
         self._stale = False
@@ -99,65 +105,112 @@ class RunTable:
         return len(self.keys)
 
     def refresh(self) -> bool:
-        """Read what was added to the log; whether there was something."""
-        entries = self.log.look()
-        replaced = self.log.generation != self._generation
-        if replaced:
-            self._generation = self.log.generation
-            before = self.version
-            self._begin()
-            self.version = before + 1
-        with sensible(self.path / "log.jsonl"):
-            for entry in entries:
-                self._add(entry)
+        """Read what was added to the log; whether there was something.
+
+        Raises:
+            StudyError: if there is an entry that makes no sense. What came before it has been read, and nothing after
+                it will be until the log is another one.
+        """
+        changed = False
+        while self.read_on():
+            changed = True
+        return changed
+
+    def read_on(self) -> bool:
+        """Read a few megabytes that were added to the log; whether there was something.
+
+        Raises:
+            StudyError: as in `refresh`.
+        """
+        if self._broken and not self.log.replaced():
+            return False
+        self._broken = True
+        with sensible(self.log.path):
+            found = self.log.look()
+            replaced = self.log.generation != self._generation
+            if replaced:
+                self._generation = self.log.generation
+                before = self.version
+                self._begin()
+                self.version = before + 1
+            self.version += len(found)
+            self._take(found)
+        self._broken = False
         for column in self.columns.values():
             column.settle()  # now, and not when somebody waits for a view
-        self.version += len(entries)
-        return replaced or bool(entries)
+        return replaced or bool(found)
 
-    def _add(self, entry: Entry) -> None:
-        values = entry.values
-        kind = values.get("type")
-        if kind == "verify":
-            self._stale |= not values["ok"] or values["key"] in self.verified
-            self.verified[values["key"]] = Verified(bool(values["ok"]), str(values["message"]), values["seconds"])
-        elif kind == "design" and values.get("status") == "violation":
-            limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in values.get("violations") or ()))
-            self.ruled_out.append(RuledOut(float(values.get("at", 0.0)), limits))
-        elif kind == "design":
-            self._add_design(values, entry)
-        elif kind == "values":
-            self._revalue(values)
-        elif kind == "tick":
-            self.ticks.append(Tick(*(float(values.get(name, 0)) for name in ("at", "repeats", "cache_hits"))))
+    def _take(self, found: list[tuple[Entry, Where]]) -> None:
+        """Entries in order; new designs that follow each other are added together."""
+        new: dict[str, tuple[Entry, Where]] = {}
+        try:
+            for entry, where in found:
+                if entry.type == "design" and entry.status != "violation":
+                    key = str(needed(entry, "key"))
+                    if key not in self.row_of and key not in new:
+                        new[key] = entry, where
+                        continue
+                    self._add_designs(new)
+                    new = {}
+                    self._promote(key, entry, where)
+                elif entry.type == "values":
+                    self._add_designs(new)
+                    new = {}
+                    self._revalue(entry)
+                else:
+                    self._note(entry)
+        finally:
+            self._add_designs(new)
 
-    def _add_design(self, values: dict[str, Any], entry: Entry) -> None:
-        key = str(values["key"])
-        rung = Rung(
-            int(values.get("rung", 0)), str(values.get("evaluator", "")), values.get("metrics") or {}, entry.where
-        )
-        self.rungs.setdefault(key, []).append(rung)
-        if key in self.row_of:
-            self._promote(key, values, rung.number)
+    def _note(self, entry: Entry) -> None:
+        """What is no row of the table."""
+        if entry.type == "verify":
+            key, ok, message, seconds = (needed(entry, name) for name in ("key", "ok", "message", "seconds"))
+            self._stale |= not ok or key in self.verified
+            self.verified[key] = Verified(bool(ok), str(message), seconds)
+        elif entry.type == "design":
+            limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
+            self.ruled_out.append(RuledOut(float(entry.at or 0.0), limits))
+        elif entry.type == "tick":
+            self.ticks.append(Tick(float(entry.at or 0.0), float(entry.repeats), float(entry.cache_hits)))
+
+    def _add_designs(self, new: dict[str, tuple[Entry, Where]]) -> None:
+        """Designs that the run has not had before."""
+        if not new:
             return
-        row = len(self.keys)
-        self.row_of[key] = row
-        self.keys.append(key)
-        cells = dict(_cells(values, self.facts))
-        for name, (kind, _) in cells.items():
-            if name not in self.columns:
-                self.columns[name] = Column(name, kind, missing=row)
-        for name, column in self.columns.items():
-            cell = cells.get(name)
-            column.append(None if cell is None else cell[1])
-        self._top.append(rung.number)
-        self._count(key, values.get("status"), {name: value for name, (_, value) in cells.items()})
+        try:
+            self._append(new, columns_of([entry for entry, _ in new.values()], self._parts, self.facts))
+        except (Irregular, *NONSENSE):
+            for key, (entry, where) in new.items():
+                alone = cells(entry, self._parts, self.facts)
+                self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
 
-    def _promote(self, key: str, values: dict[str, Any], rung: int) -> None:
+    def _append(self, new: dict[str, tuple[Entry, Where]], columns: Columns) -> None:
+        rungs = [_rung(entry, where) for entry, where in new.values()]
+        losses = self._losses_of(
+            [entry.status for entry, _ in new.values()], [columns[name][1] for name in self.objectives]
+        )
+        before = len(self.keys)
+        self.keys += new
+        self.row_of.update(zip(new, range(before, len(self.keys)), strict=True))
+        self.rungs.update((key, [rung]) for key, rung in zip(new, rungs, strict=True))
+        self._top.extend(rung.number for rung in rungs)
+        for name, (kind, _) in columns.items():
+            if name not in self.columns:
+                self.columns[name] = Column(name, kind, missing=before)
+        absent = (None,) * len(new)
+        for name, column in self.columns.items():
+            column.extend(columns[name][1] if name in columns else absent)
+        self._first.extend(losses.ravel())
+        self._count(self.keys[before:], losses)
+
+    def _promote(self, key: str, entry: Entry, where: Where) -> None:
         """A dearer evaluator's numbers take the place of a cheaper one's."""
+        rung = _rung(entry, where)
+        self.rungs[key].append(rung)
         row = self.row_of[key]
-        self._top[row] = max(self._top[row], rung)
-        for name, (kind, value) in _cells(values, self.facts):
+        self._top[row] = max(self._top[row], rung.number)
+        for name, (kind, value) in cells(entry, self._parts, self.facts).items():
             if value is None and kind != "meta":
                 continue
             if name in ("number", "at", "seconds"):
@@ -166,32 +219,38 @@ class RunTable:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
 
-    def _revalue(self, values: dict[str, Any]) -> None:
+    def _revalue(self, entry: Entry) -> None:
         """Objectives that were changed between two runs in the same directory."""
-        row = self.row_of.get(str(values.get("key")))
+        row = self.row_of.get(str(entry.key))
         if row is None:
             return
-        stated = {"status": values.get("status"), **(values.get("values") or {})}
-        for name, value in stated.items():
+        values = entry.values or {}
+        for name, value in {"status": entry.status, **values}.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
-        self._first[row] = self._losses_of(values.get("status"), stated)
+        losses = self._losses_of([entry.status], [[values.get(name)] for name in self.objectives])
+        width = losses.shape[1]
+        self._first[row * width : (row + 1) * width] = array("d", losses.ravel())
         self._stale = True
 
-    def _losses_of(self, status: Any, values: Mapping[str, Any]) -> list[float] | None:
-        """A design's objectives, to be minimised; None when it is not feasible or has not all of them."""
-        found = [(o.sign, values.get(o.name)) for o in self.facts.objectives]
-        if status != OK or not found or not all(isinstance(value, int | float) for _, value in found):
-            return None
-        return [sign * float(value) for sign, value in found if value is not None]
+    def _losses_of(self, status: Sequence[Any], values: Sequence[Sequence[Any]]) -> Floats:
+        """(designs, objectives), to be minimised; NaN for designs that are not feasible or have not all of them.
 
-    def _count(self, key: str, status: Any, values: Mapping[str, Any]) -> None:
-        """Take a design into the front and the hypervolume of the first evaluator."""
-        losses = self._losses_of(status, values)
-        self._first.append(losses)
-        if losses is not None:
-            self._front.add(key, losses)
-        self._volumes.append(np.nan if self._front.hypervolume is None else self._front.hypervolume)
+        Args:
+            values: per objective, one per design.
+        """
+        losses = np.full((len(status), self._front.objectives), np.nan)
+        for number, (objective, column) in enumerate(zip(self.facts.objectives, values, strict=True)):
+            losses[:, number] = [objective.sign * v if is_number(v) else np.nan for v in column]
+        losses[np.isnan(losses).any(axis=1) | [s != OK for s in status]] = np.nan
+        return losses
+
+    def _count(self, keys: Sequence[str], losses: Floats) -> None:
+        """Take designs into the front and the hypervolume of the first evaluator."""
+        before = self._volumes[-1] if self._volumes else np.nan
+        counted = ~np.isnan(losses[:, 0])
+        history = self._front.extend(list(compress(keys, counted)), losses[counted])
+        self._volumes.extend(np.concatenate([[before], history])[np.cumsum(counted)])
 
     def _settle(self) -> None:
         """Count front and hypervolume again after values have changed: by new objectives, or by a verification that
@@ -200,12 +259,10 @@ class RunTable:
             return
         self._stale = False
         self._front = Front(max(1, len(self.facts.objectives)))
-        wrong = {key for key, verification in self.verified.items() if not verification.ok}
-        for row, (key, losses) in enumerate(zip(self.keys, self._first, strict=True)):
-            if losses is not None and key not in wrong:
-                self._front.add(key, losses)
-            volume = self._front.hypervolume
-            self._volumes[row] = np.nan if volume is None else volume
+        self._volumes = array("d")
+        losses = np.array(self._first).reshape(len(self), self._front.objectives)
+        losses[self._wrong] = np.nan
+        self._count(self.keys, losses)
 
     # -- views --------------------------------------------------------------------------------------------------------
 
@@ -234,10 +291,13 @@ class RunTable:
         if column is None:
             return np.zeros(len(self), bool)
         good = column.codes == (column.categories.index(OK) if OK in column.categories else -2)
-        for key, verification in self.verified.items():
-            if not verification.ok and key in self.row_of:
-                good[self.row_of[key]] = False
+        good[self._wrong] = False
         return good
+
+    @property
+    def _wrong(self) -> list[int]:
+        """The rows of designs that computed wrong numbers."""
+        return [self.row_of[key] for key, found in self.verified.items() if not found.ok and key in self.row_of]
 
     @property
     def losses(self) -> Floats:
@@ -306,77 +366,5 @@ class RunTable:
         ]
 
 
-def _cells(values: dict[str, Any], facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, Any]]]:
-    """What a record says, flat: column, its kind and its value. Later ones of the same name give way to earlier."""
-    metrics = values.get("metrics") or {}
-    stated = values.get("values") or {}
-    taken = {"number", "key", "status", "at", "seconds", "evaluator", "worker", "cached", "reason"}
-    for objective in facts.objectives:
-        value = stated.get(objective.name, metrics.get(objective.name))
-        taken.add(objective.name)
-        yield objective.name, ("objective", value)
-    for name, value in (values.get("params") or {}).items():
-        if name not in taken:
-            taken.add(name)
-            yield name, ("parameter", value)
-    for name, value in _mapping(values):
-        yield name, ("mapping", value)
-    for name, value in metrics.items():
-        if name in taken:
-            continue
-        if isinstance(value, dict):
-            for part, amount in value.items():
-                if not isinstance(amount, dict | list):
-                    yield f"{name}.{part}", ("metric", amount)
-        elif not isinstance(value, list):
-            yield name, ("metric", value)
-    for name in ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached"):
-        if values.get(name) is not None:
-            yield name, ("meta", values[name])
-    yield "reason", ("meta", _reason(values))
-
-
-def _reason(values: dict[str, Any]) -> str | None:
-    """Why a design is not feasible, in a few words: constraints by name, failures by kind."""
-    if values.get("status") == "infeasible":
-        return ", ".join(name for name, v in (values.get("constraints") or {}).items() if v > 0) or "infeasible"
-    if values.get("status") == "failed":
-        return str(values.get("error") or "failed").split(":")[0][:60]
-    return None
-
-
-def _mapping(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
-    fold = values.get("fold")
-    kernels = fold.get("kernels", []) if isinstance(fold, dict) else []
-    for kernel in kernels:
-        for position, axis in enumerate(kernel.get("axes", ())):
-            prefix = f"{kernel.get('kernel')}.axis{position}"
-            for part in ("spatial", "how", "pattern"):
-                if part in axis:
-                    yield f"{prefix}.{part}" if part != "spatial" else f"{prefix}.nodes", axis[part]
-        if kernel.get("order"):
-            yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
-    for part in ("buffering", "schedule", "depths"):
-        entries = values.get(part)
-        if isinstance(entries, dict):
-            prefix = "" if part == "buffering" else f"{part}."
-            for name, value in entries.items():
-                if not isinstance(value, dict | list):
-                    yield f"{prefix}{name}", value
-        elif isinstance(entries, list):
-            yield from _directives(entries)
-
-
-def _directives(directives: list[str]) -> Iterator[tuple[str, Any]]:
-    """A column per directive, its options as the value: `pipeline(mm:k, initiation_interval=2)` is 2 in pipeline.mm.k.
-
-    A second directive of the same kind and target, such as a partition of another dimension, is added to the first.
-    """
-    found: dict[str, list[str]] = {}
-    for directive in directives:
-        head, _, options = directive.removesuffix(")").partition(", ")
-        values = ", ".join(option.partition("=")[2] for option in options.split(", "))
-        found.setdefault(head.replace("(", ".", 1).replace(":", ".", 1), []).append(values)
-    for name, said in found.items():
-        yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)
+def _rung(entry: Entry, where: Where) -> Rung:
+    return Rung(int(entry.rung), str(entry.evaluator or ""), entry.metrics or {}, where)
