@@ -211,6 +211,8 @@ def _const(node: Node) -> tuple[str, int]:
 
 def _wide(value: int, type_: Element) -> str:
     """An integer of more than 64 bits: a short one shifted, the complement of one, or put together from words."""
+    if value == (1 << type_.bits) - 1:
+        return f"({type_})-1"
     for number, sign in ((value, ""), (~value, "~")):
         shift = (number & -number).bit_length() - 1
         if 0 < number >> shift < 1 << 64:

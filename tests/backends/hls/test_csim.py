@@ -51,7 +51,7 @@ STUDIES = {
     "gesummv": (polybench_fpga.gesummv, {"N": 8, "P": 2}),
     "gemm_npu": (gemm_npu.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 2, "Pn": 2, "Pk": 2}),
 }
-RECORDED = ("tests.frontend.test_manual", "tests.frontend.test_called_regions")
+RECORDED = ("tests.frontend.test_language", "tests.frontend.test_streams", "tests.frontend.test_called_regions")
 
 
 def random_array(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:

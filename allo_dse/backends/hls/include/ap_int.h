@@ -411,8 +411,9 @@ template <int N, bool S> ap_int<N + 1> operator-(const ap_int_base<N, S> &a) {
   return r;
 }
 template <int N, bool S> typename allo_csim::choose<S, N>::type operator+(const ap_int_base<N, S> &a) { return a; }
-template <int N, bool S> ap_int<N + !S> operator~(const ap_int_base<N, S> &a) {
-  ap_int<N + !S> r = a;
+// The complement has the width and the sign of its operand, unlike the other operators of one operand.
+template <int N, bool S> typename allo_csim::choose<S, N>::type operator~(const ap_int_base<N, S> &a) {
+  typename allo_csim::choose<S, N>::type r = a;
   for (int i = 0; i < r.words; i++) r.word[i] = ~r.word[i];
   r.normalise();
   return r;
