@@ -8,10 +8,8 @@
    against the number of tasks and of task classes. What is compiled is classes, not tasks.
 """
 
-# Programs are written as users write them:
-# ruff: noqa: B007
-
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -21,53 +19,15 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
-import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32
 
 from allo_dse.eval.simulator import engine
 from allo_dse.frontend import compile_region
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the program is the tests'
+from tests.frontend.samples import systolic
+
 REPEATS = 5
-
-
-def systolic(M, N, K):
-    """The systolic array of the dataflow manual."""
-    P0, P1 = M + 2, N + 2
-
-    @df.region()
-    def top(A: float32[M, K], B: float32[K, N], C: float32[M, N]):
-        fifo_A: Stream[float32, 4][P0, P1]
-        fifo_B: Stream[float32, 4][P0, P1]
-
-        @df.kernel(mapping=[P0, P1], args=[A, B, C])
-        def gemm(local_A: float32[M, K], local_B: float32[K, N], local_C: float32[M, N]):
-            i, j = df.get_pid()
-            with allo.meta_if(i in {0, M + 1} and j in {0, N + 1}):
-                pass
-            with allo.meta_elif(j == 0):
-                for k in range(K):
-                    fifo_A[i, j + 1].put(local_A[i - 1, k])
-            with allo.meta_elif(i == 0):
-                for k in range(K):
-                    fifo_B[i + 1, j].put(local_B[k, j - 1])
-            with allo.meta_elif(j == N + 1 and i > 0):
-                for k in range(K):
-                    a: float32 = fifo_A[i, j].get()
-            with allo.meta_elif(i == M + 1 and j > 0):
-                for k in range(K):
-                    b: float32 = fifo_B[i, j].get()
-            with allo.meta_else():
-                c: float32 = 0
-                for k in range(K):
-                    a: float32 = fifo_A[i, j].get()
-                    b: float32 = fifo_B[i, j].get()
-                    c += a * b
-                    fifo_A[i, j + 1].put(a)
-                    fifo_B[i + 1, j].put(b)
-                local_C[i - 1, j - 1] = c
-
-    return top
 
 
 def seconds(action):

@@ -317,7 +317,7 @@ def test_what_the_flow_cannot_do_is_said():
     with pytest.raises(RtlError, match="no stream 'pipe'"):
         build_circuit(program, {"pipe": 2})
     with pytest.raises(RtlError, match="cannot hold 0"):
-        build_circuit(program, {"fifo_A": 0})
+        build_circuit(program, {"east": 0})
 
 
 def test_missing_tools_are_named_with_how_to_install_them(monkeypatch):

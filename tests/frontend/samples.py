@@ -1,7 +1,6 @@
 """Programs as users write them, for the tests of the front end."""
 
 # Programs are written as users write them:
-# ruff: noqa: B007
 
 import allo_dse.lang
 
@@ -60,97 +59,89 @@ def gemm_with_string_layouts(M=64, N=64, K=64, Pm=2, Pn=4, Pk=8):
 
 
 def systolic(M=4, N=4, K=8, T=float32):
-    """A systolic array with loaders on two sides and drains on the others."""
-    P0, P1 = M + 2, N + 2
+    """An output-stationary array of M x N cells in a frame: feeders above and to the left, sinks opposite."""
 
     @df.region()
     def top(A: T[M, K], B: T[K, N], C: T[M, N]):
-        fifo_A: Stream[T, 4][P0, P1]
-        fifo_B: Stream[T, 4][P0, P1]
+        east: Stream[T, 4][M + 2, N + 2]
+        south: Stream[T, 4][M + 2, N + 2]
 
-        @df.kernel(mapping=[P0, P1], args=[A, B, C])
-        def gemm(local_A: T[M, K], local_B: T[K, N], local_C: T[M, N]):
-            i, j = df.get_pid()
-            with allo.meta_if(i in {0, M + 1} and j in {0, N + 1}):
-                pass
-            with allo.meta_elif(j == 0):
+        @df.kernel(mapping=[M + 2, N + 2], args=[A, B, C])
+        def array(rows: T[M, K], columns: T[K, N], sums: T[M, N]):
+            r, c = df.get_pid()
+            with allo.meta_if(0 < r <= M and 0 < c <= N):
+                total: T = 0
+                for _ in range(K):
+                    x: T = east[r, c].get()
+                    y: T = south[r, c].get()
+                    east[r, c + 1].put(x)
+                    south[r + 1, c].put(y)
+                    total += x * y
+                sums[r - 1, c - 1] = total
+            with allo.meta_elif(0 < r <= M and c == 0):
                 for k in range(K):
-                    fifo_A[i, j + 1].put(local_A[i - 1, k])
-            with allo.meta_elif(i == 0):
+                    east[r, 1].put(rows[r - 1, k])
+            with allo.meta_elif(r == 0 and 0 < c <= N):
                 for k in range(K):
-                    fifo_B[i + 1, j].put(local_B[k, j - 1])
-            with allo.meta_elif(j == N + 1 and i > 0):
-                for k in range(K):
-                    a: T = fifo_A[i, j].get()
-            with allo.meta_elif(i == M + 1 and j > 0):
-                for k in range(K):
-                    b: T = fifo_B[i, j].get()
-            with allo.meta_else():
-                c: T = 0
-                for k in range(K):
-                    a: T = fifo_A[i, j].get()
-                    b: T = fifo_B[i, j].get()
-                    c += a * b
-                    fifo_A[i, j + 1].put(a)
-                    fifo_B[i + 1, j].put(b)
-                local_C[i - 1, j - 1] = c
+                    south[1, c].put(columns[k, c - 1])
+            with allo.meta_elif(0 < r <= M):
+                for _ in range(K):
+                    east[r, c].get()
+            with allo.meta_elif(0 < c <= N):
+                for _ in range(K):
+                    south[r, c].get()
 
     return top
 
 
 def producer_consumer(M=16, N=16):
-    """One scalar stream between two tasks."""
+    """One scalar stream between two tasks: B = A + 1."""
 
     @df.region()
     def top(A: float32[M, N], B: float32[M, N]):
-        pipe: Stream[float32, 4]
+        values: Stream[float32, 4]
 
         @df.kernel(mapping=[1], args=[A])
-        def producer(local_A: float32[M, N]):
+        def producer(a: float32[M, N]):
             for i, j in allo.grid(M, N):
-                out: float32 = local_A[i, j]
-                pipe.put(out)
+                values.put(a[i, j])
 
         @df.kernel(mapping=[1], args=[B])
-        def consumer(local_B: float32[M, N]):
+        def consumer(b: float32[M, N]):
             for i, j in allo.grid(M, N):
-                data = pipe.get()
-                local_B[i, j] = data + 1
+                b[i, j] = values.get() + 1
 
     return top
 
 
 def tiled(M=32, N=32, K=32, P0=2, P1=2):
-    """Every task computes a tile, by ranges over pid arithmetic."""
+    """Every task computes a tile of the product, found by arithmetic on its pid."""
 
     @df.region()
     def top(A: float32[M, K], B: float32[K, N], C: float32[M, N]):
         @df.kernel(mapping=[P0, P1], args=[A, B, C])
-        def gemm(local_A: float32[M, K], local_B: float32[K, N], local_C: float32[M, N]):
-            pi, pj = df.get_pid()
-            Mt: ConstExpr[int32] = M // P0
-            Nt: ConstExpr[int32] = N // P1
-            for i in range(pi * Mt, (pi + 1) * Mt):
-                for j in range(pj * Nt, (pj + 1) * Nt):
-                    for k in range(K):
-                        local_C[i, j] += local_A[i, k] * local_B[k, j]
+        def tile(a: float32[M, K], b: float32[K, N], c: float32[M, N]):
+            p, q = df.get_pid()
+            height: ConstExpr[int32] = M // P0
+            width: ConstExpr[int32] = N // P1
+            for i, j, k in allo.grid(height, width, K):
+                c[p * height + i, q * width + j] += a[p * height + i, k] * b[k, q * width + j]
 
     return top
 
 
 def hierarchical(M=16, N=16, K=16):
     """Two tasks that each run a tiled product on a mesh of their own."""
-    inner_2, inner_4 = tiled(M, N, K, 2, 2), tiled(M, N, K, 4, 4)
+    coarse, fine = tiled(M, N, K, 2, 2), tiled(M, N, K, 4, 4)
 
     @df.region()
-    def top(A: float32[M, K], B: float32[K, N], C1: float32[M, N], C2: float32[M, N]):
-        @df.kernel(mapping=[2], args=[A, B, C1, C2])
-        def wrapper(local_A: float32[M, K], local_B: float32[K, N], local_C1: float32[M, N], local_C2: float32[M, N]):
-            i = df.get_pid()
-            with allo.meta_if(i == 0):
-                inner_2(local_A, local_B, local_C1)
-            with allo.meta_if(i == 1):
-                inner_4(local_A, local_B, local_C2)
+    def top(A: float32[M, K], B: float32[K, N], C: float32[M, N], D: float32[M, N]):
+        @df.kernel(mapping=[2], args=[A, B, C, D])
+        def product(a: float32[M, K], b: float32[K, N], c: float32[M, N], d: float32[M, N]):
+            with allo.meta_if(df.get_pid() == 0):
+                coarse(a, b, c)
+            with allo.meta_else():
+                fine(a, b, d)
 
     return top
 

@@ -198,7 +198,7 @@ def test_called_regions_have_streams_of_their_own() -> None:
                 inner(a, c)
 
     program = compile_region(top)
-    assert [s.name for s in program.streams] == ["wrapper_0_pipe", "wrapper_1_pipe"]
+    assert [s.name for s in program.streams] == ["wrapper_0_values", "wrapper_1_values"]
     a, b, c = RNG.random((M, N), dtype=np.float32), np.zeros((M, N), np.float32), np.zeros((M, N), np.float32)
     simulate(program, a, b, c)
     np.testing.assert_array_equal(b, a + 1)

@@ -116,7 +116,7 @@ def test_tiled_and_hierarchical_numbers() -> None:
     outputs = [np.zeros((16, 16), np.float32) for _ in range(3)]
     run(compile_region(samples.tiled, {"M": 16, "N": 16, "K": 16}), a, b, outputs[0])
     program = compile_region(samples.hierarchical)
-    assert [(k.name, k.mesh) for k in program.kernels] == [("wrapper_0_gemm", (2, 2)), ("wrapper_1_gemm", (4, 4))]
+    assert [(k.name, k.mesh) for k in program.kernels] == [("product_0_tile", (2, 2)), ("product_1_tile", (4, 4))]
     run(program, a, b, outputs[1], outputs[2])
     for output in outputs:
         np.testing.assert_allclose(output, a @ b, rtol=1e-5)
@@ -134,9 +134,9 @@ def test_systolic_classes_do_not_grow_with_the_array() -> None:
     assert len(small.kernels[0].classes) == len(large.kernels[0].classes) == 6
     interior = large.kernels[0].classes[large.kernels[0].class_table[1, 1]]
     assert [(p.direction, p.stream.name, p.tokens) for p in interior.stream_ports] == [
-        ("get", "fifo_A", 8),
-        ("get", "fifo_B", 8),
-        ("put", "fifo_A", 8),
-        ("put", "fifo_B", 8),
+        ("get", "east", 8),
+        ("get", "south", 8),
+        ("put", "east", 8),
+        ("put", "south", 8),
     ]
     assert [(op.kind, op.count) for op in interior.work] == [("loop", 8)]

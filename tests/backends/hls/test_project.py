@@ -93,10 +93,10 @@ def test_folded_build() -> None:
 
 def test_equal_calls_of_a_node_become_a_loop() -> None:
     program = dse.load_program(samples.tiled, M=8, N=8, K=8, P0=1, P1=4)
-    bundled = program.vmg.apply([("bundle", [f"gemm_0_{j}" for j in range(4)])])
+    bundled = program.vmg.apply([("bundle", [f"tile_0_{j}" for j in range(4)])])
     code = emit_project(program, folding=folding_of(bundled)).hls_code
-    assert "for (int t = 0; t < 4; t++) {\n    gemm_all(0, t, A, B, C);" in code
-    assert "#pragma HLS allocation function instances=gemm_all limit=1" in code
+    assert "for (int t = 0; t < 4; t++) {\n    tile_all(0, t, A, B, C);" in code
+    assert "#pragma HLS allocation function instances=tile_all limit=1" in code
 
 
 def test_labels_of_loops_lead_to_the_source() -> None:
