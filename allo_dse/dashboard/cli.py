@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,8 @@ from rich.markup import escape
 from ..errors import AlloDseError, StudyError
 
 if TYPE_CHECKING:
+    import socket
+
     from .data.board import Board, Ref
 
 DEFAULT_PORT = 8050
@@ -37,41 +40,62 @@ def add_commands(app: typer.Typer) -> None:
 
 def dashboard(
     runs: Runs = None,
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other computers in.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
     study: StudyFile = None,
     reference: Reference = None,
 ) -> None:
-    from .app.context import Context
-    from .app.factory import make_app
-    from .app.server import LOCAL, listen
+    from .app.sockets import LOCAL, bind, url_of
     from .data.board import Board
-    from .programs import Programs
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    board = Board.open(_paths(runs))
-    context = Context(board, Programs(board, study), _reference(board, reference))
-    if study is not None:
-        for number in range(len(board.runs)):
-            context.programs.load(number)
-    server = listen(make_app(context), board, host=host, port=port)
-    if host not in LOCAL:
-        console.print(
-            f"[bold yellow]warning:[/] whoever can reach {escape(host)}:{server.port} can see these runs and have the "
-            "study's file executed; there is no password"
-        )
-    url = f"http://{'localhost' if host in (*LOCAL, '0.0.0.0', '::') else host}:{server.port}"
-    designs = sum(len(run) for run in board.runs)
-    console.print(f"{designs:,} designs of {escape(', '.join(board.names))}: [bold]{url}[/]   (Ctrl-C ends)")
-    if browser:
-        webbrowser.open(url)
+    board = Board.of(_paths(runs))
+    with bind(host, port) as listening:
+        url = url_of(listening)
+        if host not in LOCAL:
+            console.print(
+                f"[bold yellow]warning:[/] whoever can reach {escape(url)} can see these runs and have the study's "
+                "file executed; there is no password"
+            )
+        console.print(f"{escape(', '.join(board.names))}: [bold]{url}[/]   (Ctrl-C ends)")
+        if browser:  # which takes its time to start; what it asks for waits at the socket
+            threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
+        _serve(listening, board, study, reference, console)
+
+
+def _serve(listening: socket.socket, board: Board, study: Path | None, reference: str | None, console: Console) -> None:
+    """Answer until Ctrl-C; the runs are read meanwhile."""
+    from .app.context import Context
+    from .app.factory import make_app
+    from .app.server import server_on
+    from .data.opening import Opening
+    from .programs import Programs
+
+    def read() -> None:
+        for note in (note for run in board.runs for note in run.notes):
+            console.print(f"[bold yellow]warning:[/] {escape(note)}")
+        context.reference = _reference(board, reference)
+        if study is not None:
+            for number in range(len(board.runs)):
+                context.programs.load(number)
+        console.print(f"{sum(map(len, board.runs)):,} designs")
+
+    def failed(error: AlloDseError) -> None:
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
+
+    opening = Opening(board, read, failed)
+    context = Context(board, Programs(board, study), opening=opening)
+    server = server_on(listening, make_app(context), board, opening)
+    opening.start()
     try:
         server.serve_forever()
     except KeyboardInterrupt:
         pass
     finally:
         server.server_close()
+    if opening.error is not None:
+        raise typer.Exit(2)
 
 
 def report(

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AlloDseError, StudyError
-from ..tune.export import HLS
-from ..tune.record import Record
-from ..tune.result import BestDesign
 from .data.board import Board, Ref
 from .data.units import label
 from .programs import Programs
@@ -64,11 +61,16 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
+    from ..tune.export import HLS
+
     return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
 
 
 def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
     """A directory of the design's files, zipped."""
+    from ..tune.record import Record
+    from ..tune.result import BestDesign
+
     record = Record.from_dict(board.table(ref).record(ref.row))
     with tempfile.TemporaryDirectory() as scratch:
         BestDesign(programs.load(ref.run), record).export(scratch)

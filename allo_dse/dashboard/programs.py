@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from ..errors import AlloDseError, StudyError
 from .data.analysis import measured
 from .data.board import Board, Ref
-from .recordings import Recorded, record
 
 if TYPE_CHECKING:
     from ..space.space import Candidate
     from ..tune.spec import StudySpec
+    from .recordings import Recorded
 
 
 @dataclass
@@ -107,6 +107,8 @@ class Programs:
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.
         """
+        from .recordings import record
+
         metrics = measured(self.board.table(ref), ref.row)
         return record(self.candidate(ref).design, metrics.get("stream_depths"))
 

@@ -10,11 +10,10 @@ from ..space.space import Candidate
 from .cache import ResultCache
 from .executor import Outcome
 from .log import RunLog
-from .rundir import RunDirectory
+from .rundir import LOGS, RunDirectory
 from .screen import Screen
 
 TICK_SECONDS = 2.0
-LOGS = "logs"
 
 
 class Keeper:

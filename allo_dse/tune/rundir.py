@@ -18,6 +18,7 @@ from .names import file_name
 
 MARKER = "run.json"
 LOCK = ".lock"
+LOGS = "logs"
 LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
 
 

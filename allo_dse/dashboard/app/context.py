@@ -8,6 +8,7 @@ from typing import Any
 
 from ..data.board import Board, Ref
 from ..data.grid import Grid, Query
+from ..data.opening import Opening
 from ..data.selection import Selection
 from ..programs import Programs
 
@@ -21,6 +22,8 @@ class Context:
     board: Board
     programs: Programs
     reference: Ref | None = None
+    opening: Opening | None = None
+    """Of a board that has not been read yet."""
     grid: Grid = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from ...errors import AlloDseError
-from ...tune.keeping import LOGS
+from ...tune.rundir import LOGS
 from ..data.analysis import measured
 from ..data.board import Board, Ref
 from ..data.limits import is_fpga, uses

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import flask
@@ -13,9 +15,11 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from ..figures.style import theme
 from . import compare, design, front, plots, program, progress, shell, tables
 from .context import Context
-from .layout import page
+from .layout import error_page, page, title_of
 
-ASSETS = Path(__file__).resolve().parents[1] / "assets"
+_HERE = Path(__file__).resolve().parents[1]
+ASSETS = _HERE / "assets"
+_OPENING = _HERE / "templates" / "opening.html"
 PLOTLY = f"/plotly-{get_plotlyjs_version()}.js"
 """Where plotly.js is served: an address with its version, which a browser may keep together with its compiled code."""
 
@@ -27,6 +31,9 @@ _HEAD = """<script>
 document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 document.cookie = "theme=" + document.documentElement.dataset.theme + ";path=/;samesite=strict";
+for (const href of ["/_dash-layout", "/_dash-dependencies"])
+  document.head.append(Object.assign(document.createElement("link"),
+    {{ rel: "preload", as: "fetch", crossOrigin: "anonymous", href }}));
 window.alloGrid = "{grid}";
 window.Plotly = new Promise((done) => document.head.append(
   Object.assign(document.createElement("script"), {{ src: "{plotly}", onload: () => done() }})));
@@ -40,7 +47,11 @@ class _App(Dash):
     Dash waits for `window.Plotly` where that is a promise, and would load plotly.js after all other scripts otherwise.
     """
 
+    opening_html = ""
+    """What is shown until there is a page."""
+
     def interpolate_index(self, **parts: Any) -> str:
+        parts["app_entry"] = self.opening_html + parts["app_entry"]
         late = _NOT_FIRST.findall(parts["scripts"])
         parts["scripts"] = _NOT_FIRST.sub("", parts["scripts"])
         grid = next((source for source in late if "dash_ag_grid" in source), "")
@@ -59,6 +70,7 @@ def make_app(context: Context) -> Dash:
         suppress_callback_exceptions=True,
         compress=False,
     )
+    app.opening_html = Template(_OPENING.read_text()).substitute(title=escape(title_of(context.board)))
     script = (_COMPILE_NOW + get_plotlyjs()).encode()
 
     @app.server.route(PLOTLY)
@@ -66,7 +78,13 @@ def make_app(context: Context) -> Dash:
         kept = {"Cache-Control": "public, max-age=31536000, immutable"}
         return flask.Response(script, mimetype="text/javascript", headers=kept)
 
+    @app.server.route("/opening")
+    def opening() -> flask.Response:
+        return flask.jsonify(opening_state(context))
+
     def first_page() -> Any:
+        if context.opening is not None and context.opening.error is not None:
+            return error_page(context.board, context.opening.error)
         with context.board.lock:
             return page(context, theme(flask.request.cookies.get("theme")))
 
@@ -74,3 +92,14 @@ def make_app(context: Context) -> Dash:
     for part in (shell, plots, front, progress, design, program, compare, tables):
         part.register(app, context)
     return app
+
+
+def opening_state(context: Context) -> dict[str, Any]:
+    """What is said while the runs are being read: how much has been, and how many designs that are."""
+    opening = context.opening
+    designs = sum(len(run) for run in context.board.runs)
+    if opening is None or opening.done:
+        return {"done": True, "share": 1.0, "words": f"drawing {designs:,} designs"}
+    share = opening.share
+    words = f"reading: {100 * share:.0f} %, {designs:,} designs" if share < 1 else f"preparing {designs:,} designs"
+    return {"done": False, "share": share, "words": words}

@@ -9,6 +9,7 @@ from typing import Any
 import dash_ag_grid
 from dash import dcc, html
 
+from ...errors import AlloDseError
 from ..data.board import Board
 from ..figures.style import Theme
 from .context import Context
@@ -74,6 +75,24 @@ def page(context: Context, look: Theme) -> Any:
                 id="pages",
             ),
             _help(),
+        ],
+        id="root",
+    )
+
+
+def title_of(board: Board) -> str:
+    """What a page is about, in a few words."""
+    return ", ".join(board.names)
+
+
+def error_page(board: Board, error: AlloDseError) -> Any:
+    """The page of runs that cannot be read."""
+    title = html.Div([html.Span("allo-dse", className="brand"), html.H1(title_of(board))], className="title")
+    words = [html.P(error.message, className="error"), *([html.P(error.hint, className="hint")] if error.hint else [])]
+    return html.Div(
+        [
+            html.Header(title, className="top"),
+            html.Main(html.Div(card("This cannot be shown", *words), role="alert"), id="pages"),
         ],
         id="root",
     )

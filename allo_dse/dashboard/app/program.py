@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import MATCH, Dash, Input, Output, State, dcc, html
 
 from ...errors import AlloDseError
-from ...eval.simulator.explain import Explanation
 from ..data.board import Ref
-from ..figures.occupancy import occupancy_figure
-from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
 from ..figures.style import Theme, theme
-from ..figures.timeline import timeline_figure, totals_figure
 from ..pictures import PLACE_SECONDS, svg_uri
-from ..recordings import Recorded
 from .context import Context
 from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
+
+if TYPE_CHECKING:
+    from ...eval.simulator.explain import Explanation
+    from ..recordings import Recorded
 
 MAX_SOURCE = 20_000
 
@@ -145,6 +144,10 @@ def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
 
 def timeline_cards(found: Recorded, look: Theme) -> Any:
     """Timeline with stalls and critical path, buffers, and what the time goes to."""
+    from ..figures.occupancy import occupancy_figure
+    from ..figures.recorded import timeline_words, totals_words
+    from ..figures.timeline import timeline_figure, totals_figure
+
     line, why = found.timeline, found.explanation
     drawn = timeline_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)
     cards = [
@@ -180,6 +183,8 @@ def timeline_cards(found: Recorded, look: Theme) -> Any:
 
 def critical_card(found: Recorded, why: Explanation) -> Any:
     """What the critical path consists of, and who is on it longest."""
+    from ..figures.recorded import path_rows, path_words
+
     rows = path_rows(found, why)
     title = f"Critical path of the {found.span}"
     return card(title, html.P(path_words(why), className="hint"), table(["who", "cycles", "share"], rows))

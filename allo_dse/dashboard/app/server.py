@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 from dash import Dash
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from ...errors import StudyError
 from ..data.board import Board
+from ..data.opening import Opening
 from .optuna import storage_of
+from .sockets import LOCAL, bind
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
-LOCAL = ("localhost", "127.0.0.1", "::1")
+_NEED_RUNS = ("/_dash-layout", "/_dash-update-component", "/dashboard", "/api", "/artifacts")
 _OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/artifacts", "/img")
 
 
@@ -23,11 +25,14 @@ class Site:
 
     A page of another site can make a browser send requests here under a name that resolves to this computer; so a
     server that only serves this computer insists on being called by one of its names.
+
+    While the runs are being read, it answers what does not need them, and lets everything else wait.
     """
 
-    def __init__(self, app: Dash, board: Board, *, any_host: bool) -> None:
+    def __init__(self, app: Dash, board: Board, opening: Opening | None = None, *, any_host: bool) -> None:
         self._app: Wsgi = app.server.wsgi_app
         self._board = board
+        self._opening = opening
         self._any_host = any_host
         self._lock = threading.Lock()
         self._optuna: tuple[str, Wsgi] | None = None
@@ -38,6 +43,8 @@ class Site:
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"this server is for this computer only\n"]
         path = str(environ.get("PATH_INFO", "/"))
+        if self._opening is not None and path.startswith(_NEED_RUNS):
+            self._opening.wait()
         if path.rstrip("/") == "/optuna":
             start_response("302 Found", [("Location", "/dashboard")])
             return [b""]
@@ -70,8 +77,12 @@ def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050
     Raises:
         StudyError: if the port is taken.
     """
-    site = Site(app, board, any_host=host not in LOCAL)
-    try:
-        return make_server(host, port, site, threaded=True, request_handler=_Quiet)
-    except (OSError, SystemExit) as error:
-        raise StudyError(f"cannot listen on {host}:{port}: {error}", hint="choose another --port") from error
+    with bind(host, port) as listening:
+        return server_on(listening, app, board)
+
+
+def server_on(listening: socket.socket, app: Dash, board: Board, opening: Opening | None = None) -> BaseWSGIServer:
+    """A server on a socket, of which it keeps a copy; `serve_forever` makes it answer."""
+    host, port = listening.getsockname()[:2]
+    site = Site(app, board, opening, any_host=host not in LOCAL)
+    return make_server(host, port, site, threaded=True, request_handler=_Quiet, fd=listening.fileno())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html, no_update
 
+from ...errors import StudyError
 from ...tune.rundir import running
 from ..data.filters import FilterError, parse_filter
 from ..data.progress import statuses
@@ -28,7 +30,8 @@ def register(app: Dash, context: Context) -> None:
     def grow(_: int, shown: str, lived: bool) -> Any:
         alive = any(running(run.path) is not None for run in board.runs)
         with board.lock:
-            board.refresh()
+            with suppress(StudyError):  # the run's notes have it
+                board.refresh()
             version = no_update if board.version == shown else board.version
         return version, no_update if alive == lived else alive
 
@@ -72,7 +75,11 @@ def status_line(context: Context) -> list[Any]:
     if volumes:
         parts.append(f"hypervolume {', '.join(text(v) for v in volumes)}")
     alive = any(running(run.path) is not None for run in runs)
-    return [html.Span("● running · ", className="live") if alive else "", html.Span(" · ".join(parts))]
+    return [
+        html.Span("● running · ", className="live") if alive else "",
+        html.Span(" · ".join(parts)),
+        *[html.Div(note, className="error") for run in runs for note in run.notes],
+    ]
 
 
 def _clientside(app: Dash) -> None:

@@ -55,19 +55,40 @@ class Board:
         """Read runs.
 
         Raises:
-            StudyError: if one of them is not a run directory.
+            StudyError: if one of them is not a run directory, or its log makes no sense.
         """
-        if not paths:
-            raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
-        board = Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
+        board = Board.of(paths)
         with rare_collections():
             board.refresh()
         return board
 
+    @staticmethod
+    def of(paths: Sequence[Path]) -> Board:
+        """Runs of which only what made them has been read.
+
+        Raises:
+            StudyError: if one of them is not a run directory.
+        """
+        if not paths:
+            raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
+        return Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
+
     def refresh(self) -> bool:
-        """Read what was added to the logs; whether there was something."""
+        """Read what was added to the logs; whether there was something.
+
+        Raises:
+            StudyError: if that makes no sense.
+        """
         changed = [run.refresh() for run in self.runs]
         return any(changed)
+
+    def read_on(self) -> bool:
+        """Read a few megabytes of the first log that has more; whether one had.
+
+        Raises:
+            StudyError: if that makes no sense.
+        """
+        return any(run.read_on() for run in self.runs)
 
     @property
     def version(self) -> str:

@@ -13,8 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import StudyError
 from ...tune.front import Front, knee, pareto_positions
 from ...tune.log import NONSENSE, sensible
+from ...tune.rundir import running
 from .batch import Columns, Irregular, columns_of
 from .cells import Parts, cells
 from .columns import Column, Floats, Kind, Mask, is_number
@@ -76,12 +78,12 @@ class RunTable:
         self.path = path
         self.log = LogFollower(path / "log.jsonl", chunk_bytes)
         self._generation = 0
-        self._broken = False
         self._begin()
 
     def _begin(self) -> None:
         self.facts: RunFacts = read_facts(self.path)
         self._parts = Parts(self.facts)
+        self.problem: StudyError | None = None
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self.keys: list[str] = []
@@ -122,11 +124,20 @@ class RunTable:
         Raises:
             StudyError: as in `refresh`.
         """
-        if self._broken and not self.log.replaced():
+        if self.problem is not None and not self.log.replaced():
             return False
-        self._broken = True
+        try:
+            changed = self._read_on()
+        except StudyError as error:
+            self.problem = error
+            raise
+        for column in self.columns.values():
+            column.settle()  # now, and not when somebody waits for a view
+        return changed
+
+    def _read_on(self) -> bool:
         with sensible(self.log.path):
-            found = self.log.look()
+            found = self._look()
             replaced = self.log.generation != self._generation
             if replaced:
                 self._generation = self.log.generation
@@ -135,10 +146,23 @@ class RunTable:
                 self.version = before + 1
             self.version += len(found)
             self._take(found)
-        self._broken = False
-        for column in self.columns.values():
-            column.settle()  # now, and not when somebody waits for a view
         return replaced or bool(found)
+
+    def _look(self) -> list[tuple[Entry, Where]]:
+        try:
+            return self.log.look()
+        except OSError as error:
+            raise StudyError(f"cannot read {self.log.path}: {error.strerror}") from error
+
+    @property
+    def notes(self) -> list[str]:
+        """What is wrong with the log, although it can be read, in words."""
+        found = [] if self.problem is None else [str(self.problem)]
+        if self.log.damaged:
+            found.append(f"{self.log.path}: damaged lines are skipped: {self.log.damaged:,}")
+        if self.problem is None and self.log.offset < self.log.size and running(self.path) is None:
+            found.append(f"{self.log.path}: the last line is cut short")
+        return found
 
     def _take(self, found: list[tuple[Entry, Where]]) -> None:
         """Entries in order; new designs that follow each other are added together."""

@@ -1,0 +1,203 @@
+"""The page is up before the runs have been read, says how far that is, and then shows all of them."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.dashboard.app.context import Context
+from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.server import server_on
+from allo_dse.dashboard.app.sockets import bind, url_of
+from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.opening import Opening
+from allo_dse.dashboard.data.table import RunTable
+from allo_dse.dashboard.programs import Programs
+from allo_dse.errors import StudyError
+from allo_dse.tune.log import encode_line
+
+from .synthetic import append, design, write_run
+from .test_browser import DRAWN, wait_text
+from .test_reading import content
+
+SMALL = 20_000
+"""Bytes that are read at once; some 40 designs."""
+
+
+class Gated(Board):
+    """A board that reads only as often as it has been allowed to."""
+
+    def __init__(self, *paths):
+        super().__init__([RunTable(path, chunk_bytes=SMALL) for path in paths])
+        self.allowed = threading.Semaphore(0)
+
+    def read_on(self):
+        self.allowed.acquire()
+        return super().read_on()
+
+    def open_wide(self):
+        self.allowed.release(1_000)
+
+
+@contextmanager
+def opened(board):
+    """The address of a dashboard that reads its runs while it is up."""
+    opening = Opening(board)
+    with bind("127.0.0.1", 0) as listening:
+        app = make_app(Context(board, Programs(board, None), opening=opening))
+        server = server_on(listening, app, board, opening)
+        url = url_of(listening).replace("localhost", "127.0.0.1")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    opening.start()
+    try:
+        yield url
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def break_log(path):
+    with (path / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**design(999).to_dict(), "metrics": "none"}))
+
+
+def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_loaded_again(tmp_path, visit):
+    first, second = write_run(tmp_path / "one", 300), write_run(tmp_path / "two", 80)
+    board = Gated(first, second)
+    with opened(board) as url:
+        page = visit(url).open()
+        wait_text(page, "#opening", "reading: 0 %, 0 designs")
+        page.evaluate("window.stayed = true")
+        append(second, range(80, 90))  # while the first is being read
+        board.allowed.release(2)
+        page.wait_for_function(
+            "() => { const [, share, n] = document.querySelector('#opening').innerText.match(/: (\\d+) %, (\\d+) des/);"
+            "return 0 < share && share < 100 && 0 < n && n < 300; }"
+        )
+        assert page.inner_text("#opening h1") == "one, two"
+        assert page.locator("#root").count() == 0
+        board.open_wide()
+        page.wait_for_function(DRAWN)
+        wait_text(page, "#status", "390 designs")
+        assert page.locator("#opening").count() == 0
+        assert page.evaluate("window.stayed")
+        wait_text(page, "#table-note", "390 of 390 designs")
+
+
+def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path, visit):
+    path = write_run(tmp_path / "broken", 40)
+    break_log(path)
+    with opened(Board.of([path])) as url:
+        page = visit(url).open()
+        wait_text(page, "[role=alert]", "log.jsonl has an entry that makes no sense here")
+        wait_text(page, "[role=alert]", "--fresh begins anew")
+
+
+def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(tmp_path, visit, serve):
+    path = write_run(tmp_path / "damaged", 40)
+    log = path / "log.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[7] = lines[7].replace(b"design", b"desing")
+    log.write_bytes(b"".join(lines)[:-9])
+    page = visit(serve(path)[0]).open()
+    wait_text(page, "#status", "damaged lines are skipped: 1")
+    wait_text(page, "#status", "the last line is cut short")
+    break_log(path)  # the end of the line that was cut short: one damaged line
+    break_log(path)
+    wait_text(page, "#status", "makes no sense here")
+    page.wait_for_function(DRAWN)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(200, 30_000), st.integers(0, 60), st.data())
+def test_reading_beside_a_server_is_reading_at_once(tmp_path_factory, chunk_bytes, designs, data):
+    """Also of a log that grows meanwhile: what `refresh` finds after that is the rest."""
+    path = write_run(tmp_path_factory.mktemp("run"), designs)
+    board = Board([RunTable(path, chunk_bytes=chunk_bytes)])
+    opening = Opening(board)
+    opening.start()
+    more = data.draw(st.integers(0, 30))
+    append(path, range(designs, designs + more))
+    opening.wait()
+    assert opening.share == 1
+    assert opening.error is None
+    assert len(board.runs[0]) >= designs
+    board.refresh()
+    assert content(board.runs[0]) == content(Board.open([path]).runs[0])
+
+
+def test_questions_about_designs_wait_and_scripts_do_not(tmp_path):
+    board = Gated(write_run(tmp_path / "run", 30))
+    with opened(board) as url:
+        answers = []
+        asking = threading.Thread(
+            target=lambda: answers.append(json.loads(urllib.request.urlopen(f"{url}/_dash-layout").read()))
+        )
+        asking.start()
+        for path in ("/", "/_dash-dependencies", "/opening"):
+            assert urllib.request.urlopen(url + path).status == 200
+        assert not answers
+        board.open_wide()
+        asking.join()
+        assert "30 designs" in json.dumps(answers)
+
+
+def test_a_port_in_use_and_an_address_of_another_computer_are_said_so():
+    with bind("127.0.0.1", 0) as taken:
+        with pytest.raises(StudyError, match=r"port \d+ of 127.0.0.1 is in use") as caught:
+            bind("127.0.0.1", taken.getsockname()[1])
+        assert "--port 0" in caught.value.hint
+    with pytest.raises(StudyError, match="not an address of this computer"):
+        bind("192.0.2.1", 0)
+    with pytest.raises(StudyError, match="cannot listen on"):
+        bind("127.0.0.1", 70_000)
+
+
+def command(*arguments):
+    code = "from allo_dse.dashboard.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "dashboard", *map(str, arguments), "--no-browser"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    path = write_run(tmp_path / "run", 30)
+    with command(path, "--port", "0") as process:
+        url = process.stderr.readline().split("run: ")[1].split(" ")[0]
+        assert b"allo-dse" in urllib.request.urlopen(url).read()
+        assert process.stderr.readline() == "30 designs\n"
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+    break_log(path)
+    with command(path, "--port", "0") as process:
+        assert "run: http://" in process.stderr.readline()
+        assert "makes no sense here" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 2
+
+
+def test_the_command_refuses_at_once_what_it_cannot_serve(tmp_path):
+    path = write_run(tmp_path / "run", 3)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cases = [
+            ((tmp_path,), "is not a run directory: it has no run.json"),
+            ((tmp_path / "missing",), "is not a run directory"),
+            ((path, "--port", taken.getsockname()[1]), "is in use, perhaps by another dashboard"),
+        ]
+        for arguments, words in cases:
+            with command(*arguments) as process:
+                _, said = process.communicate(timeout=60)
+            assert words in said
+            assert process.returncode == 2
