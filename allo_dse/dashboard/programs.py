@@ -102,15 +102,14 @@ class Programs:
         return candidate
 
     def recorded(self, ref: Ref) -> Recorded:
-        """What happens in a design over time, at the stream depths it was measured with.
+        """What happens in a design over time, at the stream depths and intervals it was measured with.
 
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.
         """
         from .recordings import record
 
-        metrics = measured(self.board.table(ref), ref.row)
-        return record(self.candidate(ref).design, metrics.get("stream_depths"))
+        return record(self.candidate(ref).design, measured(self.board.table(ref), ref.row))
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""

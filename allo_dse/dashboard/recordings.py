@@ -1,20 +1,29 @@
-"""Recorded runs of designs, for timelines."""
+"""Recorded runs of designs, for timelines: the whole in numbers, any part of it in detail."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..eval.recording import Recording
 from ..eval.simulator.explain import Explanation
-from ..eval.simulator.labels import Labels, node_label
+from ..eval.simulator.labels import node_label, stream_group
 from ..eval.simulator.timeline import Activity, Timeline
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
-"""What `Total.shares` are of; being served by a resource counts as work."""
+"""What shares are of; being served by a resource counts as work."""
+
+_LONGER = 4
+_NUMBERS = re.compile(r"(_\d+)+$")
+
+Floats = NDArray[np.float64]
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,49 +41,168 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What happened in a run, or in its beginning.
+class Held:
+    """The buffers of a name over a whole run.
 
     Attributes:
-        explanation: of what the timeline has; None when only some of that was kept.
-        words: what was run.
-        totals: of the whole run.
-        span: what the timeline is of, within a sentence.
-        ticks_per_cycle: units of the timeline in a clock cycle.
+        count: how many there are. depth: tokens that each holds. most: the most that one of them has held at a time.
+        tokens: that went through all of them.
+    """
+
+    name: str
+    count: int
+    depth: int
+    most: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """What happened in a part of a run, or in all of it.
+
+    Attributes:
+        asked: the part that was asked for, in ticks; the timeline ends earlier if it had too many operations.
+        is_whole: whether this is all of the run.
     """
 
     timeline: Timeline
-    explanation: Explanation | None
-    words: str
-    totals: tuple[Total, ...]
-    span: str = "run"
+    explanation: Explanation
+    asked: Span
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What happens in a run.
+
+    Attributes:
+        note: what the run is, if it is not all there is; costs: what loops take, within a sentence.
+        kinds: of each processing element.
+        ticks_per_cycle: units of the recording's clocks in a clock cycle.
+        usual: ticks of a part that shows something, if it is not to be as long as can be kept.
+    """
+
+    recording: Recording
+    note: str
+    costs: str
+    kinds: tuple[str, ...]
     ticks_per_cycle: int = 1
+    usual: int | None = None
+
+    @property
+    def cycles(self) -> float:
+        """Of the whole run."""
+        return self.recording.cycles / self.ticks_per_cycle
+
+    @property
+    def length(self) -> int:
+        """Ticks of a part that is shown when none is chosen."""
+        most = self.recording.length
+        return most if self.usual is None else min(most, self.usual)
+
+    def place(self, name: str) -> Span:
+        """The part to look at in the "middle", at the "first" or the "last", in ticks; of a short run all."""
+        whole, length = self.recording.cycles, self.length
+        if length >= whole:
+            return 0, whole
+        if name == "last":
+            return self._last, whole
+        if name == "first":
+            return 0, whole if self.usual is None else length
+        middle = (whole - length) // 2
+        return middle, middle + length
+
+    @cached_property
+    def _last(self) -> int:
+        """Where the last part begins: less can happen at the end of a run than on average."""
+        whole, length = self.recording.cycles, self.length
+        while self.usual is None and length < whole:
+            longer = min(whole, _LONGER * length)
+            if self.recording.part(whole - longer, whole).timeline.end < whole:
+                break
+            length = longer
+        return whole - length
+
+    def span(self, start: float, end: float) -> Span:
+        """A part of the run, in ticks, from cycles in any order, as far as it is within."""
+        low, high = sorted((start, end))
+        whole, per = self.recording.cycles, self.ticks_per_cycle
+        first = min(max(0, round(low * per)), max(0, whole - 1))
+        return first, max(first + 1, min(whole, round(high * per)))
+
+    def part(self, span: Span) -> Part:
+        """A part in detail."""
+        result = self.recording.part(*span)
+        line = result.timeline
+        return Part(line, result.explain(), span, (line.start, line.end) == (0, self.recording.cycles))
+
+    @cached_property
+    def totals(self) -> tuple[Total, ...]:
+        """Means by kind, in the order in which kinds occur."""
+        whole = self.recording.whole
+        stalls = [whole.stall_get, whole.stall_put, whole.stall_request]
+        parts = [whole.node_end - sum(stalls), *stalls]
+        shares = np.stack([np.asarray(part, float) for part in parts], axis=1) / max(1, whole.cycles)
+        return tuple(
+            Total(kind, int(own.sum()), tuple(shares[own].mean(axis=0).tolist())) for kind, own in self._members()
+        )
+
+    def over_time(self, edges: Floats) -> Floats:
+        """(kinds, intervals, parts): the mean share of each interval; edges in ticks."""
+        shares = self.recording.samples.shares(edges)
+        return np.stack([shares[own].mean(axis=0) for _, own in self._members()])
+
+    def _members(self) -> list[tuple[str, NDArray[np.bool_]]]:
+        of = np.array(self.kinds)
+        return [(kind, of == kind) for kind in dict.fromkeys(self.kinds)]
+
+    @cached_property
+    def busiest(self) -> tuple[str, float]:
+        """The element that works most over the whole run, and for which share of it."""
+        whole = self.recording.whole
+        work = whole.node_end - whole.stall_get - whole.stall_put - whole.stall_request
+        node = int(np.argmax(work))
+        name = node_label(self.recording.labels, self.recording.network, node)
+        return name, float(work[node] / max(1, whole.cycles))
+
+    @cached_property
+    def held(self) -> tuple[Held, ...]:
+        """Buffers by name, those that are fullest first."""
+        whole, labels, network = self.recording.whole, self.recording.labels, self.recording.network
+        groups: dict[tuple[str, int], list[int]] = {}
+        for stream, depth in enumerate(network.depth.tolist()):
+            name = _NUMBERS.sub("", stream_group(labels, stream))
+            groups.setdefault((name, depth), []).append(stream)
+        found = [
+            Held(name, len(own), depth, int(whole.occupancy[own].max()), int(whole.puts[own].sum()))
+            for (name, depth), own in groups.items()
+        ]
+        return tuple(sorted(found, key=lambda held: (-held.most / held.depth, -held.tokens)))
 
 
-def record(design: Any, depths: Mapping[str, int] | None = None) -> Recorded:
-    """Run a design and keep what happened: of an NPU design the first period, of an FPGA design as much as can be kept.
+def record(design: Any, metrics: Mapping[str, Any]) -> Recorded:
+    """Run a design so that any part of it can be looked at.
 
     Args:
-        depths: stream depths that an FPGA design was measured with.
+        metrics: what was measured of it: an FPGA design is run at its stream depths, and at the loops' intervals that
+            the HLS tool has reported, if it has.
 
     Raises:
         AlloDseError: if it cannot be simulated.
     """
-    return _npu(design) if design.device.family == "npu" else _fpga(design, depths)
+    return _npu(design) if design.device.family == "npu" else _fpga(design, metrics)
 
 
 def _npu(design: Any) -> Recorded:
     from ..eval.npu_recording import record_npu
 
-    found = record_npu(design, periods=1)
-    line = found.result.timeline
-    why = found.result.explain() if line.events.is_complete else None
-    words = f"The first of {found.of:,} periods of each core's schedule."
-    work = line.node_cycles[:, Activity.WORK] + line.node_cycles[:, Activity.SERVICE]
-    parts = [work, *(line.node_cycles[:, activity] for activity in PARTS[1:])]
-    names = [_npu_kind(name) for name in found.labels.processes]
-    totals = _totals(names, parts, line.cycles)
-    return Recorded(line, why, words, totals, "period", found.ticks_per_cycle)
+    found = record_npu(design)
+    some = "all" if found.periods == found.of else f"{found.periods:,} of the"
+    until = "" if found.periods == found.of else ", from one intervention of the host to the next"
+    note = f"{some} {found.of:,} period{'s' if found.of > 1 else ''} of the schedule{until}"
+    kinds = tuple(_npu_kind(found.labels.task(task)) for task in range(found.network.task_count))
+    usual = -(-found.cycles // max(1, found.periods))
+    return Recorded(found, note, "", kinds, found.ticks_per_cycle, usual)
 
 
 def _npu_kind(process: str) -> str:
@@ -82,21 +210,24 @@ def _npu_kind(process: str) -> str:
     return "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"
 
 
-def _fpga(design: Any, depths: Mapping[str, int] | None) -> Recorded:
+def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
     from ..eval.fpga_recording import record_fpga
+    from ..eval.hls_retime import ReportTimes
 
-    found = record_fpga(design, depths)
-    result, whole = found.result, found.whole
-    stalls = [whole.stall_get, whole.stall_put, whole.stall_request]
-    labels: Labels = result.labels
-    names = [_fpga_kind(node_label(labels, result.network, node)) for node in range(result.network.node_count)]
-    totals = _totals(names, [whole.node_end - sum(stalls), *stalls], whole.cycles)
-    if found.is_whole:
-        words, span = f"The whole run of {whole.cycles:,} cycles", "run"
-    else:
-        words = f"The first {result.cycles:,} of {whole.cycles:,} cycles: as many operations as are kept"
-        span = "beginning"
-    return Recorded(result.timeline, result.explain(), f"{words}, at the cost model's intervals.", totals, span)
+    times = metrics.get("report_times")
+    report = None if times is None else ReportTimes.from_dict(times)
+    found = record_fpga(design, metrics.get("stream_depths"), report=report)
+    kinds = tuple(_fpga_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
+    return Recorded(found, "", _costs(metrics, found.cycles), kinds)
+
+
+def _costs(metrics: Mapping[str, Any], cycles: int) -> str:
+    """Whose intervals and depths of loops the picture has, and the run's cycles if they were measured otherwise."""
+    known = metrics.get("report_times") is not None
+    tool = " ".join(("the HLS tool", *filter(None, [metrics.get("hls_tool")])))
+    costs = f"at the intervals and depths that {tool} reports" if known else "at the cost model's intervals"
+    measured, by = metrics.get("latency_cycles"), metrics.get("cycles_from") or metrics.get("evaluator")
+    return costs if measured in (None, cycles) else f"{costs} ({by}: {measured:,} cycles)"
 
 
 def _fpga_kind(name: str) -> str:
@@ -105,13 +236,3 @@ def _fpga_kind(name: str) -> str:
     while head.rpartition("_")[2].isdigit() and head.rpartition("_")[0]:
         head = head.rpartition("_")[0]
     return head
-
-
-def _totals(names: list[str], parts: list[NDArray[Any]], cycles: int) -> tuple[Total, ...]:
-    """Means by kind, in the order in which kinds occur."""
-    kinds = dict.fromkeys(names)
-    of = np.array(names)
-    shares = np.stack([np.asarray(part, float) for part in parts], axis=1) / max(1, cycles)
-    return tuple(
-        Total(kind, int((of == kind).sum()), tuple(shares[of == kind].mean(axis=0).tolist())) for kind in kinds
-    )

@@ -1,9 +1,9 @@
-"""A recorded run of an FPGA design: who worked when, what waited for what, and what was in every FIFO."""
+"""Recorded runs of FPGA designs: who worked when, what waited for what, and what was in every FIFO."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,13 +12,10 @@ from ..frontend.program import CompiledProgram, IntArray
 from ..mapper.fpga import FpgaMapping
 from ..space.design import Design
 from .fpga import solve_depths
+from .hls_retime import ReportTimes, retimed
+from .recording import MAX_EVENTS, Recording, whole_run
 from .simulator.ends import Ends, stream_ends
-from .simulator.engine import table_engine
 from .simulator.fpga_network import FpgaNetwork, fpga_network
-from .simulator.result import RunResult
-
-MAX_EVENTS = 400_000
-"""Operations after which the recording ends; what a longer run does then is not shown."""
 
 
 @dataclass(frozen=True)
@@ -66,32 +63,32 @@ class FpgaLabels:
 
 
 @dataclass(frozen=True)
-class FpgaRecording:
-    """The beginning of a design's run, or all of a short one.
+class FpgaRecording(Recording):
+    """A recording of an FPGA design; times are cycles.
 
     Attributes:
-        result: what was recorded; times are cycles.
-        whole: the whole run, of which no single operations are kept.
         depths: stream depths of the run.
+        is_reported: whether loops take what an HLS report says, not what the cost model does.
     """
 
-    result: RunResult
-    whole: RunResult
-    depths: Mapping[str, int]
-
-    @property
-    def is_whole(self) -> bool:
-        return self.result.finished
+    depths: Mapping[str, int] = field(default_factory=dict)
+    is_reported: bool = False
 
 
 def record_fpga(
-    design: Design, depths: Mapping[str, int] | None = None, *, max_events: int = MAX_EVENTS
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    *,
+    report: ReportTimes | None = None,
+    max_events: int | None = None,
 ) -> FpgaRecording:
-    """Simulate a design at the cost model's intervals and depths, keeping every operation of the beginning.
+    """Simulate a design so that any part of its run can be looked at.
 
     Args:
         depths: stream depths by array where they differ from the declared ones; by default the design's, or else the
             smallest that cost no time.
+        report: intervals and depths of loops that the HLS tool has reported; by default the cost model's.
+        max_events: operations of a part that are kept; by default `MAX_EVENTS`.
 
     Raises:
         DeviceError: if the design is not for an FPGA.
@@ -101,15 +98,12 @@ def record_fpga(
     used = dict(design.depths if depths is None else depths)
     if depths is None and not used:
         used = solve_depths(mapping)[0]
+    if report is not None:
+        mapping = retimed(mapping, report)
     network = fpga_network(mapping, used)
     labels = _labels(mapping, network)
-    result = table_engine().run(network.network, record=True, max_events=max_events, stop_when_full=True)
-    result.labels = labels
-    if result.finished:
-        return FpgaRecording(result, result, used)
-    whole = table_engine().run(network.network, extrapolate=True)
-    whole.require_finished(labels)
-    return FpgaRecording(result, whole, used)
+    whole = whole_run(network.network, labels)
+    return FpgaRecording(network.network, labels, whole, max_events or MAX_EVENTS, used, report is not None)
 
 
 def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:

@@ -153,6 +153,7 @@ def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: 
         binding=max(shares, key=lambda name: shares[name]) if shares else "",
         loops_matched=found.matched,
         loops_unmatched=list(found.unmatched),
+        report_times=found.to_dict(),
         ii_violations=[str(violation) for violation in report.ii_violations],
         stream_depths=dict(mapping.depths or {}),
         hls_tool=report.tool,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..backends.fpga.nest import Branch, Loop, read_nest
 from ..backends.fpga.task import Measured
@@ -22,17 +23,43 @@ Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
 
 
 @dataclass(frozen=True)
-class Retiming:
-    """What of a report was found in the program.
+class ReportTimes:
+    """What a report says of the loops and copies of a program.
 
     Attributes:
         timings: per kernel and task class, by value number of a loop's variable, what the report says of the loop.
         copies: cycles that the process takes which loads or stores a tensor, by the tensor's name; the slower of both.
-        matched: pipelined loops of the report that belong to a task or a copy; unmatched: the other ones, by name.
     """
 
     timings: Timings
     copies: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for a design's metrics."""
+        loops = [
+            [kernel, name, variable, known.ii, known.depth]
+            for (kernel, name), own in self.timings.items()
+            for variable, known in own.items()
+        ]
+        return {"loops": loops, "copies": dict(self.copies)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ReportTimes:
+        """What `to_dict` made."""
+        timings: dict[tuple[str, str], dict[int, Measured]] = {}
+        for kernel, name, variable, ii, depth in values["loops"]:
+            timings.setdefault((kernel, name), {})[variable] = Measured(ii, depth)
+        return cls(timings, dict(values["copies"]))
+
+
+@dataclass(frozen=True)
+class Retiming(ReportTimes):
+    """What of a report was found in the program.
+
+    Attributes:
+        matched: pipelined loops of the report that belong to a task or a copy; unmatched: the other ones, by name.
+    """
+
     matched: int
     unmatched: tuple[str, ...]
 
@@ -71,7 +98,7 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
     return Retiming(timings, copies, matched, tuple(unmatched))
 
 
-def retimed(mapping: FpgaMapping, found: Retiming) -> FpgaMapping:
+def retimed(mapping: FpgaMapping, found: ReportTimes) -> FpgaMapping:
     """The mapping with the report's intervals, depths and times of copies."""
     words = {tensor.name: math.prod(tensor.shape) for tensor in mapping.vmg.program.tensors}
     latency = mapping.device.external.latency_cycles  # which the simulator adds

@@ -53,13 +53,13 @@ class NpuSimulator:
             design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
         )
         blocks = []
-        for periods, count in _blocks(schedules[0].periods, transport):
+        for periods, count in blocks_of(schedules[0].periods, transport):
             network, ticks = simulation.run(periods)
             blocks.append(_Block(periods, count, ticks, network))
         return _metrics(design, schedules, transport, blocks)
 
 
-def _blocks(periods: int, transport: Transport) -> list[tuple[int, int]]:
+def blocks_of(periods: int, transport: Transport) -> list[tuple[int, int]]:
     """(periods, how many such blocks): the periods, shared out evenly between the host's interventions."""
     count = min(periods, max((t.pattern.descriptors for t in transport.transfers), default=1))
     short, longer = divmod(periods, count)

@@ -1,4 +1,4 @@
-"""A recorded run of an NPU design: who worked when, what waited for what, and what was in every buffer."""
+"""Recorded runs of NPU designs: who worked when, what waited for what, and what was in every buffer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from ..backends.device import NpuDevice
 from ..mapper.movement import Flow, Transport
 from ..mapper.transport import plan_transport
 from ..space.design import Design
-from .simulator.engine import table_engine
+from .npu import blocks_of
+from .recording import MAX_EVENTS, Recording, whole_run
 from .simulator.npu_links import Channel, stream_links
 from .simulator.npu_network import TICKS_PER_CYCLE, build_npu_network
 from .simulator.npu_schedule import schedule
-from .simulator.result import RunResult
 
-MAX_EVENTS = 400_000
-"""Operations that are kept; a longer run has a timeline of its beginning, and no critical path."""
 NAMED_NODES = 3
 
 
@@ -46,39 +44,37 @@ class NpuLabels:
 
 
 @dataclass(frozen=True)
-class NpuRecording:
-    """The first periods of a design.
+class NpuRecording(Recording):
+    """A recording of what the array does between two interventions of the host; times are ticks.
 
     Attributes:
-        result: times are in ticks, `ticks_per_cycle` to a clock cycle of the array.
-        periods: how many are recorded, of `of`.
+        periods: of the design's schedule between the interventions, of `of` in all.
         cores: how many of the last processes are cores; those before are DMA channels.
+        ticks_per_cycle: ticks in a clock cycle of the array.
     """
 
-    result: RunResult
-    labels: NpuLabels
-    periods: int
-    of: int
-    cores: int
+    periods: int = 0
+    of: int = 0
+    cores: int = 0
     ticks_per_cycle: int = TICKS_PER_CYCLE
 
 
-def record_npu(design: Design, *, periods: int = 2) -> NpuRecording:
-    """Simulate the first periods of a design, keeping every operation.
+def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
+    """Simulate a design from one intervention of the host to the next, so that any part of it can be looked at.
 
     Raises:
         DeviceError: if the design is not for an NPU.
+        SimulationError: if it deadlocks.
     """
     device = NpuDevice.of(design.device)
     transport = plan_transport(design.vmg, device, design.buffering)
     schedules = schedule(design.vmg)
     links = stream_links(design.program, schedules, connected=bool(transport.streams))
-    periods = min(periods, schedules[0].periods)
-    network = build_npu_network(schedules, links, transport, device, periods)
-    result = table_engine().run(network.network, record=True, max_events=MAX_EVENTS)
+    periods = blocks_of(schedules[0].periods, transport)[0][0]
+    network = build_npu_network(schedules, links, transport, device, periods).network
     labels = _labels(design, transport, sorted(links.depth))
-    result.labels = labels
-    return NpuRecording(result, labels, periods, schedules[0].periods, design.vmg.node_count)
+    whole = whole_run(network, labels)
+    return NpuRecording(network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
 
 
 def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -> NpuLabels:

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from allo_dse.dashboard.app.design import printed_text
+from allo_dse.dashboard.app.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.figures.recorded import path_rows, timeline_words
+from allo_dse.dashboard.figures.recorded import held_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
+from allo_dse.eval import fpga_recording
+from allo_dse.eval.simulator import windows
 from allo_dse.tune.loader import load_studies
 
 from .conftest import served
@@ -82,14 +85,75 @@ def test_the_recording_is_of_the_run_that_was_measured(run):
     for key in failed_and_measured(board.runs[0]):
         ref = Ref(0, board.runs[0].row_of[key])
         found = programs.recorded(ref)
+        part = found.part(found.place("middle"))
         cycles = board.runs[0].rungs[key][0].metrics["latency_cycles"]
-        assert found.timeline.cycles == cycles
-        assert f"The whole run of {cycles:,} cycles" in timeline_words(found)
-        assert path_rows(found, found.explanation)
+        assert part.is_whole
+        assert part.timeline.cycles == found.cycles == cycles
+        for words in (whole_words(found), part_words(found, part)):
+            assert words.startswith(f"All {cycles:,} cycles of the run, at the cost model's intervals.")
+        assert path_rows(found, part)
+        assert {"right", "down"} <= {row[0] for row in held_rows(found)}
         kinds = {total.name: total for total in found.totals}
         assert set(kinds) == {"load_a", "load_b", "pe", "load A", "load B", "store C"}
         assert 1 <= kinds["pe"].count <= 16
         assert all(0 <= sum(total.shares) <= 1.001 for total in found.totals)
+
+
+def recorded_briefly(run):
+    board = Board.open([run])
+    programs = Programs(board)
+    programs.load(0)
+    key = failed_and_measured(board.runs[0])[1]
+    return programs.recorded(Ref(0, board.runs[0].row_of[key]))
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """Few operations are kept, so that runs are long."""
+    monkeypatch.setattr(fpga_recording, "MAX_EVENTS", 2_000)
+    monkeypatch.setattr(windows, "BUFFER_EVENTS", 256)
+
+
+def test_parts_of_a_long_run_say_what_they_are_of(run, brief):
+    found = recorded_briefly(run)
+    whole, length = found.recording.cycles, found.length
+    assert length < whole // 2
+    middle = found.part(found.place("middle"))
+    low = (whole - length) // 2
+    high = middle.timeline.end
+    assert part_words(found, middle).startswith(f"Cycles {low:,} to {high:,} of {whole:,}, at the cost")
+    first, last = (found.part(found.place(name)) for name in ("first", "last"))
+    assert first.timeline.start == 0
+    assert first.timeline.end < whole
+    assert "more operations are not kept at a time" in part_words(found, first)
+    assert last.timeline.end == whole
+    assert last.timeline.cycles >= length
+
+
+def test_what_is_used_on_the_page_says_which_part_is_shown(run, brief):
+    found = recorded_briefly(run)
+    whole, now = found.recording.cycles, (100, 200)
+
+    def by(name, how="n_clicks", **more):
+        given = {"now": now, "selected": None, "clicked": None, **more}
+        return moved(found, name, [f"{name}.{how}"], given["now"], given["selected"], given["clicked"])
+
+    assert by("part-show") == (100, 200)
+    assert by("part-later") == (200, 300)
+    assert by("part-earlier") == (0, 100)
+    assert by("part-earlier", now=(30, 130)) == (0, 100)
+    assert by("part-later", now=(whole - 150, whole - 50)) == (whole - 100, whole)
+    assert by("part-show", now=(200, 100)) == (100, 200)
+    assert by("part-show", now=(-50, 10 * whole)) == (0, whole)
+    assert by("part-show", now=(None, 7)) is None
+    assert by("part-first") == found.place("first")
+    area = {"range": {"x": [10.4, 90.6], "y": [0, 1]}}
+    assert by("overview-plot", "selectedData", selected=area) == (10, 91)
+    assert by("overview-plot", "selectedData", selected=None) is None
+    half = found.length // 2
+    start, end = by("overview-plot", "clickData", clicked={"points": [{"x": whole / 2}]})
+    assert abs(start - (whole / 2 - half)) <= 1
+    assert abs(end - (whole / 2 + half)) <= 2
 
 
 def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(dashboard, visit, tmp_path):
@@ -108,7 +172,7 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(das
         page.wait_for_function(f"() => document.querySelector('#{plot} .js-plotly-plot')?.data?.length")
     names = page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').data.map(t => t.name)")
     assert {"works", "waits for a token", "critical path"} <= set(names)
-    assert "sets the pace of the run" in page.inner_text("#page-design")
+    assert "sets the pace" in page.inner_text("#page-design")
     page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 2")
     with page.expect_download() as download:
         page.click("#design-page button:text-is('HLS project')")
@@ -118,6 +182,53 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(das
     if shutil.which("g++") and shutil.which("make"):
         made = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert made.returncode == 0, made.stderr
+
+
+def test_any_part_of_a_run_can_be_looked_at(run, serve, visit, brief):
+    url, context = serve(run)
+    _, key = failed_and_measured(context.board.runs[0])
+    context.programs.load(0)
+    page = visit(url).open(f"design#0:{key}")
+
+    def shown():
+        """Where the timeline's axis begins and ends."""
+        return page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').layout.xaxis.range")
+
+    def wait_until(start, end):
+        page.wait_for_function(
+            """([start, end]) => { const plot = document.querySelector('#timeline-plot .js-plotly-plot');
+            const range = plot?.layout?.xaxis?.range;
+            return range && Math.abs(range[0] - start) < 1 && (end === null || Math.abs(range[1] - end) < 1); }""",
+            arg=[start, end],
+        )
+
+    page.wait_for_function("() => document.querySelector('#timeline-plot .js-plotly-plot')?.layout?.xaxis?.range")
+    whole = context.board.runs[0].rungs[key][0].metrics["latency_cycles"]
+    start, end = shown()
+    assert 0 < start < end < whole
+    assert f"Cycles {start:,} to {end:,} of {whole:,}, at the cost" in page.inner_text("#part")
+    page.click("#part-first")
+    wait_until(0, None)
+    page.fill("#part-from", "100")
+    page.fill("#part-to", "150")
+    page.press("#part-to", "Enter")
+    wait_until(100, 150)
+    page.click("#part-later")
+    wait_until(150, 200)
+    assert page.input_value("#part-from") == "150"
+    box = page.locator("#overview-plot .nsewdrag").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.5 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.505 * box["width"], middle, steps=3)
+    page.mouse.move(box["x"] + 0.51 * box["width"], middle, steps=3)
+    page.mouse.up()
+    wait_until(whole / 2, None)
+    frame = page.evaluate("() => document.querySelector('#overview-plot .js-plotly-plot').layout.shapes[0].x0")
+    assert frame == shown()[0]
+    page.click("#theme-button")  # the page is drawn again, with the same part
+    page.wait_for_function("() => document.querySelector('#timeline-plot .js-plotly-plot')?.layout?.xaxis?.range")
+    wait_until(frame, None)
 
 
 def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard, visit):

@@ -26,17 +26,18 @@ def metrics(design):
 
 def test_the_run_takes_what_the_evaluator_says(design, metrics):
     recording = record_fpga(design, metrics.stream_depths, max_events=10_000_000)
-    assert recording.is_whole
-    assert recording.result.cycles == metrics.latency_cycles
+    result = recording.part()
+    assert result.finished
+    assert result.cycles == recording.cycles == metrics.latency_cycles
     assert recording.depths == metrics.stream_depths
-    assert record_fpga(design).whole.cycles == metrics.latency_cycles
-    path = recording.result.explain().path
+    assert record_fpga(design).cycles == metrics.latency_cycles
+    path = result.explain().path
     assert path.start[0] == 0
     assert path.end[-1] == metrics.latency_cycles
 
 
 def test_every_task_copy_and_stream_has_a_name(design):
-    result = record_fpga(design).result
+    result = record_fpga(design).part()
     labels, network = result.labels, result.network
     tasks = [labels.task(n) for n in range(network.task_count)]
     assert len(set(tasks)) == network.task_count
@@ -50,23 +51,34 @@ def test_every_task_copy_and_stream_has_a_name(design):
     assert labels.resource(0) == "AXI port 0"
 
 
-def test_a_long_run_is_recorded_from_its_beginning():
+@pytest.fixture(scope="module")
+def long_run():
     loaded = dse.load_program(plain, M=8, N=8, K=512, P=4)
-    design = Design(loaded, unfolded(loaded), dse.Buffering(), Device.load("u280"), ())
-    short, whole = (record_fpga(design, {"right": 2, "down": 2}, max_events=n) for n in (20_000, 10_000_000))
-    assert not short.is_whole
-    assert short.whole.cycles == whole.result.cycles
-    declared = FpgaSimulator("declared").evaluate(design)
-    assert record_fpga(design, declared.stream_depths, max_events=20_000).whole.cycles == declared.latency_cycles
-    kept = short.result.timeline.events
-    assert kept.is_complete
-    assert 20_000 <= len(kept) < len(whole.result.timeline.events)
-    # What was kept is what the whole run did, element for element.
-    for node in range(whole.result.network.node_count):
-        mine, all_ = (
-            t.events.completed[t.slot_node[t.events.slot] == node]
-            for t in (short.result.timeline, whole.result.timeline)
-        )
-        assert np.array_equal(mine, all_[: len(mine)])
-    explanation = short.result.explain()
-    assert explanation.path.end[-1] == short.result.cycles
+    return Design(loaded, unfolded(loaded), dse.Buffering(), Device.load("u280"), ())
+
+
+def test_any_part_of_a_long_run_is_what_the_whole_did_then(long_run):
+    depths = {"right": 2, "down": 2}
+    short, long = (record_fpga(long_run, depths, max_events=n) for n in (5_000, 10_000_000))
+    assert short.cycles == long.cycles
+    assert record_fpga(long_run, {}).cycles == FpgaSimulator("declared").evaluate(long_run).latency_cycles
+    assert short.length < long.length == long.cycles
+    whole = long.part().timeline
+    for start in (0, short.cycles // 2, short.cycles - short.length):
+        line = short.part(start, start + short.length).timeline
+        assert line.start == start
+        assert len(line.events) <= 1.3 * 5_000
+        own = whole.intervals
+        inside = own[(own["end"] > line.start) & (own["start"] < line.end)]
+        assert np.array_equal(line.intervals["node"], inside["node"])
+        assert np.array_equal(line.intervals["start"], np.maximum(inside["start"], line.start))
+        assert np.array_equal(line.intervals["end"], np.minimum(inside["end"], line.end))
+
+
+def test_samples_of_the_whole_run_add_up_to_what_it_did(long_run):
+    recording = record_fpga(long_run, {"right": 2, "down": 2})
+    whole, edges = recording.whole, np.linspace(0, recording.cycles, 50)
+    cycles = (recording.samples.shares(edges) * np.diff(edges)[:, None]).sum(axis=1)
+    np.testing.assert_allclose(cycles[:, 1], whole.stall_get)
+    np.testing.assert_allclose(cycles[:, 2], whole.stall_put)
+    np.testing.assert_allclose(cycles.sum(axis=1), whole.node_end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -13,6 +14,8 @@ import allo_dse as dse
 from allo_dse.backends.device import Device
 from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls_report import read_hls_report
+from allo_dse.dashboard.figures.recorded import part_words
+from allo_dse.dashboard.recordings import record as recorded
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga import FpgaSimulator
 from allo_dse.eval.hls import HlsEvaluator
@@ -110,6 +113,22 @@ def test_cycles_are_the_simulators_at_the_intervals_of_the_report(tool: Path) ->
     assert metrics.latency_us == pytest.approx(metrics.latency_cycles * 3.33e-3)
     assert (metrics.loops_matched, metrics.loops_unmatched) == (2, [])
     assert metrics.hls_tool == "2023.2"
+
+
+def test_a_recording_of_a_design_that_the_tool_has_measured_is_of_what_it_reported(tool: Path) -> None:
+    stand_in.install(tool)
+    metrics = HlsEvaluator().evaluate(design())
+    logged = json.loads(json.dumps(dict(metrics)))
+    reported = recorded(design(), logged)
+    assert reported.cycles == metrics.latency_cycles
+    whole = reported.part(reported.place("middle"))
+    start = "at the intervals and depths that the HLS tool 2023.2 reports"
+    assert part_words(reported, whole).startswith(f"All {metrics.latency_cycles:,} cycles of the run, {start}.")
+    del logged["report_times"]  # as in logs from before it was kept
+    model = recorded(design(), logged)
+    assert model.cycles < metrics.latency_cycles
+    said = f"at the cost model's intervals ({metrics.cycles_from}: {metrics.latency_cycles:,} cycles)"
+    assert said in part_words(model, model.part(model.place("middle")))
 
 
 def test_depths_of_the_report_delay_what_is_put(tool: Path) -> None:

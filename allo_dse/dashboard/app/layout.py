@@ -62,6 +62,7 @@ def page(context: Context, look: Theme) -> Any:
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
             dcc.Store(id="compare-of"),
+            dcc.Store(id="part-shown"),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
             _header(context),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import MATCH, Dash, Input, Output, State, dcc, html
 
@@ -12,20 +11,12 @@ from ..data.board import Ref
 from ..figures.style import Theme, theme
 from ..pictures import PLACE_SECONDS, svg_uri
 from .context import Context
-from .parts import GRAPH_CONFIG, card, empty, image_buttons, table
-
-if TYPE_CHECKING:
-    from ...eval.simulator.explain import Explanation
-    from ..recordings import Recorded
+from .parts import card, empty, table
 
 MAX_SOURCE = 20_000
 
 
 def register(app: Dash, context: Context) -> None:
-    @lru_cache(maxsize=2)  # a recording has hundreds of thousands of events
-    def recorded(ref: Ref, _key: str) -> Recorded:
-        return context.programs.recorded(ref)
-
     def box(kind: str, *more: Any) -> tuple[Any, ...]:
         own = {"type": kind, "design": MATCH}
         return Output(own, "children"), Input(own, "id"), *more
@@ -46,10 +37,6 @@ def register(app: Dash, context: Context) -> None:
     @app.callback(*box("placement", State("theme", "data")))
     def placement(target: dict[str, str], look: str | None) -> Any:
         return shown(target, lambda ref: placement_picture(context, ref, theme(look)))
-
-    @app.callback(*box("timeline", State("theme", "data")))
-    def timeline(target: dict[str, str], look: str | None) -> Any:
-        return shown(target, lambda ref: timeline_cards(recorded(ref, target["design"]), theme(look)))
 
 
 def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Any]:
@@ -140,61 +127,3 @@ def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
             html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
         ]
     )
-
-
-def timeline_cards(found: Recorded, look: Theme) -> Any:
-    """Timeline with stalls and critical path, buffers, and what the time goes to."""
-    from ..figures.occupancy import occupancy_figure
-    from ..figures.recorded import timeline_words, totals_words
-    from ..figures.timeline import timeline_figure, totals_figure
-
-    line, why = found.timeline, found.explanation
-    drawn = timeline_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)
-    cards = [
-        card(
-            "Timeline",
-            html.P(timeline_words(found), className="hint"),
-            _plot("timeline-plot", drawn, "What each processing element does over time"),
-            tools=image_buttons("timeline-plot"),
-            wide=True,
-        )
-    ]
-    goes = card(
-        "Where the time goes",
-        html.P(totals_words(found), className="hint"),
-        _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
-        tools=image_buttons("totals-plot"),
-    )
-    waits = [] if why is None else [critical_card(found, why)]
-    cards.append(html.Div([goes, *waits], className="tiles"))
-    if why is not None:
-        occupied = occupancy_figure(line, why, look, ticks_per_cycle=found.ticks_per_cycle)
-        cards.append(
-            card(
-                "Buffers waited for most",
-                html.P("Tokens in each over time, up to as many as it holds.", className="hint"),
-                _plot("occupancy-plot", occupied, "Tokens in the buffers that are waited for most, over time"),
-                tools=image_buttons("occupancy-plot"),
-                wide=True,
-            )
-        )
-    return html.Div(cards)
-
-
-def critical_card(found: Recorded, why: Explanation) -> Any:
-    """What the critical path consists of, and who is on it longest."""
-    from ..figures.recorded import path_rows, path_words
-
-    rows = path_rows(found, why)
-    title = f"Critical path of the {found.span}"
-    return card(title, html.P(path_words(why), className="hint"), table(["who", "cycles", "share"], rows))
-
-
-def _plot(name: str, figure: dict[str, Any], words: str) -> Any:
-    """A plot; one over time scrolls where it would be too narrow to read."""
-    height = figure["layout"].get("height", 320)
-    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
-    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **{"aria-label": words})
-
-
-_OVER_TIME = ("timeline-plot", "occupancy-plot")

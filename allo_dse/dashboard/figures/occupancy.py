@@ -47,8 +47,9 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
             look, "", domain=[bottom, top], range=[0, 1.05 * max(1, depth)], dtick=max(1, -(-depth // 2))
         )
         titles.append({**_ABOVE, "y": top, "text": f"{name} (holds {depth:,})"})
+    span = [timeline.start / ticks_per_cycle, timeline.end / ticks_per_cycle]
     last = "y" if len(streams) == 1 else f"y{len(streams)}"
-    across = axis(look, "time (cycles)", anchor=last, range=[0, timeline.cycles / ticks_per_cycle])
+    across = axis(look, "time (cycles)", anchor=last, range=span, tickformat=",", nticks=8)
     height_px = 70 + 92 * len(streams)
     return {
         "data": traces,
@@ -58,7 +59,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
 
 def held_tokens(timeline: Timeline, stream: int) -> tuple[Floats, Floats]:
     """The most tokens that a buffer holds in each of `BINS` intervals, and where they begin."""
-    edges = np.linspace(0, max(1, timeline.cycles), BINS + 1)
+    edges = np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
     held = timeline.occupancy(stream)
     most = np.zeros(BINS)
     place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)

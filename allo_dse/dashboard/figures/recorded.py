@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from ...eval.simulator.explain import Explanation
-from ..recordings import Recorded
+from ..recordings import Part, Recorded
 from .timeline import MAX_ROWS
 
 MAX_CONTRIBUTORS = 10
+MAX_BUFFERS = 12
 _KINDS = {"work": "work", "service": "served by DRAM", "token": "tokens on their way", "room": "full buffers"}
 
 
-def timeline_words(found: Recorded) -> str:
-    """What was run, what sets its pace, and that not all rows are shown, if so."""
-    parts = [found.words]
-    worst = found.explanation.bottleneck if found.explanation is not None else None
+def whole_words(found: Recorded) -> str:
+    """What the whole run is, and who works most."""
+    name, share = found.busiest
+    return f"{_whole(found)} {name} is the busiest: it works {100 * share:.1f} % of them."
+
+
+def _whole(found: Recorded) -> str:
+    of = f" ({found.note})" if found.note else " of the run"
+    return f"All {found.cycles:,.0f} cycles{of}{_costs(found)}."
+
+
+def _costs(found: Recorded) -> str:
+    return f", {found.costs}" if found.costs else ""
+
+
+def part_words(found: Recorded, part: Part) -> str:
+    """What part of the run is shown, what sets its pace, and what is left out, if something is."""
+    per, line = found.ticks_per_cycle, part.timeline
+    if part.is_whole:
+        parts = [_whole(found)]
+    else:
+        note = f" ({found.note})" if found.note else ""
+        full = ": more operations are not kept at a time" if line.end < part.asked[1] else ""
+        span = f"Cycles {line.start / per:,.0f} to {line.end / per:,.0f} of {found.cycles:,.0f}"
+        parts = [f"{span}{note}{_costs(found)}{full}."]
+    worst = part.explanation.bottleneck
     if worst is not None:
-        cycles = found.timeline.cycles / found.ticks_per_cycle
-        share = f"{100 * worst.share:.1f} % of its {cycles:,.0f} cycles"
-        parts.append(f"{worst.name} sets the pace of the {found.span}: {share}.")
-    count = found.timeline.network.node_count
+        share = f"{100 * worst.share:.1f} % of these {line.cycles / per:,.0f} cycles"
+        parts.append(f"{worst.name} sets the pace: {share}.")
+    count = line.network.node_count
     if count > MAX_ROWS:
         parts.append(f"{MAX_ROWS} of {count:,} rows are shown: those on the critical path and the busiest.")
     return " ".join(parts)
@@ -26,15 +47,30 @@ def timeline_words(found: Recorded) -> str:
 
 def totals_words(found: Recorded) -> str:
     """What the totals are of."""
-    return f"Of the whole {'period' if found.span == 'period' else 'run'}, by kind."
+    return f"Of all {found.cycles:,.0f} cycles, mean over the elements of a kind."
 
 
-def path_words(found: Explanation) -> str:
+def path_title(part: Part) -> str:
+    """Which critical path it is."""
+    return "Critical path of the run" if part.is_whole else "Critical path of the part that is shown"
+
+
+def path_words(part: Part) -> str:
     """What the critical path consists of."""
-    return ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in found.shares.items() if share)
+    return ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in part.explanation.shares.items() if share)
 
 
-def path_rows(found: Recorded, why: Explanation) -> list[list[str]]:
+def path_rows(found: Recorded, part: Part) -> list[list[str]]:
     """Who is on the critical path for longest: name, cycles and share."""
     per = found.ticks_per_cycle
-    return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in why.contributors[:MAX_CONTRIBUTORS]]
+    most = part.explanation.contributors[:MAX_CONTRIBUTORS]
+    return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in most]
+
+
+HELD_HEAD = ["buffer", "how many", "most held", "of", "tokens in all"]
+
+
+def held_rows(found: Recorded) -> list[list[str]]:
+    """Over the whole run the most that buffers have held, the fullest first."""
+    shown = found.held[:MAX_BUFFERS]
+    return [[h.name, f"{h.count:,}", f"{h.most:,}", f"{h.depth:,}", f"{h.tokens:,}"] for h in shown]

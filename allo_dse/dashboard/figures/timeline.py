@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...eval.simulator.explain import Explanation
 from ...eval.simulator.labels import node_label
 from ...eval.simulator.timeline import Activity, Timeline
-from ..recordings import PARTS, Total
+from ..recordings import PARTS, Recorded, Span, Total
 from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
 
 BINS = 360
@@ -32,53 +32,114 @@ ACTIVITIES = {
 Floats = NDArray[np.float64]
 
 
-def timeline_figure(timeline: Timeline, found: Explanation | None, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
     """A row per core and channel, coloured by what it does most around each time; the critical path as a line."""
     if not timeline.cycles:
         return note(look, "the run takes no time")
     rows = chosen_rows(timeline, found)
     names = _names(timeline, found, rows)
-    trace, seen = _activities(timeline, rows, names, ticks_per_cycle)
-    keys = [_key(text, color) for activity, (text, color) in ACTIVITIES.items() if activity in seen]
+    edges = np.linspace(timeline.start, timeline.end, BINS + 1)
+    shares = np.stack([_shares(timeline, node, edges) for node in rows])
+    trace, keys = activity_traces(shares, edges / ticks_per_cycle, names, tuple(ACTIVITIES))
     data = [trace, *keys, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
+    return _over_time(look, data, len(rows), (timeline.start / ticks_per_cycle, timeline.end / ticks_per_cycle))
+
+
+def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:
+    """The whole run: a row per kind of element, coloured by what they do most; a frame around what is shown in detail.
+
+    Args:
+        shown: what is shown, in ticks.
+    """
+    cycles, per = whole.recording.cycles, whole.ticks_per_cycle
+    if not cycles:
+        return note(look, "the run takes no time")
+    edges = np.linspace(0, cycles, BINS + 1)
+    shares, kinds = whole.over_time(edges), whole.totals[:MAX_ROWS]
+    names = [_kind(total) for total in kinds]
+    trace, keys = activity_traces(shares[: len(names)], edges / per, names, PARTS)
+    made = _over_time(look, [trace, *keys, _targets(edges / per, names)], len(names), (0, cycles / per))
+    low, high = (s / per for s in shown)
+    frame = {"type": "rect", "xref": "x", "yref": "paper", "x0": low, "x1": high, "y0": 0, "y1": 1}
+    line = {"color": look.text, "width": 2}
+    made["layout"].update(
+        shapes=[
+            {
+                **frame,
+                "line": line,
+                "fillcolor": look.text,
+                "opacity": 0.85 if high - low < cycles / per / BINS else 0.3,
+            }
+        ],
+        dragmode="select",
+        selectdirection="h",
+        selections=[],
+        height=130 + 24 * len(names),
+    )
+    made["layout"]["xaxis"]["fixedrange"] = made["layout"]["yaxis"]["fixedrange"] = True
+    return made
+
+
+def _targets(at: Floats, names: list[str]) -> dict[str, Any]:
+    """Invisible points, because Plotly lets only traces with points be selected in."""
+    middle = (at[1:] + at[:-1]) / 2
+    marker = {"opacity": 0, "size": 1}
+    y = [names[len(names) // 2]] * len(middle)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": packed(middle),
+        "y": y,
+        "marker": marker,
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _over_time(look: Theme, data: list[dict[str, Any]], rows: int, span: tuple[float, float]) -> Figure:
+    """Rows over time, in cycles."""
     return {
         "data": data,
         "layout": layout(
             look,
-            xaxis=axis(look, "time (cycles)"),
+            xaxis=axis(look, "time (cycles)", range=list(span), tickformat=",", nticks=8),
             yaxis=axis(
                 look,
                 "",
-                range=[len(rows) - 0.5, -0.5],
+                range=[rows - 0.5, -0.5],
                 type="category",
                 tickfont={"size": 10, "color": look.muted},
             ),
-            height=150 + 17 * len(rows),
+            height=150 + 17 * rows,
             showlegend=True,
         ),
     }
 
 
-def _names(timeline: Timeline, found: Explanation | None, rows: list[int]) -> list[str]:
+def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]:
     """A name for each row, no two alike."""
-    labels = found.labels if found is not None else None
-    names = [_name(node_label(labels, timeline.network, node) if labels else str(node)) for node in rows]
+    names = [_name(node_label(found.labels, timeline.network, node)) for node in rows]
     return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def _activities(
-    timeline: Timeline, rows: list[int], names: list[str], per_cycle: int
-) -> tuple[dict[str, Any], set[int]]:
-    """What each row does most around each time, and which activities there are."""
-    edges = np.linspace(0, timeline.cycles, BINS + 1)
-    shares = np.stack([_shares(timeline, node, edges) for node in rows])
+def activity_traces(
+    shares: Floats, edges: Floats, names: list[str], activities: Sequence[Activity]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What each row does most around each time, and the legend's entries.
+
+    Args:
+        shares: per row, interval and activity; edges: of the intervals, in cycles.
+        activities: what the last axis of `shares` is of.
+    """
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
+    known = list(ACTIVITIES)
+    colour = np.array([known.index(a) for a in activities])
     trace: dict[str, Any] = {
         "type": "heatmap",
-        "x": packed((edges[1:] + edges[:-1]) / 2 / per_cycle),
+        "x": packed((edges[1:] + edges[:-1]) / 2),
         "y": names,
-        "z": [[None if value < 0 else value for value in row] for row in most.tolist()],
-        "text": [[_shares_text(bin_) for bin_ in row] for row in shares],
+        "z": [[None if value < 0 else int(colour[value]) for value in row] for row in most.tolist()],
+        "text": [[_shares_text(bin_, activities) for bin_ in row] for row in shares],
         "hovertemplate": "%{y}<br>%{x:,.0f} cycles<br>%{text}<extra></extra>",
         "colorscale": _discrete(),
         "zmin": -0.5,
@@ -86,7 +147,8 @@ def _activities(
         "ygap": 1,
         "showscale": False,
     }
-    return trace, set(np.unique(most[most >= 0]).tolist())
+    seen = set(most[most >= 0].tolist())
+    return trace, [_key(*ACTIVITIES[activity]) for i, activity in enumerate(activities) if i in seen]
 
 
 def _key(text: str, color: str) -> dict[str, Any]:
@@ -101,13 +163,11 @@ def _discrete() -> list[list[Any]]:
     return [[(i + end) / count, color] for i, (_, color) in enumerate(ACTIVITIES.values()) for end in (0, 1)]
 
 
-def chosen_rows(timeline: Timeline, found: Explanation | None) -> list[int]:
+def chosen_rows(timeline: Timeline, found: Explanation) -> list[int]:
     """The rows that are shown, by number: those that the critical path is in for longest, and the busiest."""
     nodes = np.arange(timeline.network.node_count)
     busy = timeline.node_cycles[:, Activity.WORK] + timeline.node_cycles[:, Activity.SERVICE]
-    critical = np.zeros(len(nodes), np.int64)
-    if found is not None:
-        critical = found.path.cycles_by(("work", "service"), timeline.network.task_node[found.path.task], len(nodes))
+    critical = found.path.cycles_by(("work", "service"), timeline.network.task_node[found.path.task], len(nodes))
     first = np.argsort(-critical, kind="stable")[: MAX_ROWS // 2]
     first = first[critical[first] > 0]
     rest = [n for n in np.argsort(-busy, kind="stable").tolist() if n not in set(first.tolist())]
@@ -138,16 +198,16 @@ def _done(start: NDArray[Any], end: NDArray[Any], edges: Floats) -> Floats:
     return np.interp(edges, times, values)
 
 
-def _shares_text(shares: Floats) -> str:
-    parts = [f"{100 * share:.0f} % {text}" for share, (text, _) in zip(shares, ACTIVITIES.values(), strict=True)]
+def _shares_text(shares: Floats, activities: Sequence[Activity]) -> str:
+    parts = [f"{100 * share:.0f} % {ACTIVITIES[a][0]}" for share, a in zip(shares, activities, strict=True)]
     return ", ".join(p for p, share in zip(parts, shares, strict=True) if share > IDLE) or "idle"
 
 
 def _path(
-    timeline: Timeline, found: Explanation | None, rows: list[int], names: list[str], look: Theme, per_cycle: int
+    timeline: Timeline, found: Explanation, rows: list[int], names: list[str], look: Theme, per_cycle: int
 ) -> list[dict[str, Any]]:
     """The critical path, as far as it runs through the rows that are shown."""
-    if found is None or not len(found.path):
+    if not len(found.path):
         return []
     path = found.path
     place = dict(zip(rows, names, strict=True))
@@ -172,12 +232,17 @@ def _path(
     ]
 
 
+def _kind(total: Total) -> str:
+    """A kind of elements, and how many there are."""
+    return f"{_name(total.name)} ({total.count:,})" if total.count > 1 else _name(total.name)
+
+
 def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
     """Per kind of processing element the share of the time that it works and waits."""
     if not totals:
         return note(look, "the run takes no time")
     shown = totals[:MAX_ROWS][::-1]
-    names = [f"{_name(t.name)} ({t.count:,})" if t.count > 1 else _name(t.name) for t in shown]
+    names = [_kind(t) for t in shown]
     traces = []
     for position, activity in enumerate(PARTS):
         text, color = ACTIVITIES[activity]

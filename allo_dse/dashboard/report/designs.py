@@ -13,13 +13,13 @@ from ..data.units import label, text
 from ..exports import reproduce_text
 from ..figures.design import bound_figure, resources_figure
 from ..figures.occupancy import occupancy_figure
-from ..figures.recorded import path_rows, path_words, timeline_words, totals_words
+from ..figures.recorded import part_words, path_rows, path_title, path_words, totals_words, whole_words
 from ..figures.style import LIGHT
-from ..figures.timeline import timeline_figure, totals_figure
+from ..figures.timeline import overview_figure, timeline_figure, totals_figure
 from ..figures.words import difference_lines, rung_table, status_text
 from ..pictures import design_pictures
 from ..programs import Programs
-from ..recordings import Recorded
+from ..recordings import Part, Recorded
 from .plots import Plot, plot
 
 
@@ -91,26 +91,27 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
         recorded = programs.recorded(ref)
     except AlloDseError as error:
         return {**found, "timeline_words": f"No timeline: {error.message}"}
+    part = recorded.part(recorded.place("middle"))
     return {
         **found,
-        "time_plots": _time_plots(recorded, number),
-        "timeline_words": timeline_words(recorded),
-        "critical": _critical(recorded),
+        "time_plots": _time_plots(recorded, part, number),
+        "timeline_words": part_words(recorded, part),
+        "critical": {"title": path_title(part), "words": path_words(part), "rows": path_rows(recorded, part)},
     }
 
 
-def _critical(found: Recorded) -> dict[str, Any] | None:
-    """The critical path in words and rows."""
-    why = found.explanation
-    if why is None:
-        return None
-    return {"span": found.span, "words": path_words(why), "rows": path_rows(found, why)}
-
-
-def _time_plots(found: Recorded, number: int) -> list[Plot]:
-    """Timeline, where the time goes, and buffers."""
-    line, why, per = found.timeline, found.explanation, found.ticks_per_cycle
-    plots = [
+def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
+    """The whole run, a part of it in detail, where the time goes, and buffers."""
+    line, why, per = part.timeline, part.explanation, found.ticks_per_cycle
+    shown = (line.start, line.end)
+    whole = plot(
+        f"overview-{number}",
+        f"The whole run. {whole_words(found)}",
+        lambda look: overview_figure(found, look, shown),
+        wide=True,
+    )
+    return [
+        *([] if part.is_whole else [whole]),
         plot(
             f"timeline-{number}",
             "Timeline",
@@ -123,13 +124,9 @@ def _time_plots(found: Recorded, number: int) -> list[Plot]:
             f"Where the time goes. {totals_words(found)}",
             lambda look: totals_figure(found.totals, look),
         ),
+        plot(
+            f"occupancy-{number}",
+            "Buffers waited for most",
+            lambda look: occupancy_figure(line, why, look, ticks_per_cycle=per),
+        ),
     ]
-    if why is not None:
-        plots.append(
-            plot(
-                f"occupancy-{number}",
-                "Buffers waited for most",
-                lambda look: occupancy_figure(line, why, look, ticks_per_cycle=per),
-            )
-        )
-    return plots

@@ -166,6 +166,13 @@ class Arena:
         """Positions of slots in order of execution."""
         return (address - self._at["slots"]) // (WORD * Slot.SIZE)
 
+    def runnable_clocks(self) -> IntArray:
+        """Clocks of the nodes that can go on: those in the queue, and those that have asked for a resource."""
+        header = self.header
+        places = np.arange(header[Header.READY_HEAD], header[Header.READY_TAIL]) & header[Header.READY_MASK]
+        pending = self.heap[: int(header[Header.PENDING_COUNT])]
+        return self.nodes[self.node_number(np.concatenate([self._queue[places], pending])), Node.CLOCK]
+
     def current_slot(self) -> IntArray:
         """Per node the position, in order of execution, of the slot it is at."""
         return self.slot_number(self.nodes[:, Node.SLOT])

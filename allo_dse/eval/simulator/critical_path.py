@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...errors import SimulationError
 from ...ir.layout import State
@@ -25,7 +26,7 @@ KINDS: tuple[Kind, ...] = ("work", "service", "token", "room")
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """Steps from cycle 0 to the end of the run, without gaps; one entry per step.
+    """Steps from cycle 0 to the end of the run, or of the part of it that was recorded, without gaps; one per step.
 
     Attributes:
         kind: position in `KINDS`: the task works, or is served by a resource; or a token of a stream, or the room that
@@ -57,7 +58,7 @@ class CriticalPath:
 
 
 def critical_path(timeline: Timeline) -> CriticalPath:
-    """The critical path of a recorded run.
+    """The critical path of a recorded run; of a part of one it goes back from the last operation within.
 
     Raises:
         SimulationError: if not all events were kept.
@@ -69,8 +70,16 @@ def critical_path(timeline: Timeline) -> CriticalPath:
         )
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)
-    path = _walk(np.where(cause >= 0, cause, rows.before), rows)
-    return _steps(timeline, rows, cause, path)
+    # What a part's first operations waited for was before it.
+    is_first = (cause < 0) & (rows.completed > rows.requested) & (timeline.window.waits is not None)
+    previous = np.where(cause >= 0, cause, np.where(is_first, -1, rows.before))
+    return _steps(timeline, rows, cause, is_first, _walk(previous, _last(timeline, rows)))
+
+
+def _last(timeline: Timeline, rows: Rows) -> int:
+    """The row that ends last, not after the timeline; -1 for none."""
+    end = np.where(rows.end <= timeline.end, rows.end, -1)
+    return int(len(rows) - 1 - np.argmax(end[::-1])) if len(rows) and end.max() >= 0 else -1
 
 
 def _cause_rows(timeline: Timeline, rows: Rows) -> IntArray:
@@ -81,12 +90,9 @@ def _cause_rows(timeline: Timeline, rows: Rows) -> IntArray:
     return result
 
 
-def _walk(previous: IntArray, rows: Rows) -> IntArray:
+def _walk(previous: IntArray, row: int) -> IntArray:
     """Rows on the path, first to last."""
-    if not len(rows):
-        return np.zeros(0, np.int64)
     link = array("q", previous.tobytes())
-    row = int(len(rows) - 1 - np.argmax(rows.end[::-1]))
     found = []
     while row >= 0:
         found.append(row)
@@ -94,17 +100,22 @@ def _walk(previous: IntArray, rows: Rows) -> IntArray:
     return np.array(found[::-1], np.int64)
 
 
-def _steps(timeline: Timeline, rows: Rows, cause: IntArray, path: IntArray) -> CriticalPath:
-    waited = cause[path] >= 0
-    is_get = rows.kind[path] == State.GET
-    arrival = np.where(is_get, KINDS.index("token"), KINDS.index("room"))
+def _steps(
+    timeline: Timeline, rows: Rows, cause: IntArray, is_first: NDArray[np.bool_], path: IntArray
+) -> CriticalPath:
+    waited = (cause[path] >= 0) | is_first[path]
+    came = np.where(is_first[path], timeline.start, rows.end[cause[path]])
+    arrival = np.full(len(path), KINDS.index("room"))
+    for state, name in ((State.GET, "token"), (State.REQUEST, "service")):
+        arrival[rows.kind[path] == state] = KINDS.index(name)
     kind = np.stack(
         [np.where(waited, arrival, KINDS.index("work")), np.full(len(path), KINDS.index("service"))], axis=1
     )
-    start = np.stack([np.where(waited, rows.end[cause[path]], rows.idle_since[path]), rows.completed[path]], axis=1)
+    start = np.stack([np.where(waited, came, rows.idle_since[path]), rows.completed[path]], axis=1)
     end = np.stack([rows.completed[path], rows.end[path]], axis=1)
     on = np.stack([np.where(waited, rows.on[path], -1), rows.on[path]], axis=1)
     task = np.repeat(timeline.network.order[rows.slot[path]], 2)
+    start = np.maximum(start, timeline.start)
     keep = (end > start).ravel()
     return _merged(kind.ravel()[keep], task[keep], on.ravel()[keep], start.ravel()[keep], end.ravel()[keep])
 

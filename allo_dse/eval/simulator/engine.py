@@ -28,7 +28,9 @@ from .payload import streams_with_payload, tasks_with_payload
 from .recording import MAX_EVENTS, Recorder
 from .registers import needed_registers, no_registers
 from .result import RunResult
+from .samples import Sampler
 from .static import Steps, as_tables
+from .windows import WindowRecorder
 
 if TYPE_CHECKING:
     from ...ir.bodies import CompiledBodies
@@ -70,7 +72,8 @@ class Engine:
         payload: bool = True,
         record: bool = False,
         max_events: int = MAX_EVENTS,
-        stop_when_full: bool = False,
+        window: tuple[int, int] | None = None,
+        samples: int = 0,
         seconds: float | None = None,
         progress: Callable[[int], None] | None = None,
         extrapolate: bool = False,
@@ -83,43 +86,45 @@ class Engine:
             record: keep every operation, for `RunResult.timeline` and `explain`. The first recorded run compiles the
                 task bodies once more; others are not slowed down.
             max_events: how many operations to keep at most, 29 bytes each.
-            stop_when_full: end the run when that many are kept, and keep what was done up to then; the result has not
-                finished, its timeline and critical path are those of the run's beginning.
+            window: of a recorded run, the cycles from which and up to which to keep operations. The run ends there; its
+                result has not finished, and its timeline and critical path are those of that time. Where there are
+                more operations than may be kept, the window ends earlier, which its timeline says.
+            samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
             extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
-                Only of runs without payload, or of table processes.
+                Only of runs without payload, or of table processes; of those that are recorded only what comes before
+                a window, and of table processes.
 
         Raises:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
         """
         self._require_fitting(network)
-        limits = _Limits(max_events if record else None, stop_when_full, seconds, progress)
-        if extrapolate and not record:
+        watch = _Watch(max_events if record else None, window, samples, seconds, progress)
+        if extrapolate and (not record or (window is not None and can_repeat(network))):
             tables = network if can_repeat(network) else None if payload else self.as_tables(network)
             if tables is not None:
-                result = self._run(without_logs(tables), payload, limits, extrapolate=True)
+                result = self._run(without_logs(tables), payload, watch, extrapolate=True)
                 if result.finished or tables is network:
                     return result
-        return self._run(network, payload, limits)
+        return self._run(network, payload, watch)
 
-    def _run(self, network: Network, payload: bool, limits: _Limits, *, extrapolate: bool = False) -> RunResult:
-        record = limits.max_events is not None
+    def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
         registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
-        code = self._code(Variant(record, payload, registers.any))
+        code = self._code(Variant(watch.max_events is not None, payload, registers.any))
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
-        recorder = None
-        if limits.max_events is not None:
-            recorder = Recorder(network, arena, limits.max_events, keeps_all=limits.stop_when_full)
-        extrapolator = Extrapolator(network, arena) if extrapolate else None
+        recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
+        until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
+        extrapolator = Extrapolator(network, arena, until) if extrapolate else None
         try:
-            _drive(code, arena, recorder, extrapolator, limits)
+            _drive(code, arena, recorder, sampler, extrapolator, watch)
         finally:
             if arena.header[Header.FINISHED] != network.node_count:
                 _free_frames(code, arena)
-        events = recorder.events() if recorder else None
+        recorded = None if recorder is None else (recorder.events(), recorder.window())
         skipped = extrapolator.skipped if extrapolator else 0
-        return RunResult(network, arena, self.signatures, self._run_again, events, skipped)
+        noted = None if sampler is None else sampler.samples()
+        return RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
 
     def as_tables(self, network: Network) -> Network | None:
         """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
@@ -201,45 +206,75 @@ class _Code:
 
 
 @dataclass(frozen=True)
-class _Limits:
-    """How many events a run keeps (None: it is not recorded), its seconds, and whom it tells how far it is."""
+class _Watch:
+    """What is noted of a run, and what limits it; `max_events` None: it is not recorded."""
 
     max_events: int | None
-    stop_when_full: bool
+    window: tuple[int, int] | None
+    samples: int
     seconds: float | None
     progress: Callable[[int], None] | None
+
+    def recorder(self, network: Network, arena: Arena) -> Recorder | None:
+        if self.max_events is None:
+            return None
+        if self.window is None:
+            return Recorder(network, arena, self.max_events)
+        return WindowRecorder(network, arena, self.max_events, *self.window)
+
+    def sampler(self, arena: Arena) -> Sampler | None:
+        return Sampler(arena, self.samples) if self.samples else None
+
+    def tell(self, arena: Arena, started: float, now: float) -> None:
+        """Call `progress`; raises SimulationError at the time limit."""
+        if self.seconds is not None and now - started > self.seconds:
+            raise SimulationError(
+                f"the simulation was stopped after its time limit of {self.seconds:g} s",
+                hint="raise the limit, or simulate a smaller problem",
+            )
+        if self.progress is not None:
+            self.progress(int(arena.header[Header.FINISHED]))
 
 
 def _drive(
     code: _Code,
     arena: Arena,
     recorder: Recorder | None,
+    sampler: Sampler | None,
     extrapolator: Extrapolator | None,
-    limits: _Limits,
+    watch: _Watch,
 ) -> None:
     started = now = time.perf_counter()
     budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
-        header[Header.BUDGET] = budget
-        code.run(arena.base)
+        _spend(code, arena, budget, sampler)
         if header[Header.STATUS] == 0 or header[Header.FAULT]:
             return
         log_was_full = recorder is not None and recorder.drain()
-        if recorder is not None and limits.stop_when_full and recorder.is_full:
+        if recorder is not None and recorder.is_done():
             return
         before, now = now, time.perf_counter()
-        if limits.seconds is not None and now - started > limits.seconds:
-            raise SimulationError(
-                f"the simulation was stopped after its time limit of {limits.seconds:g} s",
-                hint="raise the limit, or simulate a smaller problem",
-            )
-        if limits.progress is not None:
-            limits.progress(int(header[Header.FINISHED]))
-        if extrapolator is not None:
+        watch.tell(arena, started, now)
+        if log_was_full and header[Header.ANCHOR] and header[Header.BUDGET] > 0:
+            budget = int(header[Header.BUDGET])
+        elif extrapolator is not None:
             budget = extrapolator.look()
         elif not log_was_full:
             budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
+
+
+def _spend(code: _Code, arena: Arena, budget: int, sampler: Sampler | None) -> None:
+    """Let compiled code run until it has spent its budget, or returns for another reason."""
+    header = arena.header
+    while True:
+        piece = budget if sampler is None else min(budget, sampler.take())
+        header[Header.BUDGET] = piece
+        code.run(arena.base)
+        budget -= piece - int(header[Header.BUDGET])
+        if header[Header.BUDGET] > 0 or budget <= 0 or header[Header.STATUS] == 0 or not header[Header.ANCHOR]:
+            header[Header.BUDGET] = budget
+            return
 
 
 def _free_frames(code: _Code, arena: Arena) -> None:

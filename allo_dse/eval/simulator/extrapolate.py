@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +26,6 @@ from .network import Network, Processes
 from .periods import State, find_period, jump
 from .regions import Part, parts_of
 from .snapshots import snapshot
-
-if TYPE_CHECKING:
-    pass
 
 KEPT_BYTES = 1 << 26
 """Memory for states that later ones are compared with."""
@@ -59,12 +55,15 @@ def without_logs(network: Network) -> Network:
 class Extrapolator:
     """Looks at a run now and then, and moves it on by whole periods.
 
+    Args:
+        until: a clock that no node is moved past.
+
     Attributes:
         skipped: stream operations that were not executed. jumps: how often the run was moved on.
     """
 
-    def __init__(self, network: Network, arena: Arena) -> None:
-        self._network, self._arena = network, arena
+    def __init__(self, network: Network, arena: Arena, until: int | None = None) -> None:
+        self._network, self._arena, self._until = network, arena, until
         self._turn = 0
         self._waiting = False
         self.skipped = 0
@@ -74,7 +73,7 @@ class Extrapolator:
     def _searches(self) -> list[_Search]:
         parts = parts_of(self._network, self._arena)
         size = self._network.node_count + int(self._network.depth.sum())
-        return [_Search(part, 20_000 + 64 * size) for part in parts if part.longest >= WORTHWHILE]
+        return [_Search(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
     def first_budget(self) -> int:
         """Turns before the first look: networks that need no more are not looked at at all."""
@@ -106,8 +105,9 @@ class _Search:
     good time, or as many rounds as make the cost of a look small beside that of getting there.
     """
 
-    def __init__(self, part: Part, limit: int) -> None:
+    def __init__(self, part: Part, limit: int, until: int | None = None) -> None:
         self.part = part
+        self._until = until
         self._gap = FIRST_GAP + GAP_PER_ENTRY * (len(part.nodes) + len(part.stream_of))
         self._limit = limit
         self.is_over = False
@@ -138,10 +138,11 @@ class _Search:
         self._rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
-        period = find_period(known, state)
+        period = find_period(known, state, self._until)
         known.append(state)
         self._forget(state)
         self._failures += 1
+        self.is_over = self._until is not None and int(state.clock.max()) >= self._until
         if period is not None:
             self._failures, self._anchor = 0, None
             self._tried.clear()

@@ -49,12 +49,19 @@ class Period:
     times: int
 
 
-def find_period(known: Sequence[State], now: State) -> Period | None:
-    """The earlier state of the same key from which on most is repeated."""
+def find_period(known: Sequence[State], now: State, until: int | None = None) -> Period | None:
+    """The earlier state of the same key from which on most is repeated.
+
+    Args:
+        until: a clock that no node is to be moved past.
+    """
     best = None
     for since in known[: -COMPARED - 1 : -1]:
+        late = now.reference - since.reference
         times = _repetitions(since, now)
-        gain = times * int((now.puts - since.puts).sum() + (now.reference - since.reference))
+        if until is not None:
+            times = min(times, (until - int(now.clock.max(initial=0))) // max(1, late))
+        gain = times * int((now.puts - since.puts).sum() + late)
         if times > 0 and (best is None or gain > best[0]):
             best = gain, Period(since, times)
     return None if best is None else best[1]

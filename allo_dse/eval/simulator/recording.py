@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir.layout import STATE_BITS, WORD, Event, Header, Op, State
+from ...ir.layout import STATE_BITS, WORD, Event, Header, Node, Op, State
 from .arena import Arena
 from .network import IntArray, Network
 
@@ -15,6 +16,39 @@ BUFFER_EVENTS = 1 << 15
 """Events between two visits to Python: 1.3 MB, which a processor's cache holds."""
 MAX_EVENTS = 10_000_000
 """Events kept by default, 29 bytes each."""
+
+
+Columns = tuple[NDArray[Any], ...]
+"""Slot, state, op, on, requested, completed, as in `Events`."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Nodes that wait for a stream when a recording ends, one per entry: node, `State`, stream, operation, clock."""
+
+    node: IntArray
+    state: IntArray
+    on: IntArray
+    op: IntArray
+    since: IntArray
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a run that a recording is of.
+
+    Attributes:
+        start, end: cycles; what lies in between was kept.
+        first_put, first_get: per stream how many tokens were put (those it started with included) and taken before the
+            first that was kept.
+        waits: of a part of a run who waits at the end, which no event tells; None of a whole run.
+    """
+
+    start: int
+    end: int
+    first_put: IntArray
+    first_get: IntArray
+    waits: Waits | None
 
 
 @dataclass(frozen=True)
@@ -47,24 +81,20 @@ class Recorder:
     """Fills `Events` from the arena's log while a run goes on.
 
     Args:
-        limit: events to keep; the rest is dropped, unless it `keeps_all` (of a run that ends soon after).
+        limit: events to keep; the rest is dropped.
+        buffer: events between two visits to Python.
     """
 
-    def __init__(self, network: Network, arena: Arena, limit: int, *, keeps_all: bool = False) -> None:
+    def __init__(self, network: Network, arena: Arena, limit: int, *, buffer: int = BUFFER_EVENTS) -> None:
         self._network, self._arena = network, arena
-        self._left, self._keeps_all = limit, keeps_all
-        self._buffer = np.empty((BUFFER_EVENTS, Event.SIZE), np.int64)
-        self._chunks: list[tuple[NDArray[np.generic], ...]] = []
+        self._limit, self._kept = limit, 0
+        self._buffer = np.empty((buffer, Event.SIZE), np.int64)
+        self._chunks: list[Columns] = []
         self._base = self._buffer.ctypes.data
         header = arena.header
         header[Header.EVENT] = self._base
         header[Header.EVENT_END] = self._base + self._buffer.nbytes
         header[Header.EVENT_STEP] = WORD * Event.SIZE if limit > 0 else 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as many events were kept as there may be."""
-        return self._left <= 0
 
     def drain(self) -> bool:
         """Take over what is in the buffer. Returns whether it was full."""
@@ -72,14 +102,21 @@ class Recorder:
         if header[Header.EVENT_STEP] == 0:
             return False
         count = int(header[Header.EVENT] - self._base) // (WORD * Event.SIZE)
-        self._chunks.append(self._columns(self._buffer[: count if self._keeps_all else min(count, self._left)]))
-        self._left -= count
+        self._keep(self._buffer[:count])
         header[Header.EVENT] = self._base
-        if self._left < 0 and not self._keeps_all:
-            header[Header.EVENT_STEP] = 0
-        return count == BUFFER_EVENTS
+        return count == len(self._buffer)
 
-    def _columns(self, rows: IntArray) -> tuple[NDArray[np.generic], ...]:
+    def is_done(self) -> bool:
+        """Whether the run need not go on, since nothing that comes is to be kept; to be asked after `drain`."""
+        return False
+
+    def _keep(self, rows: IntArray) -> None:
+        self._chunks.append(self._columns(rows[: max(0, self._limit - self._kept)]))
+        self._kept += len(rows)
+        if self._kept > self._limit:
+            self._arena.header[Header.EVENT_STEP] = 0
+
+    def _columns(self, rows: IntArray) -> Columns:
         arena = self._arena
         slot = arena.slot_number(rows[:, Event.SLOT])
         state = rows[:, Event.WHAT] % (1 << STATE_BITS)
@@ -92,10 +129,24 @@ class Recorder:
     def events(self) -> Events:
         """Everything recorded; to be called once, after the run."""
         self.drain()
-        slot, state, op, on, requested, completed = (
-            np.concatenate(column) for column in zip(*self._chunks, strict=True)
-        )
-        return Events(slot, state, op, on, requested, completed, is_complete=self._left >= 0 or self._keeps_all)
+        return events_of(self._chunks, is_complete=self._kept <= self._limit)
+
+    def window(self) -> Window:
+        """The time that the events are of; to be called after `events`."""
+        network = self._network
+        end = int(self._arena.nodes[:, Node.CLOCK].max(initial=0))
+        return Window(0, end, network.initial, np.zeros_like(network.initial), None)
+
+
+def joined(chunks: list[Columns]) -> Columns:
+    """Columns of several chunks, one after the other."""
+    return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
+
+
+def events_of(chunks: list[Columns], *, is_complete: bool) -> Events:
+    """The events of several chunks."""
+    slot, state, op, on, requested, completed = joined(chunks)
+    return Events(slot, state, op, on, requested, completed, is_complete)
 
 
 def operation_numbers(network: Network, tasks: IntArray, words: IntArray) -> IntArray:

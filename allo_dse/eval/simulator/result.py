@@ -20,7 +20,8 @@ from .explain import Explanation, explain
 from .labels import Labels, Numbers, index_label, node_label, stream_group
 from .network import IntArray, Network
 from .perfetto import write_perfetto
-from .recording import Events
+from .recording import Events, Window
+from .samples import Samples
 from .timeline import Timeline
 from .timeline_files import save_occupancy, save_timeline
 
@@ -54,16 +55,19 @@ class RunResult:
         arena: Arena,
         signatures: Mapping[str, Signature],
         rerun: Rerun,
-        events: Events | None = None,
+        recorded: tuple[Events, Window] | None = None,
         skipped: int = 0,
+        samples: Samples | None = None,
     ) -> None:
         self.network = network
         self._arena = arena
         self._signatures = signatures
         self._rerun = rerun
-        self._events = events
+        self._recorded = recorded
         self.skipped = skipped
         """Stream operations that were not executed one by one, because they repeat what was."""
+        self.samples = samples
+        """How far each node had come now and then, if the run was to note that."""
         self.labels: Labels = Numbers()
         """Names for messages and drawings, where a call does not give others."""
         self.name = "run"
@@ -247,7 +251,7 @@ class RunResult:
         Raises:
             SimulationError: if the run was not recorded.
         """
-        if self._events is None:
+        if self._recorded is None:
             raise SimulationError("this run was not recorded, so it has no timeline", hint="run it with record=True")
         slots, current, nodes = self._arena.slots, self._arena.current_slot(), self._arena.nodes
         ended = np.zeros(self.network.task_count, bool)
@@ -256,7 +260,7 @@ class RunResult:
             ended[first:at] = True
             started[first : at + int(nodes[node, Node.ACTIVE] != 0)] = True
         return Timeline(
-            self.network, self._events, started, ended, slots[:, Slot.START], slots[:, Slot.END], self.node_end
+            self.network, *self._recorded, started, ended, slots[:, Slot.START], slots[:, Slot.END], self.node_end
         )
 
     def explain(self, labels: Labels | None = None) -> Explanation:

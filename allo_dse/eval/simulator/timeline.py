@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...ir.layout import Op, State
 from .network import IntArray, Network
-from .recording import Events
+from .recording import Events, Window
 
 START, END = State.READY, State.FINISHED
 """Kinds of the rows that stand for the beginning and the end of a task."""
@@ -39,12 +39,14 @@ class Rows:
     """Events with the beginning and end of each task, node after node, in order of execution; one entry per row.
 
     Attributes:
+        since: the cycle that the recording begins with.
         slot, node, kind, op, on: as in `Events`; `kind` is a `State`, or `START` or `END`.
         requested, completed: clocks; between the row before (of the same node) and `requested` the node works.
         end: `completed`, and for requests the end of the service.
         of_event: per event its row.
     """
 
+    since: int
     slot: IntArray
     node: IntArray
     kind: IntArray
@@ -68,7 +70,7 @@ class Rows:
     @cached_property
     def idle_since(self) -> IntArray:
         """Clock after the row before: the work that leads to a row takes from then until it is requested."""
-        return np.where(self.before >= 0, self.end[self.before], 0)
+        return np.where(self.before >= 0, self.end[self.before], self.since)
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,17 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Everything that happened in a run, over time; all times are cycles.
+    """Everything that happened in a run, or in a part of its time; all times are cycles.
 
     Attributes:
+        window: what part of the run; the events of a part can reach beyond it, intervals do not.
         started, ended: per slot (a task at its place in the order of execution), whether it has.
         slot_start, slot_end, node_end: clocks.
     """
 
     network: Network
     events: Events
+    window: Window
     started: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     slot_start: IntArray
@@ -100,8 +104,18 @@ class Timeline:
     node_end: IntArray = field(repr=False)
 
     @property
+    def start(self) -> int:
+        """The cycle from which on the timeline tells what happened."""
+        return self.window.start
+
+    @property
+    def end(self) -> int:
+        return self.window.end
+
+    @property
     def cycles(self) -> int:
-        return int(self.node_end.max(initial=0))
+        """Cycles from start to end."""
+        return self.end - self.start
 
     @cached_property
     def slot_node(self) -> IntArray:
@@ -111,7 +125,8 @@ class Timeline:
     def rows(self) -> Rows:
         """Events and the tasks' beginnings and ends, in order."""
         events = self.events
-        starts, ends = np.flatnonzero(self.started), np.flatnonzero(self.ended)
+        starts = np.flatnonzero(self.started & self._inside(self.slot_start))
+        ends = np.flatnonzero(self.ended & self._inside(self.slot_end))
         slot = np.concatenate([starts, events.slot, ends])
         order = np.argsort(slot, kind="stable")
         position = np.empty(len(order), np.int64)
@@ -123,6 +138,7 @@ class Timeline:
 
         begun, over = self.slot_start[starts], self.slot_end[ends]
         return Rows(
+            since=self.start,
             slot=slot[order],
             node=self.slot_node[slot[order]],
             kind=column(START, events.state, END),
@@ -133,6 +149,9 @@ class Timeline:
             end=column(begun, events.completed + self._service(), over),
             of_event=position[len(starts) : len(starts) + len(events)],
         )
+
+    def _inside(self, clock: IntArray) -> NDArray[np.bool_]:
+        return (clock >= self.start) & (clock <= self.end)
 
     def _service(self) -> IntArray:
         """Per event the cycles of service that follow it."""
@@ -158,11 +177,17 @@ class Timeline:
             (activity, rows.requested, rows.completed, rows.on, rows.op),
             (np.full(len(rows), int(Activity.SERVICE)), rows.completed, rows.end, rows.on, rows.op),
         ]
-        what, start, end, on, op = (np.stack(c, axis=1).ravel() for c in zip(*parts, strict=True))
-        keep = end > start
+        inner = (np.stack(c, axis=1).ravel() for c in zip(*parts, strict=True))
+        places = (np.repeat(rows.node, 3), np.repeat(rows.slot, 3))
+        node, slot, what, start, end, on, op = (
+            np.concatenate(c) for c in zip((*places, *inner), self._tails(), strict=True)
+        )
+        start, end = np.maximum(start, self.start), np.minimum(end, self.end)
+        keep = np.flatnonzero(end > start)
+        keep = keep[np.lexsort((start[keep], node[keep]))]
         columns = {
-            "node": np.repeat(rows.node, 3),
-            "task": np.repeat(self.network.order[rows.slot], 3),
+            "node": node,
+            "task": self.network.order[slot],
             "activity": what,
             "start": start,
             "end": end,
@@ -170,6 +195,34 @@ class Timeline:
             "op": op,
         }
         return pd.DataFrame({name: values[keep] for name, values in columns.items()})
+
+    def _tails(self) -> tuple[IntArray, ...]:
+        """Columns of what nodes do at the end of a part of a run, after their last row: they work, or wait."""
+        waits, rows, count = self.window.waits, self.rows, self.network.node_count
+        if waits is None:
+            return tuple(np.zeros(0, np.int64) for _ in range(7))
+        slot = self._slots_at_end()
+        node = np.flatnonzero(slot >= 0)
+        since = np.full(count, self.start)
+        since[rows.node] = rows.end  # of each node the last
+        until = np.full(count, self.end)
+        until[waits.node] = waits.since
+        work = np.full(len(node), int(Activity.WORK))
+        none = np.full(len(node), -1)
+        waiting = np.array([WAITING[State(s)] for s in waits.state.tolist()], np.int64)
+        own = np.isin(waits.node, node)
+        ends = np.full(len(waits.node), self.end)
+        wait = (waits.node, slot[waits.node], waiting, waits.since, ends, waits.on, waits.op)
+        parts = [(node, slot[node], work, since[node], until[node], none, none), tuple(c[own] for c in wait)]
+        return tuple(np.concatenate(c) for c in zip(*parts, strict=True))
+
+    def _slots_at_end(self) -> IntArray:
+        """Per node the slot that it is in at the end, -1 if it is over."""
+        begun = self.started & (self.slot_start <= self.end)
+        done = self.ended & (self.slot_end <= self.end)
+        node = self.slot_node
+        begins, over = (np.bincount(node[which], minlength=self.network.node_count) for which in (begun, done))
+        return np.where(begins > over, self.network.first[:-1] + begins - 1, -1)
 
     @cached_property
     def node_cycles(self) -> IntArray:
@@ -205,29 +258,35 @@ class Timeline:
         times = np.concatenate([puts, gets])
         order = np.argsort(times, kind="stable")
         change = np.where(order < len(puts), 1, -1)
-        held = int(self.network.initial[stream]) + np.cumsum(change)
+        before = int(self.window.first_put[stream] - self.window.first_get[stream])
+        held = before + np.cumsum(change)
         times = times[order]
         last = np.concatenate([times[1:] != times[:-1], np.ones(min(1, len(times)), bool)])
         time, tokens = times[last], held[last]
-        if not len(time) or time[0] > 0:
-            time, tokens = np.insert(time, 0, 0), np.insert(tokens, 0, self.network.initial[stream])
+        if self.window.waits is not None:
+            first, end = np.searchsorted(time, [self.start, self.end + 1])
+            before = int(tokens[first - 1]) if first else before
+            time, tokens = time[first:end], tokens[first:end]
+        if not len(time) or time[0] > self.start:
+            time, tokens = np.insert(time, 0, self.start), np.insert(tokens, 0, before)
         return Occupancy(time, tokens)
 
     @cached_property
     def cause(self) -> IntArray:
-        """Per event that had to wait, the event that ended the wait; -1 for others.
+        """Per event that had to wait, the event that ended the wait; -1 for others, and if it was before the window.
 
         That is the put of the token, the get that made room, or the request that was served before.
         """
-        events, network = self.events, self.network
+        events, window = self.events, self.window
         result = np.full(len(events), -1)
         puts, first_put = self._moves[State.PUT]
         gets, first_get = self._moves[State.GET]
         requests, first_request = self._moves[State.REQUEST]
+        ahead = window.first_put - window.first_get
         token = np.arange(len(gets)) - first_get[events.on[gets]]
-        _link(result, gets, events.on[gets], token - network.initial[events.on[gets]], puts, first_put)
-        token = np.arange(len(puts)) - first_put[events.on[puts]] + network.initial[events.on[puts]]
-        _link(result, puts, events.on[puts], token - network.depth[events.on[puts]], gets, first_get)
+        _link(result, gets, events.on[gets], token - ahead[events.on[gets]], puts, first_put)
+        token = np.arange(len(puts)) - first_put[events.on[puts]] + (ahead - self.network.depth)[events.on[puts]]
+        _link(result, puts, events.on[puts], token, gets, first_get)
         turn = np.arange(len(requests)) - first_request[events.on[requests]]
         _link(result, requests, events.on[requests], turn - 1, requests, first_request)
         result[events.completed == events.requested] = -1

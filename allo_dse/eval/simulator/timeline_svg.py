@@ -43,15 +43,15 @@ def timeline_svg(explanation: Explanation, *, max_nodes: int = 48, max_streams: 
     for node in nodes:
         parts += _row_label(node_label(labels, timeline.network, node), y + NODE_ROW - 4)
         mine = timeline.intervals[timeline.intervals["node"] == node]
-        parts += _stack(mine, timeline.cycles, y)
+        parts += _stack(mine, timeline, y)
         y += NODE_ROW + GAP
-    parts += _axis(timeline.cycles, TOP, y)
+    parts += _axis(timeline, TOP, y)
     y += 50
     left_out = [_more(timeline.network.node_count - len(nodes), "processing elements")]
     for stream in streams:
         depth = int(timeline.network.depth[stream])
         parts += _row_label(f"{labels.stream(stream)} (0 to {depth} tokens)", y + FIFO_ROW // 2 + 4)
-        parts.append(_tokens(timeline.occupancy(stream), depth, timeline.cycles, y))
+        parts.append(_tokens(timeline.occupancy(stream), depth, timeline, y))
         y += FIFO_ROW + GAP
     left_out.append(_more(timeline.network.stream_count - len(streams), "FIFOs"))
     parts.append(_text(LEFT, y + 16, "; ".join(filter(None, left_out))))
@@ -81,9 +81,9 @@ def _waits(timeline: Timeline) -> IntArray:
     return waits.astype(np.int64)
 
 
-def _stack(intervals: pd.DataFrame, cycles: int, y: int) -> Iterator[str]:
+def _stack(intervals: pd.DataFrame, timeline: Timeline, y: int) -> Iterator[str]:
     """One node's activities over time, stacked."""
-    edges = np.linspace(0, max(1, cycles), BINS + 1)
+    edges = _edges(timeline)
     base = np.zeros(BINS)
     for activity, (name, color) in COLORS.items():
         mine = intervals[intervals["activity"] == activity]
@@ -93,6 +93,11 @@ def _stack(intervals: pd.DataFrame, cycles: int, y: int) -> Iterator[str]:
         outline = [*_stairs(base, y), *reversed(list(_stairs(base + share, y)))]
         yield f'<path d="M{"L".join(outline)}Z" fill="{color}"><title>{name}</title></path>'
         base = base + share
+
+
+def _edges(timeline: Timeline) -> FloatArray:
+    """Of the bins of time."""
+    return np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
 
 
 def _cumulative(intervals: pd.DataFrame, edges: FloatArray) -> FloatArray:
@@ -114,9 +119,9 @@ def _stairs(height: FloatArray, y: int) -> Iterator[str]:
         yield f"{LEFT + WIDTH * last / BINS:.4g} {level:.4g}"
 
 
-def _tokens(held: Occupancy, depth: int, cycles: int, y: int) -> str:
+def _tokens(held: Occupancy, depth: int, timeline: Timeline, y: int) -> str:
     """The most tokens in a FIFO in each bin of time."""
-    edges = np.linspace(0, max(1, cycles), BINS + 1)
+    edges = _edges(timeline)
     most = np.zeros(BINS)
     place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
     np.maximum.at(most, place, held.tokens)
@@ -130,12 +135,13 @@ def _tokens(held: Occupancy, depth: int, cycles: int, y: int) -> str:
     return f'<path d="M{outline}Z" fill="#9db8c9" stroke="#46697f" stroke-width="0.5"/>'
 
 
-def _axis(cycles: int, top: int, bottom: int) -> Iterator[str]:
+def _axis(timeline: Timeline, top: int, bottom: int) -> Iterator[str]:
     """Ticks at round numbers of cycles."""
-    step = _round_step(max(1, cycles) / 8)
+    cycles = max(1, timeline.cycles)
+    step = _round_step(cycles / 8)
     yield f'<line x1="{LEFT}" y1="{bottom}" x2="{LEFT + WIDTH}" y2="{bottom}" stroke="black"/>'
-    for tick in range(0, cycles + 1, step):
-        x = LEFT + WIDTH * tick / max(1, cycles)
+    for tick in range(-(-timeline.start // step) * step, timeline.end + 1, step):
+        x = LEFT + WIDTH * (tick - timeline.start) / cycles
         yield f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom + 4}" stroke="#00000030"/>'
         yield _text(x, bottom + 16, f"{tick:,}", 'text-anchor="middle"')
     yield _text(LEFT + WIDTH / 2, bottom + 34, "time (cycles)", 'text-anchor="middle"')

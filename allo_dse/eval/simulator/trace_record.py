@@ -62,6 +62,8 @@ def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection
 def _require_replayable(timeline: Timeline) -> None:
     if not timeline.events.is_complete:
         raise TraceError("the run had more events than were kept", hint="record it with a larger max_events")
+    if timeline.window.waits is not None:
+        raise TraceError("only a part of the run was recorded", hint="record it without a window")
     if not timeline.ended.all():
         raise TraceError(
             "a run that deadlocked says nothing about what its tasks would have done next",
