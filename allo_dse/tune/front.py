@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,16 @@ REFERENCE_MARGIN = 0.1  # how far it lies beyond the worst of them, as a share o
 
 def pareto_positions(losses: Points) -> list[int]:
     """Positions of the designs that nothing dominates; of equal ones only the first. `losses`: (n, objectives)."""
-    order = np.lexsort((np.arange(len(losses)), *losses.T[::-1])) if len(losses) else np.empty(0, np.int64)
+    left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
-    for position in order:
-        # Sorted lexicographically, a design can only be dominated by (or equal to) one that came before it.
-        if not front or not (losses[front] <= losses[position]).all(1).any():
-            front.append(int(position))
+    while len(left):
+        # What dominates has no larger sum; so nothing dominates the smallest, and it rules out many others.
+        equal = np.flatnonzero(sums == sums.min())
+        best = equal[np.lexsort(left[equal].T[::-1])[0]] if len(equal) > 1 else sums.argmin()
+        front.append(int(positions[best]))
+        kept = ~(left[best] <= left).all(1)
+        kept[best] = False
+        left, positions, sums = left[kept], positions[kept], sums[kept]
     return sorted(front)
 
 
@@ -126,10 +131,13 @@ class Front:
             return False
         if self.hypervolume is not None:
             self.hypervolume += self._gain(array, point)
-        kept: list[bool] = np.any(array < point, axis=1).tolist()
-        self.keys = [k for k, keep in zip(self.keys, kept, strict=True) if keep] + [key]
-        self.losses = [v for v, keep in zip(self.losses, kept, strict=True) if keep] + [point]
-        self._array = np.array(self.losses)
+        kept = np.any(array < point, axis=1)
+        if not kept.all():
+            self.keys = list(compress(self.keys, kept))
+            self.losses = list(compress(self.losses, kept))
+        self.keys.append(key)
+        self.losses.append(point)
+        self._array = np.concatenate([array[kept], [point]])
         return True
 
     def _gain(self, array: Points, point: tuple[float, ...]) -> float:

@@ -15,15 +15,16 @@ from allo_dse.dashboard.data.limits import is_fpga, uses
 from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
-from allo_dse.dashboard.figures.parallel import parallel_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, parallel_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT
+from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.figures.words import difference_lines
 from allo_dse.dashboard.programs import Programs
 from allo_dse.errors import StudyError
+from allo_dse.tune.log import RunLog
 
-from .synthetic import write_run
+from .synthetic import design, write_run
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,61 @@ def test_parallel_coordinates_have_an_axis_per_varying_column(board):
     figure = parallel_figure(board, LIGHT)
     names = [d["name"] for d in figure["data"][0]["dimensions"]]
     assert names == ["tile", "k.axis0.nodes", "k.axis0.pattern", "output_depth", "latency_us", "bram18"]
+
+
+@pytest.fixture(scope="module")
+def trade_off(tmp_path_factory):
+    """A run of which every design is on the front."""
+    path = write_run(tmp_path_factory.mktemp("runs") / "all", 0)
+    log = RunLog(path / "log.jsonl")
+    for number in np.random.default_rng(0).permutation(3 * MAX_POINTS).tolist():
+        metrics = {"latency_us": 100.0 + number, "bram18": 5_000 - number}
+        log.append([{**design(number).to_dict(), "status": "ok", "metrics": metrics}])
+    log.close()
+    return Board.open([path])
+
+
+def test_a_front_that_is_a_crowd_is_drawn_as_one_point_per_spot_with_knee_and_reference(trade_off):
+    run = trade_off.runs[0]
+    assert len(run.front) == 3 * MAX_POINTS
+    selection = Selection((("latency_us", ((100.0, 400.0),)),))
+    view = View("latency_us", "bram18", infeasible=False, reference=Ref(0, 5), selection=selection)
+    figure = front_figure(trade_off, view, LIGHT)
+    traces = {t["name"]: t for t in figure.figure["data"]}
+    shown = [point_ref(n).row for n in traces["Pareto front"]["customdata"]]
+    assert MAX_POINTS / 4 < len(shown) <= MAX_POINTS
+    assert {run.front[0], run.front[-1]} <= set(shown)
+    assert (np.diff(run.losses[shown][:, 0]) > 0).all()
+    orange = [color == ORANGE for color in traces["Pareto front"]["marker"]["line"]["color"]]
+    assert orange == selection.rows(run)[shown].tolist()
+    assert traces["knee"]["customdata"] == [run.knee]
+    assert traces["reference"]["customdata"] == [5]
+    assert (figure.designs, figure.marks) == (3 * MAX_POINTS, len(shown))
+    zoom = ((150.0, 300.0), (4_000.0, 5_000.0))
+    near = front_figure(trade_off, View("latency_us", "bram18", infeasible=False, zoom=zoom), LIGHT)
+    assert near.designs == near.marks == 151
+
+
+def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade_off):
+    run = trade_off.runs[0]
+
+    def latencies(**options):
+        dimensions = parallel_figure(trade_off, LIGHT, **options)["data"][0]["dimensions"]
+        return unpacked(next(d for d in dimensions if d["name"] == "latency_us")["values"])
+
+    assert len(latencies()) <= MAX_LINES + 1
+    assert {run.numbers("latency_us")[row] for row in (run.front[0], run.front[-1], run.knee)} <= set(latencies())
+    selected = latencies(selection=Selection((("latency_us", ((100.0, 149.0),)),)))
+    assert (selected < 149.5).sum() == 50
+
+
+def test_parallel_coordinates_say_why_there_is_nothing(tmp_path, board):
+    def said(board, **options):
+        return parallel_figure(board, LIGHT, **options)["layout"]["annotations"][0]["text"]
+
+    empty = Board.open([write_run(tmp_path / "empty", 0)])
+    assert said(empty) == "no design has been evaluated yet"
+    assert said(board, source="bram18 < 0") == "no feasible design to show"
 
 
 def test_words_name_only_what_differs(board):

@@ -36,7 +36,8 @@ def parallel_figure(
     hidden: tuple[int, ...] = (),
     dominated: bool = True,
 ) -> Figure:
-    """At most `MAX_LINES` designs: the fronts, what is selected, and an even sample of the rest.
+    """About `MAX_LINES` designs: the fronts, what is selected, and an even sample of the rest; of a larger front
+    an even sample with its knee.
 
     Raises:
         FilterError: if the filter cannot be understood.
@@ -46,8 +47,10 @@ def parallel_figure(
     kept, chosen = board.filtered(source, hidden), board.selected(selection)
     rows = [_rows(board, n, kept[n], chosen[n], dominated) for n in range(len(board.runs))]
     total = sum(map(len, rows))
+    if not any(map(len, board.runs)):
+        return note(look, "no design has been evaluated yet")
     if not total or len(names) < 2:
-        return note(look, "no feasible designs to show yet")
+        return note(look, "no feasible design to show")
     picked = np.concatenate([chosen[n][r] for n, r in enumerate(rows)])
     on_front = np.concatenate([np.isin(r, board.runs[n].front) for n, r in enumerate(rows)])
     rank = np.where(picked, 2, np.where(on_front, 1, 0)) if selection else np.where(on_front, 1, 0)
@@ -81,12 +84,14 @@ def _rows(
     board: Board, number: int, kept: NDArray[np.bool_], chosen: NDArray[np.bool_], dominated: bool
 ) -> NDArray[np.int64]:
     run = board.runs[number]
-    front = run.front
     must = np.zeros(len(run), bool)
-    must[front] = True
+    must[run.front] = True
     usable = kept & run.ok & (must | dominated | chosen)
     share = MAX_LINES // max(1, len(board.runs))
-    first = np.flatnonzero(usable & must)
+    first = run.front[usable[run.front]]
+    if len(first) > share:  # along the front, and not in the order of the log
+        sampled = _sample(first[chosen[first]], share // 2), _sample(first[~chosen[first]], share // 2)
+        first = np.union1d(np.concatenate(sampled), first[first == run.knee])
     picked = _sample(np.flatnonzero(usable & chosen & ~must), max(share // 2, share - len(first)))
     rest = _sample(np.flatnonzero(usable & ~must & ~chosen), max(0, share - len(first) - len(picked)))
     return np.concatenate([rest, picked, first])

@@ -164,14 +164,20 @@ class _Painter:
         self._crowd(number, mask, SELECTED, (ORANGE, mixed(ORANGE, self.look.text, 0.4)), 0.95, size=7)
 
     def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
+        """The designs of a front as points; where there are too many to tell apart, one per spot."""
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
-        marker = {
+        marker: dict[str, Any] = {
             "size": 9 if self.view.z is None else 5,
             "color": self.look.series[number % len(self.look.series)] if several else self.look.front,
             "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)] if self.view.z is None else "circle",
-            "line": {"color": np.where(chosen, ORANGE, self.look.panel).tolist(), "width": 2 if chosen.any() else 1},
         }
-        self._trace(number, rows, name, marker)
+        kept = self._kept(number, rows, name, MAX_POINTS) if len(rows) > MAX_POINTS else rows
+        picked = np.isin(kept, rows[chosen])
+        marker["line"] = {
+            "color": np.where(picked, ORANGE, self.look.panel).tolist(),
+            "width": 2 if picked.any() else 1,
+        }
+        self._trace(number, kept, name, marker)
 
     def _mark(self, ref: Ref, name: str, color: str, symbol: str, size: int) -> None:
         if self.view.z is not None:
@@ -239,11 +245,15 @@ class _Painter:
 
     def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any], most: int) -> None:
         """At most so many points, one per spot; in space, `MAX_POINTS_3D`."""
+        self._trace(number, self._kept(number, rows, name, most), name, marker)
+
+    def _kept(self, number: int, rows: NDArray[np.int64], name: str, most: int) -> NDArray[np.int64]:
+        """The designs among those in view that are drawn for all of them, in the same order."""
         x, y = (axis[number][rows] for axis in self.screen[:2])
         seen = visible(x, y, self.view.zoom)
         kept = rows[seen][thin(x[seen], y[seen], max(most, 8) if self.view.z is None else MAX_POINTS_3D)]
         self._count(name, len(seen), len(kept))
-        self._trace(number, kept, name, marker)
+        return kept
 
     def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any]) -> None:
         rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]

@@ -81,9 +81,12 @@ def thin(x: Floats, y: Floats, most: int) -> Rows:
     """
     if len(x) <= most:
         return np.arange(len(x))
-    rows = int(np.sqrt((most - 4) * ROWS / COLUMNS))
-    found = spots(x, y, window(x, y), (most - 4) // rows, rows).first
     outermost = [x.argmin(), x.argmax(), y.argmin(), y.argmax()]
+    for share in 0.8 ** np.arange(25):  # along a line more spots are found than in a cloud, and may be smaller
+        columns, rows = max(1, int(share * COLUMNS)), max(1, int(share * ROWS))
+        found = spots(x, y, window(x, y), columns, rows).first
+        if np.count_nonzero(found >= 0) <= most - len(outermost):
+            break
     return np.unique(np.concatenate([found[found >= 0], outermost]))
 
 
