@@ -31,14 +31,15 @@ _HEAD = """<script>
 document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 document.cookie = "theme=" + document.documentElement.dataset.theme + ";path=/;samesite=strict";
+const first = (name, more) => document.head.append(Object.assign(document.createElement(name), more));
+window.Plotly = new Promise((done) =>
+  first("script", {{ src: "{plotly}", fetchPriority: "high", onload: () => done() }}));
 for (const href of ["/_dash-layout", "/_dash-dependencies"])
-  document.head.append(Object.assign(document.createElement("link"),
-    {{ rel: "preload", as: "fetch", crossOrigin: "anonymous", href }}));
+  first("link", {{ rel: "preload", as: "fetch", crossOrigin: "anonymous", href }});
 window.alloGrid = "{grid}";
-window.Plotly = new Promise((done) => document.head.append(
-  Object.assign(document.createElement("script"), {{ src: "{plotly}", onload: () => done() }})));
 </script>
 <link rel="preload" as="script" href="{graph}">"""
+"""The theme goes to the server with the question for the layout; plotly.js, which takes longest, is asked for first."""
 
 
 class _App(Dash):
