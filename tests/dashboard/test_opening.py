@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -66,41 +66,46 @@ def opened(board):
         thread.join()
 
 
+@pytest.fixture
+def serve():
+    """Serves boards that are still to be read until the end of the test, when the tabs are closed already."""
+    with ExitStack() as stack:
+        yield lambda board: stack.enter_context(opened(board))
+
+
 def break_log(path):
     with (path / "log.jsonl").open("ab") as log:
         log.write(encode_line({**design(999).to_dict(), "metrics": "none"}))
 
 
-def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_loaded_again(tmp_path, visit):
+def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_loaded_again(tmp_path, visit, serve):
     first, second = write_run(tmp_path / "one", 300), write_run(tmp_path / "two", 80)
     board = Gated(first, second)
-    with opened(board) as url:
-        page = visit(url).open()
-        wait_text(page, "#opening", "reading: 0 %, 0 designs")
-        page.evaluate("window.stayed = true")
-        append(second, range(80, 90))  # while the first is being read
-        board.allowed.release(2)
-        page.wait_for_function(
-            "() => { const [, share, n] = document.querySelector('#opening').innerText.match(/: (\\d+) %, (\\d+) des/);"
-            "return 0 < share && share < 100 && 0 < n && n < 300; }"
-        )
-        assert page.inner_text("#opening h1") == "one, two"
-        assert page.locator("#root").count() == 0
-        board.open_wide()
-        page.wait_for_function(DRAWN)
-        wait_text(page, "#status", "390 designs")
-        assert page.locator("#opening").count() == 0
-        assert page.evaluate("window.stayed")
-        wait_text(page, "#table-note", "390 of 390 designs")
+    page = visit(serve(board)).open()
+    wait_text(page, "#opening", "reading: 0 %, 0 designs")
+    page.evaluate("window.stayed = true")
+    append(second, range(80, 90))  # while the first is being read
+    board.allowed.release(2)
+    page.wait_for_function(
+        "() => { const [, share, n] = document.querySelector('#opening').innerText.match(/: (\\d+) %, (\\d+) des/);"
+        "return 0 < share && share < 100 && 0 < n && n < 300; }"
+    )
+    assert page.inner_text("#opening h1") == "one, two"
+    assert page.locator("#root").count() == 0
+    board.open_wide()
+    page.wait_for_function(DRAWN)
+    wait_text(page, "#status", "390 designs")
+    assert page.locator("#opening").count() == 0
+    assert page.evaluate("window.stayed")
+    wait_text(page, "#table-note", "390 of 390 designs")
 
 
-def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path, visit):
+def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path, visit, serve):
     path = write_run(tmp_path / "broken", 40)
     break_log(path)
-    with opened(Board.of([path])) as url:
-        page = visit(url).open()
-        wait_text(page, "[role=alert]", "log.jsonl has an entry that makes no sense here")
-        wait_text(page, "[role=alert]", "--fresh begins anew")
+    page = visit(serve(Board.of([path]))).open()
+    wait_text(page, "[role=alert]", "log.jsonl has an entry that makes no sense here")
+    wait_text(page, "[role=alert]", "--fresh begins anew")
 
 
 def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(tmp_path, visit, serve):
@@ -109,7 +114,7 @@ def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(tmp_pat
     lines = log.read_bytes().splitlines(keepends=True)
     lines[7] = lines[7].replace(b"design", b"desing")
     log.write_bytes(b"".join(lines)[:-9])
-    page = visit(serve(path)[0]).open()
+    page = visit(serve(Board.of([path]))).open()
     wait_text(page, "#status", "damaged lines are skipped: 1")
     wait_text(page, "#status", "the last line is cut short")
     break_log(path)  # the end of the line that was cut short: one damaged line
