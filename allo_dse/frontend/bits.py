@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from ..lang.types import DType, UInt, index
+from .index_checks import bounds_of
 from .linear_forms import constant_difference
 from .meta import Meta
-from .scalars import as_scalar, binary_as, convert, integer
+from .scalars import as_scalar, binary_as, convert, integer, shift
 from .task import Task
 from .text import element_type
 from .values import Const, Scalar, Value
@@ -43,7 +44,7 @@ def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
     if isinstance(width, int):
         return Scalar(task.text.constant((1 << width) - 1, raw), raw)
     ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
-    return binary_as(task, ">>", ones, convert(task, binary_as(task, "-", bits, width, index), raw), raw)
+    return shift(task, ">>", ones, binary_as(task, "-", bits, width, index))
 
 
 def _check(task: Task, dtype: DType, node: ast.AST) -> None:
@@ -51,11 +52,9 @@ def _check(task: Task, dtype: DType, node: ast.AST) -> None:
         task.fail(node, f"a value of type {dtype} cannot be indexed", "only tiles and the bits of integers can")
 
 
-def _amount(task: Task, low: Value, raw: DType, node: ast.AST) -> Scalar:
-    if isinstance(low, Const):
-        return Scalar(task.text.constant(low.value, raw), raw)
-    position = convert(task, as_scalar(task, low, node, like=index), index)
-    return convert(task, position, raw)
+def _move(task: Task, op: str, value: Scalar, low: Value, node: ast.AST) -> Scalar:
+    """A value shifted by the position of the lowest bit that is named."""
+    return shift(task, op, value, as_scalar(task, low, node, like=index), bounds_of(task, low))
 
 
 def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
@@ -66,7 +65,7 @@ def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
     _check(task, value.dtype, node)
     low, width = _range(task, node, value.dtype)
     raw = integer(value.dtype.bits, False)
-    shifted = binary_as(task, ">>", Scalar(value.ssa, raw), _amount(task, low, raw, node), raw)
+    shifted = _move(task, ">>", Scalar(value.ssa, raw), low, node)
     task.scalar_op()
     if isinstance(width, Scalar):
         return binary_as(task, "&", shifted, _mask(task, width, raw), raw)
@@ -78,11 +77,10 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
     _check(task, old.dtype, node)
     low, width = _range(task, node, old.dtype)
     raw = integer(old.dtype.bits, False)
-    amount = _amount(task, low, raw, node)
     mask = _mask(task, width, raw)
     part = binary_as(task, "&", convert(task, as_scalar(task, value, node), raw), mask, raw)
-    part = binary_as(task, "<<", part, amount, raw)
-    field = binary_as(task, "<<", mask, amount, raw)
+    part = _move(task, "<<", part, low, node)
+    field = _move(task, "<<", mask, low, node)
     keep = binary_as(task, "^", field, Scalar(task.text.constant(-1, raw), raw), raw)
     kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
     task.scalar_op()
@@ -98,10 +96,10 @@ def reversed_bits(task: Task, value: Scalar) -> Scalar:
     result, left, taken = task.text.name(), task.text.name(), task.text.name()
     start = f"({left} = {value.ssa}, {taken} = {task.text.constant(0, raw)}) -> ({type_}, {type_})"
     with task.text.block(f"{result}:2 = scf.for {task.text.name()} = {zero} to {bits} step {step} iter_args{start} {{"):
-        moved = Scalar(taken, raw) if raw.bits == 1 else binary_as(task, "<<", Scalar(taken, raw), one, raw)
+        moved = shift(task, "<<", Scalar(taken, raw), one, (1, 1))
         last = binary_as(task, "&", Scalar(left, raw), one, raw)
         both = binary_as(task, "|", moved, last, raw)
-        rest = Scalar(left, raw) if raw.bits == 1 else binary_as(task, ">>", Scalar(left, raw), one, raw)
+        rest = shift(task, ">>", Scalar(left, raw), one, (1, 1))
         task.text.line(f"scf.yield {rest.ssa}, {both.ssa} : {type_}, {type_}")
     task.scalar_op()
     return Scalar(f"{result}#1", value.dtype)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..lang.types import DType, Int, UInt, float32, float64, index, int32
 from ..lang.types import bool as bool_
+from .index_checks import bounds_of
 from .meta import Meta
 from .task import Task
 from .text import element_type
@@ -117,7 +118,7 @@ def fixed(bits: int, fraction: int, signed: bool) -> DType:
 
 def result_type(op: str, a: DType, b: DType) -> DType:
     """The type of `a op b`."""
-    if a.kind == b.kind == "index":
+    if a.kind == b.kind == "index" and op not in ("<<", ">>"):
         return index if op != "/" else float32
     both = common(a, b)
     if both.is_float:
@@ -137,6 +138,8 @@ def result_type(op: str, a: DType, b: DType) -> DType:
 
 
 def _fixed_result(op: str, a: DType, b: DType, both: DType) -> DType:
+    if op in ("<<", ">>"):
+        return a
     if op in ("+", "-"):
         return fixed(both.bits + 1, both.fraction_bits, both.is_signed or op == "-")
     if op == "*":
@@ -197,8 +200,7 @@ def _int_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
         zero = task.text.constant(0, source)
         return Scalar(task.text.op(f"arith.cmpi ne, {value.ssa}, {zero} : {element_type(source)}"), bool_)
     if "index" in (source.kind, to.kind):
-        signed = to.is_signed if source.kind == "index" else source.is_signed
-        return _cast(task, "index_cast" if signed else "index_castui", value, to)
+        return _cast(task, "index_cast" if source.is_signed else "index_castui", value, to)
     if to.bits < source.bits:
         return _cast(task, "trunci", value, to)
     return _cast(task, "extsi" if source.is_signed else "extui", value, to)
@@ -216,12 +218,12 @@ def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
         number = convert(task, raw, to)
         scale = Scalar(task.text.constant(2.0**-source.fraction_bits, to), to)
         return binary_as(task, "*", number, scale, to)
-    shift = to.fraction_bits - source.fraction_bits
-    wide = integer(max(to.bits, source.bits + max(shift, 0)), source.is_signed)
+    places = to.fraction_bits - source.fraction_bits
+    wide = integer(max(to.bits, source.bits + max(places, 0)), source.is_signed)
     raw = convert(task, raw, wide)
-    if shift:
-        amount = Scalar(task.text.constant(abs(shift), wide), wide)
-        raw = binary_as(task, "<<" if shift > 0 else ">>", raw, amount, wide)
+    if places:
+        amount = Scalar(task.text.constant(abs(places), int32), int32)
+        raw = shift(task, "<<" if places > 0 else ">>", raw, amount, (abs(places), abs(places)))
     return Scalar(convert(task, raw, integer(to.bits, to.is_signed)).ssa, to)
 
 
@@ -235,9 +237,15 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
     if op in _ORDER:
         return compare(task, op, a, b)
     dtype = result_type(op, a.dtype, b.dtype)
+    if op in ("<<", ">>"):
+        if b.dtype.is_fixed or dtype.is_float:
+            task.fail(node, f"{a.dtype} {op} {b.dtype} is not defined", "shift by an integer")
+        raw = integer(dtype.bits, dtype.is_signed) if dtype.is_fixed else dtype
+        value = Scalar(a.ssa, raw) if dtype.is_fixed else convert(task, a, raw)
+        return Scalar(shift(task, op, value, b, bounds_of(task, right)).ssa, dtype)
     if dtype.is_fixed:
         return _binary_fixed(task, op, a, b, dtype)
-    if op in ("<<", ">>", "&", "|", "^") and dtype.is_float:
+    if op in ("&", "|", "^") and dtype.is_float:
         task.fail(node, f"operator {op} is not defined for {dtype}")
     work = dtype
     if dtype.is_float and dtype.bits == 16 and op not in ("+", "-", "*", "/"):
@@ -288,6 +296,40 @@ def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar
         return _integer_power(task, a, b, dtype)
     names = {"/": f"div{sign}i", "%": "remui", ">>": f"shr{sign}i", "min": f"min{sign}i", "max": f"max{sign}i"}
     return Scalar(emit(f"arith.{names[op]}", a.ssa, b.ssa), dtype)
+
+
+def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:
+    """`value << by` or `value >> by` of an integer, as wide as `value`: what is shifted out is lost.
+
+    So a shift by its width or more, or by a negative number, leaves 0, or the sign. Machines, C++ and LLVM do other
+    things then.
+
+    Args:
+        bounds: the smallest and largest value of `by`, where they are known.
+    """
+    text, dtype, width = task.text, value.dtype, value.dtype.bits
+    keeps_sign = op == ">>" and dtype.is_signed
+    if bounds is None and not by.dtype.is_signed:
+        bounds = (0, (1 << by.dtype.bits) - 1)
+    if bounds is not None and (bounds[1] < 0 or bounds[0] >= width):
+        if not keeps_sign:
+            return Scalar(text.constant(0, dtype), dtype)
+        bounds = (width - 1, width - 1)
+    if bounds is not None and bounds[0] == bounds[1]:
+        return binary_as(task, op, value, Scalar(text.constant(bounds[0], dtype), dtype), dtype)
+    if bounds is not None and 0 <= bounds[0] <= bounds[1] < width:
+        return binary_as(task, op, value, convert(task, by, dtype), dtype)
+    if by.dtype.kind != "index":
+        by = convert(task, by, integer(max(by.dtype.bits, width.bit_length() + 1), by.dtype.is_signed))
+    type_ = element_type(by.dtype)
+    inside = text.op(f"arith.cmpi ult, {by.ssa}, {text.constant(width, by.dtype)} : {type_}")
+    most = text.constant(width - 1 if keeps_sign else 0, by.dtype)
+    amount = Scalar(text.op(f"arith.select {inside}, {by.ssa}, {most} : {type_}"), by.dtype)
+    moved = binary_as(task, op, value, convert(task, amount, dtype), dtype)
+    if keeps_sign:
+        return moved
+    zero = text.constant(0, dtype)
+    return Scalar(text.op(f"arith.select {inside}, {moved.ssa}, {zero} : {element_type(dtype)}"), dtype)
 
 
 def _integer_power(task: Task, a: Scalar, b: Scalar, dtype: DType) -> Scalar:

@@ -40,6 +40,7 @@ from allo.ir.types import (
 from allo.memory import Layout
 
 from allo_dse.frontend import compile_region
+from tests.support.random_programs import random_program, wrap
 
 from . import samples
 from .execute import run, simulate, verify_bodies
@@ -435,6 +436,71 @@ def integers(X: int32, Y: int32, D: int32, K: int32, OUT: int32[17]):
 
 
 INTEGERS = compile_region(integers)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_arithmetic_of_any_widths_is_pythons(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    program = random_program(seed, widths_matter=False)
+    arrays = program.arrays(np.random.default_rng(seed))
+    expected = program.expected(arrays[:3])
+    simulate(compile_region(program.region(tmp_path_factory.mktemp("random") / "program.py")), *arrays)
+    assert [array.tolist() for array in arrays[3:]] == expected
+
+
+@pytest.mark.parametrize("bits", [1, 2, 8, 13, 32, 64, 65, 130])
+def test_what_is_shifted_out_is_lost(bits: int) -> None:
+    """By any number, of any type: known, a loop's variable, data."""
+
+    @df.region()
+    def top(X: Int(bits)[8], U: UInt(bits)[8], B: Int(9)[8], A: Int(bits)[8, 6], V: UInt(bits)[8, 6]):
+        @df.kernel(mapping=[1], args=[X, U, B, A, V])
+        def core(x: Int(bits)[8], u: UInt(bits)[8], by: Int(9)[8], a: Int(bits)[8, 6], v: UInt(bits)[8, 6]):
+            for i in range(8):
+                a[i, 0] = x[i] << by[i]
+                a[i, 1] = x[i] >> by[i]
+                a[i, 2] = x[i] << i
+                a[i, 3] = x[i] >> i
+                a[i, 4] = x[i] << 200
+                a[i, 5] = x[i] >> 200
+                v[i, 0] = u[i] << by[i]
+                v[i, 1] = u[i] >> by[i]
+                v[i, 2] = u[i] << i
+                v[i, 3] = u[i] >> i
+                v[i, 4] = u[i] << 200
+                v[i, 5] = u[i] >> 200
+
+    amounts = [0, 1, bits - 1, bits, bits + 1, 255, -1, -256]
+    rng = np.random.default_rng(bits)
+    numbers = [int.from_bytes(rng.bytes(17), "little") for _ in range(8)]
+    kind = object if bits > 64 else np.dtype(f"int{max(8, 1 << (bits - 1).bit_length())}")
+    signed, unsigned = ([wrap(n, t(bits)) for n in numbers] for t in (Int, UInt))
+    x = np.array(signed, object).astype(kind)
+    u = np.array(unsigned, object).astype(kind if kind is object else kind.str.replace("i", "u"))
+    a, v = np.zeros((8, 6), x.dtype), np.zeros((8, 6), u.dtype)
+    simulate(compile_region(top), x, u, np.array(amounts, np.int16), a, v)
+    far = 1000
+    for i, by in enumerate(amounts):
+        places = [far if by < 0 else by, i, far]
+        for of, to, type_ in ((signed, a, Int(bits)), (unsigned, v, UInt(bits))):
+            expected = [wrap(of[i] << p if left else of[i] >> p, type_) for p in places for left in (True, False)]
+            assert to[i].tolist() == expected, (bits, by)
+
+
+def test_fixed_point_numbers_are_shifted_by_integers() -> None:
+    @df.region()
+    def top(X: Fixed(16, 8)[4], Y: Fixed(16, 8)[4], Z: Fixed(16, 8)[4]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def core(x: Fixed(16, 8)[4], y: Fixed(16, 8)[4], z: Fixed(16, 8)[4]):
+            for i in range(4):
+                y[i] = x[i] << 2
+                z[i] = x[i] >> i
+
+    x = np.array([384, -100, 5, -32768], np.int16)  # 1.5, -0.39, ...
+    y, z = np.zeros(4, np.int16), np.zeros(4, np.int16)
+    simulate(compile_region(top), x, y, z)
+    assert y.tolist() == [wrap(4 * v, Int(16)) for v in x.tolist()]
+    assert z.tolist() == [v >> i for i, v in enumerate(x.tolist())]
 
 
 def test_bits() -> None:

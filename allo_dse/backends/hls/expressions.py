@@ -13,6 +13,8 @@ _PRECEDENCE |= {"==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3, "?":
 RING = frozenset({"+", "-", "*", "&", "|", "^"})
 """Operators whose low bits depend on the low bits of their operands only."""
 _LONGEST = 90
+INT_BITS = 32
+"""Width of a number written alone."""
 _INT32 = range(-(1 << 31) + 1, 1 << 31)
 
 
@@ -89,6 +91,24 @@ def as_unsigned(node: Node) -> Node:
     return exact(node) if node.type.kind == "uint" else cast(node, node.type.unsigned)
 
 
+def typed(node: Node) -> Node:
+    """The same value with C++ type `node.type` and no other.
+
+    Elsewhere a value may have a type of more bits: a number written alone is an `int`, or long, and so is what it is
+    combined with.
+    """
+    if node.op == "const":
+        alone = node.type.is_native and node.type.bits <= INT_BITS
+        return node if alone else tree("cast", node.type, node)
+    written = max((_written_bits(a) for a in node.args if a.op == "const"), default=0) if node.op in RING else 0
+    return exact(node) if node.type.is_native or written <= node.type.bits else tree("cast", node.type, node)
+
+
+def _written_bits(node: Node) -> int:
+    """Width of the type that C++ gives a number."""
+    return INT_BITS if node.value in _INT32 else 2 * INT_BITS
+
+
 def extend(node: Node, type_: Element) -> Node:
     """An integer as a wider one of the same value."""
     if node.op == "const":
@@ -98,7 +118,9 @@ def extend(node: Node, type_: Element) -> Node:
 
 def ring(op: str, a: Node, b: Node, bits: int) -> Node:
     """A sum, difference, product or bitwise combination modulo 2^bits."""
-    kind = "uint" if a.type.kind == b.type.kind == "uint" else "int"
+    # As in C++: an unsigned operand of a machine's width makes the result unsigned, one of another width both do.
+    unsigned = [n.type.kind == "uint" for n in (a, b)]
+    kind = "uint" if all(unsigned) or (any(unsigned) and bits in (32, 64)) else "int"
     type_ = Element(kind, bits)  # type: ignore[arg-type]
     if not type_.is_native:
         a, b = exact(a), exact(b)
@@ -200,6 +222,8 @@ def _const(node: Node) -> tuple[str, int]:
         return f"{value}{'u' if node.type == Element('uint', 32) else ''}", precedence
     if node.type == Element("uint", 32):
         return f"{value}u", PRIMARY
+    if value == -(1 << 31) and node.type == Element("int", 32):
+        return "(-2147483647 - 1)", PRIMARY
     if 0 <= value < 1 << 64:
         return f"{value}{'ull' if value >> 63 or node.type.kind == 'uint' else 'll'}", PRIMARY
     if -(1 << 63) < value < 0:

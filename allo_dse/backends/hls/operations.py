@@ -20,6 +20,7 @@ from .expressions import (
     ring,
     tree,
     truncate,
+    typed,
 )
 
 _FLOAT32 = Element("float", 32)
@@ -100,7 +101,7 @@ def _combination(name: str, args: Sequence[Node], type_: Element) -> Node:
 def _division_or_shift(name: str, args: Sequence[Node], type_: Element) -> Node:
     a, b = args
     if name == "shli":
-        return tree("<<", type_, as_signed(a), _amount(b), exact=type_.bits in (32, 64) or not type_.is_native)
+        return tree("<<", type_, typed(as_signed(a)), _amount(b), exact=type_.bits in (32, 64) or not type_.is_native)
     if name in ("shrsi", "shrui"):
         value = as_signed(a) if name == "shrsi" else as_unsigned(a)
         return tree(">>", value.type, value, _amount(b), exact=True)
@@ -156,8 +157,8 @@ def choice(condition: Node, yes: Node, no: Node, type_: Element) -> Node:
     if type_.is_integer:
         type_ = yes.type if yes.type == no.type else type_
         yes, no = (as_unsigned(n) if type_.kind == "uint" else as_signed(n) for n in (yes, no))
-        if not type_.is_native:
-            yes, no = (tree("cast", type_, n) if n.op == "const" else n for n in (yes, no))
+        if not type_.is_native or yes.op == no.op == "const":
+            yes, no = typed(yes), typed(no)
     return tree("?", type_, condition, yes, no, exact=not type_.is_integer or type_.bits >= 32)
 
 
@@ -184,7 +185,7 @@ def _unsigned_extension(a: Node, type_: Element) -> Node:
 def _index_cast(a: Node, type_: Element) -> Node:
     """Between `index`, which is `int` in C++, and integers."""
     if type_ == BOOL:
-        return tree("!=", BOOL, a, const(0, a.type))
+        return _to_bool_or_int(a, BOOL)
     if a.type == BOOL:
         return extend(a, type_)
     if a.type.bits == type_.bits:

@@ -86,10 +86,14 @@ def run_tool(
     except subprocess.TimeoutExpired:
         raise RtlError(f"{name} took more than {seconds:g} s", hint="try a smaller design") from None
     if run.returncode:
-        raise RtlError(
-            f"{name} failed: {(run.stderr or run.stdout).strip()[-600:]}", hint="the kernel may be too large"
-        )
+        raise RtlError(f"{name} failed: {_reason(run.stderr or run.stdout)}", hint="the kernel may be too large")
     return run.stdout
+
+
+def _reason(messages: str) -> str:
+    """The line that says what went wrong, where there is one, else the end; tools add what they were working on."""
+    said = [line.strip() for line in messages.splitlines() if "error:" in line.lower() or "Assertion" in line]
+    return said[0][:600] if said else messages.strip()[-600:]
 
 
 def kernel_verilog(mlir: str) -> str:

@@ -25,6 +25,7 @@ from tests.backends.hls import programs
 from tests.backends.hls.batch import Batch
 from tests.backends.hls.recorded import Recorded, record
 from tests.frontend import samples
+from tests.support.random_programs import random_program
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
@@ -114,6 +115,20 @@ def test_programs_through_clang(tmp_path: Path) -> None:
 def test_programs_of_the_front_ends_tests(module: str, tmp_path: Path) -> None:
     runs = record(module)
     assert len(runs) >= 5
+    compare(runs, "g++", tmp_path)
+
+
+@needs_gcc
+def test_random_arithmetic(tmp_path: Path) -> None:
+    """Integers of all widths and signs, also where C++ has promotions and conversions of its own."""
+    runs = []
+    for seed in range(25):
+        program = random_program(seed, widths_matter=True)
+        loaded = dse.load_program(program.region(tmp_path / f"program{seed}.py"))
+        before = tuple(program.arrays(np.random.default_rng(seed)))
+        after = tuple(array.copy() for array in before)
+        dse.simulate(loaded, *after)
+        runs.append(Recorded(f"random program {seed}", loaded, before, after))
     compare(runs, "g++", tmp_path)
 
 
