@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..eval.recording import Recording
 from ..eval.simulator.explain import Explanation
-from ..eval.simulator.labels import node_label, stream_group
+from ..eval.simulator.labels import Labels, node_label, stream_group
 from ..eval.simulator.timeline import Activity, Timeline
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
@@ -21,6 +21,7 @@ PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESO
 
 _LONGER = 4
 _NUMBERS = re.compile(r"(_\d+)+$")
+_PLACES = re.compile(r" (on|to|from) .*$")
 
 Floats = NDArray[np.float64]
 Span = tuple[int, int]
@@ -78,6 +79,7 @@ class Recorded:
     Attributes:
         note: what the run is, if it is not all there is; costs: what loops take, within a sentence.
         kinds: of each processing element.
+        buffers: of each stream the name of the buffers that it is one of; empty for none.
         ticks_per_cycle: units of the recording's clocks in a clock cycle.
         usual: ticks of a part that shows something, if it is not to be as long as can be kept.
     """
@@ -86,6 +88,7 @@ class Recorded:
     note: str
     costs: str
     kinds: tuple[str, ...]
+    buffers: tuple[str, ...]
     ticks_per_cycle: int = 1
     usual: int | None = None
 
@@ -130,6 +133,11 @@ class Recorded:
         first = min(max(0, round(low * per)), max(0, whole - 1))
         return first, max(first + 1, min(whole, round(high * per)))
 
+    def shown(self, part: Part) -> Span:
+        """From and to which whole cycle a part goes."""
+        per = self.ticks_per_cycle
+        return part.timeline.start // per, -(-part.timeline.end // per)
+
     def part(self, span: Span) -> Part:
         """A part in detail."""
         result = self.recording.part(*span)
@@ -168,11 +176,11 @@ class Recorded:
     @cached_property
     def held(self) -> tuple[Held, ...]:
         """Buffers by name, those that are fullest first."""
-        whole, labels, network = self.recording.whole, self.recording.labels, self.recording.network
+        whole, network = self.recording.whole, self.recording.network
         groups: dict[tuple[str, int], list[int]] = {}
-        for stream, depth in enumerate(network.depth.tolist()):
-            name = _NUMBERS.sub("", stream_group(labels, stream))
-            groups.setdefault((name, depth), []).append(stream)
+        for stream, (name, depth) in enumerate(zip(self.buffers, network.depth.tolist(), strict=True)):
+            if name:
+                groups.setdefault((name, depth), []).append(stream)
         found = [
             Held(name, len(own), depth, int(whole.occupancy[own].max()), int(whole.puts[own].sum()))
             for (name, depth), own in groups.items()
@@ -202,7 +210,13 @@ def _npu(design: Any) -> Recorded:
     note = f"{some} {found.of:,} period{'s' if found.of > 1 else ''} of the schedule{until}"
     kinds = tuple(_npu_kind(found.labels.task(task)) for task in range(found.network.task_count))
     usual = -(-found.cycles // max(1, found.periods))
-    return Recorded(found, note, "", kinds, found.ticks_per_cycle, usual)
+    buffers = tuple(_npu_buffer(found.labels, stream) for stream in range(found.network.stream_count))
+    return Recorded(found, note, "", kinds, buffers, found.ticks_per_cycle, usual)
+
+
+def _npu_buffer(labels: Labels, stream: int) -> str:
+    """Buffers by tensor and place; the other stream of each has its free slots."""
+    return _PLACES.sub("", labels.stream(stream)) if stream % 2 == 0 else ""
 
 
 def _npu_kind(process: str) -> str:
@@ -218,7 +232,9 @@ def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
     report = None if times is None else ReportTimes.from_dict(times)
     found = record_fpga(design, metrics.get("stream_depths"), report=report)
     kinds = tuple(_fpga_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
-    return Recorded(found, "", _costs(metrics, found.cycles), kinds)
+    streams = range(found.network.stream_count)
+    buffers = tuple(_NUMBERS.sub("", stream_group(found.labels, stream)) for stream in streams)
+    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers)
 
 
 def _costs(metrics: Mapping[str, Any], cycles: int) -> str:

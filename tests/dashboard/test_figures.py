@@ -15,7 +15,7 @@ from allo_dse.dashboard.data.limits import is_fpga, uses
 from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
-from allo_dse.dashboard.figures.parallel import MAX_LINES, parallel_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
@@ -206,6 +206,16 @@ def test_parallel_coordinates_say_why_there_is_nothing(tmp_path, board):
     empty = Board.open([write_run(tmp_path / "empty", 0)])
     assert said(empty) == "no design has been evaluated yet"
     assert said(board, source="bram18 < 0") == "no feasible design to show"
+
+
+@given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))
+def test_texts_on_an_axis_do_not_cover_each_other(values):
+    marked = apart(values)
+    assert marked[0] == values[0]
+    assert marked[-1] == values[-1]
+    assert set(marked) <= set(values)
+    if len(values) > 1:
+        assert min(np.diff(marked)) >= min(TICK_GAP * (values[-1] - values[0]), values[-1] - values[0])
 
 
 def test_words_name_only_what_differs(board):

@@ -89,7 +89,7 @@ def register(app: Dash, context: Context) -> None:
             raise PreventUpdate
         part = runs.part(design, span)
         style = theme(look)
-        low, high = cycles_of(found, part)
+        low, high = found.shown(part)
         keep = {"design": design, "span": [low, high]}
         return part_cards(found, part, style), overview(found, part, style), low, high, keep
 
@@ -133,7 +133,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any
     from ..figures.recorded import HELD_HEAD, held_rows, totals_words, whole_words
     from ..figures.timeline import totals_figure
 
-    low, high = cycles_of(found, part)
+    low, high = found.shown(part)
     return html.Div(
         [
             dcc.Store(id="part-of", data=design),
@@ -180,12 +180,6 @@ def overview(found: Recorded, part: Part, look: Theme) -> dict[str, Any]:
     from ..figures.timeline import overview_figure
 
     return overview_figure(found, look, (part.timeline.start, part.timeline.end))
-
-
-def cycles_of(found: Recorded, part: Part) -> tuple[int, int]:
-    """From and to which cycle a part goes."""
-    per = found.ticks_per_cycle
-    return part.timeline.start // per, -(-part.timeline.end // per)
 
 
 def _chooser(found: Recorded, low: int, high: int) -> Any:

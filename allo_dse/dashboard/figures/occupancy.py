@@ -49,7 +49,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
         titles.append({**_ABOVE, "y": top, "text": f"{name} (holds {depth:,})"})
     span = [timeline.start / ticks_per_cycle, timeline.end / ticks_per_cycle]
     last = "y" if len(streams) == 1 else f"y{len(streams)}"
-    across = axis(look, "time (cycles)", anchor=last, range=span, tickformat=",", nticks=8)
+    across = axis(look, "time (cycles)", anchor=last, range=span, tickformat=",", nticks=6)
     height_px = 70 + 92 * len(streams)
     return {
         "data": traces,

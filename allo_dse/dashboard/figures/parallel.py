@@ -16,6 +16,8 @@ MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
 MAX_AXES = 14
 MAX_TICKS = 12
+TICK_GAP = 0.065
+"""Of an axis's length that a tick's text takes."""
 NAME = 16
 """Characters of an axis's name."""
 
@@ -119,10 +121,21 @@ def _dimension(
     if axis.ticks is not None:
         dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [t[:NAME] for t in axis.ticks]}
     elif len(distinct) <= MAX_TICKS:
-        dimension |= {"tickvals": distinct.tolist(), "ticktext": [text(v) for v in distinct.tolist()]}
+        marked = apart(distinct.tolist())
+        dimension |= {"tickvals": marked, "ticktext": [text(v) for v in marked]}
     if brushes:
         dimension["constraintrange"] = [list(b) for b in brushes] if len(brushes) > 1 else list(brushes[0])
     return dimension
+
+
+def apart(values: list[float]) -> list[float]:
+    """Of ascending values the first, the last, and those whose texts do not cover others' on the axis."""
+    gap = TICK_GAP * (values[-1] - values[0])
+    marked = values[:1]
+    for value in values[1:-1]:
+        if value - marked[-1] >= gap and values[-1] - value >= gap:
+            marked.append(value)
+    return [*marked, *values[1:][-1:]]
 
 
 def _short(name: str) -> str:

@@ -33,7 +33,8 @@ def part_words(found: Recorded, part: Part) -> str:
     else:
         note = f" ({found.note})" if found.note else ""
         full = ": more operations are not kept at a time" if line.end < part.asked[1] else ""
-        span = f"Cycles {line.start / per:,.0f} to {line.end / per:,.0f} of {found.cycles:,.0f}"
+        low, high = found.shown(part)
+        span = f"Cycles {low:,} to {high:,} of {found.cycles:,.0f}"
         parts = [f"{span}{note}{_costs(found)}{full}."]
     worst = part.explanation.bottleneck
     if worst is not None:
@@ -67,7 +68,7 @@ def path_rows(found: Recorded, part: Part) -> list[list[str]]:
     return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in most]
 
 
-HELD_HEAD = ["buffer", "how many", "most held", "of", "tokens in all"]
+HELD_HEAD = ["buffer", "how many", "most held", "room", "tokens in all"]
 
 
 def held_rows(found: Recorded) -> list[list[str]]:

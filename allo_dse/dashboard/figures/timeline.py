@@ -63,19 +63,13 @@ def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:
     frame = {"type": "rect", "xref": "x", "yref": "paper", "x0": low, "x1": high, "y0": 0, "y1": 1}
     line = {"color": look.text, "width": 2}
     made["layout"].update(
-        shapes=[
-            {
-                **frame,
-                "line": line,
-                "fillcolor": look.text,
-                "opacity": 0.85 if high - low < cycles / per / BINS else 0.3,
-            }
-        ],
+        shapes=[{**frame, "line": line}],
         dragmode="select",
         selectdirection="h",
         selections=[],
         height=130 + 24 * len(names),
     )
+    made["layout"]["xaxis"].pop("tickformat")  # "200k": the whole run in few ticks
     made["layout"]["xaxis"]["fixedrange"] = made["layout"]["yaxis"]["fixedrange"] = True
     return made
 
@@ -102,7 +96,7 @@ def _over_time(look: Theme, data: list[dict[str, Any]], rows: int, span: tuple[f
         "data": data,
         "layout": layout(
             look,
-            xaxis=axis(look, "time (cycles)", range=list(span), tickformat=",", nticks=8),
+            xaxis=axis(look, "time (cycles)", range=list(span), tickformat=",", nticks=6),
             yaxis=axis(
                 look,
                 "",

@@ -95,7 +95,7 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
     return {
         **found,
         "time_plots": _time_plots(recorded, part, number),
-        "timeline_words": part_words(recorded, part),
+        "timeline_words": " ".join([*([] if part.is_whole else [whole_words(recorded)]), part_words(recorded, part)]),
         "critical": {"title": path_title(part), "words": path_words(part), "rows": path_rows(recorded, part)},
     }
 
@@ -106,7 +106,7 @@ def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
     shown = (line.start, line.end)
     whole = plot(
         f"overview-{number}",
-        f"The whole run. {whole_words(found)}",
+        "The whole run",
         lambda look: overview_figure(found, look, shown),
         wide=True,
     )

@@ -59,10 +59,11 @@ class WindowRecorder(Recorder):
         return int(self._arena.runnable_clocks().min(initial=np.iinfo(np.int64).max))
 
     def _shorten(self, come: int) -> None:
-        """Bring the end forward: to what is complete, if that is most of what there is, or to half of the events."""
+        """Bring the end forward: to what is complete, or to where most of the events are that there may be."""
         columns = joined(self._chunks)
-        half = int(np.partition(columns[REQUESTED], self._limit // 2)[self._limit // 2])
-        self._end = max(self._start, min(self._end, max(half, come - 1)))
+        most = self._limit * 7 // 8
+        last = int(np.partition(columns[REQUESTED], most)[most])
+        self._end = max(self._start, min(self._end, max(last, come - 1)))
         self._chunks, self._kept = [], 0
         self._add(columns)
 
