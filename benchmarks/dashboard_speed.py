@@ -44,15 +44,17 @@ from tests.dashboard.synthetic import append, write_run
 
 REPEATS = 5
 VISITS = 4
+ROUNDS = 5
 SOURCE = "bram18 < 60 and latency_us < 20000"
 NEW = 100
 """Designs that are added while the page is open."""
 _PLOT = "document.querySelector('#{} .js-plotly-plot')"
 SCATTER, PARALLEL = _PLOT.format("scatter"), _PLOT.format("parallel")
+ROWS = "document.querySelector('#table .ag-center-cols-container').textContent"
 TABLE = "document.querySelector('#table-note').innerText"
 SELECTED = "document.querySelector('#selection-text').innerText"
 CLEAR = "document.querySelector('#clear').click()"
-BOX = "{x: 'latency_us', y: 'bram18', range: {x: [1000, 8000], y: [10, 100]}}"
+BOX = f"{SCATTER}.emit('plotly_selected', {{points: [], range: {{x: [1000, 8000], y: [10, 100]}}}})"
 BRUSH = "[{'dimensions[0].constraintrange': [[31, 65]]}, [0]]"
 NEXT = "document.querySelector('#next-design').click()"
 INFEASIBLE = "document.querySelector('#show label:nth-of-type(2) input').click()"
@@ -65,9 +67,9 @@ GESTURES = (
     ("filter taken back: table", "dash_clientside.set_props('filter', {value: ''})", TABLE),
     ("filter: table", f"dash_clientside.set_props('filter', {{value: '{SOURCE}'}})", TABLE),
     ("filter taken back: scatter", "dash_clientside.set_props('filter', {value: ''})", f"{SCATTER}.data"),
-    ("box in the scatter: scatter", f"dash_clientside.set_props('gesture', {{data: {BOX}}})", f"{SCATTER}.data.length"),
+    ("box in the scatter: scatter", BOX, f"{SCATTER}.data.length"),
     ("selection cleared: table", CLEAR, TABLE),
-    ("box in the scatter: table", f"dash_clientside.set_props('gesture', {{data: {BOX}}})", TABLE),
+    ("box in the scatter: table", BOX, TABLE),
     ("selection cleared: scatter", CLEAR, f"{SCATTER}.data.length"),
 )
 """What is done in the page, and what changes when it has had its effect."""
@@ -97,7 +99,9 @@ async function gestures(list, took) {
     const look = new Function("return " + effect), before = look(), start = performance.now();
     new Function(act)();
     (took[name] ||= []).push((await until(() => look() !== before)) - start);
+    const shown = ROWS;
     await sleep(1500);
+    if (effect === TABLE && ROWS !== shown) (took["(rows that came after the time was taken)"] ||= []).push(1);
   }
 }
 (async () => {
@@ -108,13 +112,13 @@ async function gestures(list, took) {
   sessionStorage.visit = visit + 1;
   if (visit + 1 < VISITS) return location.reload();
   const took = {};
-  for (let round = 0; round < 3; round++) await gestures(GESTURES, took);
+  for (let round = 0; round < ROUNDS; round++) await gestures(GESTURES, took);
   query("#parallel").scrollIntoView();
   const start = performance.now();
   const drawn = () => PARALLEL?.data?.[0]?.dimensions;
   took["(parallel coordinates scrolled to)"] = [(await until(drawn)) - start];
   await sleep(3000);
-  for (let round = 0; round < 3; round++) await gestures(ON_PARALLEL, took);
+  for (let round = 0; round < ROUNDS; round++) await gestures(ON_PARALLEL, took);
   await report(took);
   const designs = query("#status").innerText;
   await report({ grown: (await until(() => query("#status").innerText !== designs)) && Date.now() / 1000 });
@@ -155,9 +159,16 @@ class Driven:
     """The dashboard with a driver in its page; `reports` has what the driver says."""
 
     def __init__(self, board):
-        values = {"VISITS": VISITS, "GESTURES": json.dumps(GESTURES), "ON_PARALLEL": json.dumps(ON_PARALLEL)}
+        values = {
+            "VISITS": VISITS,
+            "ROUNDS": ROUNDS,
+            "ROWS": ROWS,
+            "PARALLEL?": f"{PARALLEL}?",
+            "TABLE": json.dumps(TABLE),
+        }
+        lists = {"GESTURES": json.dumps(GESTURES), "ON_PARALLEL": json.dumps(ON_PARALLEL)}
         self._driver = DRIVER
-        for name, value in {**values, "PARALLEL?": f"{PARALLEL}?"}.items():
+        for name, value in {**values, **lists}.items():
             self._driver = self._driver.replace(name, str(value))
         app = make_app(Context(board, Programs(board, None)))
         self._app, app.server.wsgi_app = app.server.wsgi_app, self
@@ -236,7 +247,8 @@ def in_browser(path, board, designs):
         took = driven.reports.get(timeout=300)
         now = processor_time(process.pid)
         for name, times in took.items():
-            print(f"  {name:<36} {statistics.median(times):6.0f} ms   (of {len(times)}, at most {max(times):.0f})")
+            spread = f"of {len(times)}: {min(times):.0f} to {max(times):.0f}"
+            print(f"  {name:<36} {statistics.median(times):6.0f} ms   ({spread})")
         print("  processor: " + ", ".join(f"{kind} {now[kind] - before[kind]:.1f} s" for kind in now))
         time.sleep(1)
         append(path, range(designs, designs + NEW))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from ..data.board import Board, Ref
-from ..data.grid import Grid, Query
+from ..data.grid import Grid
 from ..data.opening import Opening
-from ..data.selection import Selection
 from ..programs import Programs
 
 PAGES = ("front", "progress", "design", "compare")
@@ -33,24 +31,30 @@ class Context:
         """The reference that the user chose, or the default one."""
         return self.board.reference(text) or self.reference or self.board.default_reference
 
-    def query(
-        self,
-        source: str | None,
-        selection: dict[str, Any] | None,
-        hidden: list[int] | None,
-        request: dict[str, Any] | None = None,
-    ) -> Query:
-        """What the table shows, from the browser's state."""
-        request = request or {}
-        chosen = Selection.from_dict(selection)
-        return Query(
-            source or "",
-            tuple(hidden or ()),
-            chosen,
-            only_selected=not chosen.keys,
-            sort=tuple((s["colId"], s["sort"] == "desc") for s in request.get("sortModel") or ()),
-            filters=tuple((name, json.dumps(m)) for name, m in (request.get("filterModel") or {}).items()),
-        )
+
+class State(TypedDict):
+    """All that the front page depends on. The browser keeps it; app/gestures.py says how it changes.
+
+    `design` and `reference` are written as the board does, `selection` as `Selection.to_dict` does; `zoom` are the axes
+    that were zoomed and their visible ranges, `order` the table's sorting and column filters as AG Grid has them.
+    """
+
+    x: str
+    y: str
+    z: str | None
+    log: list[str]
+    show: list[str]
+    runs: list[int]
+    filter: str
+    selection: dict[str, Any] | None
+    design: str | None
+    reference: str | None
+    zoom: dict[str, Any] | None
+    tool: str
+    camera: dict[str, Any] | None
+    order: dict[str, Any]
+    theme: str
+    version: str
 
 
 def page_of(pathname: str | None) -> str:

@@ -13,7 +13,7 @@ from dash import Dash
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
-from . import compare, design, front, plots, program, progress, shell, tables, timeline
+from . import compare, design, front, gestures, plots, program, progress, shell, tables, timeline
 from .context import Context
 from .layout import error_page, page, title_of
 
@@ -90,7 +90,7 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")))
 
     app.layout = first_page
-    for part in (shell, plots, front, progress, design, program, timeline, compare, tables):
+    for part in (shell, gestures, plots, front, progress, design, program, timeline, compare, tables):
         part.register(app, context)
     return app
 

@@ -13,9 +13,9 @@ from ...errors import AlloDseError
 from ..data.board import Board
 from ..figures.style import Theme
 from .context import Context
-from .front import design_words
+from .gestures import first_answer
 from .parts import card, checks, field, graph, image_buttons, plot_card, select
-from .plots import FIRST_LOG, axis_choices, first_scatter, parallel_style
+from .plots import FIRST_LOG, axis_choices, parallel_style
 from .shell import status_line
 from .tables import column_definitions
 
@@ -38,7 +38,7 @@ _SHORTCUTS = (
 def page(context: Context, look: Theme) -> Any:
     """Everything, with the board's runs as they are now."""
     board = context.board
-    scatter, note, drawn = first_scatter(context, look)
+    shown = first_answer(context, look.name)
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
@@ -46,18 +46,10 @@ def page(context: Context, look: Theme) -> Any:
             dcc.Store(id="theme", data=look.name),
             dcc.Store(id="version", data=board.version),
             dcc.Store(id="alive"),
-            dcc.Store(id="filter-applied", data=""),
-            dcc.Store(id="gesture"),
-            dcc.Store(id="zoom"),
-            dcc.Store(id="kept", data={"tool": "select", "camera": None}),
-            dcc.Store(id="brush"),
-            dcc.Store(id="selection"),
-            dcc.Store(id="design", data=None if board.knee is None else board.text(board.knee)),
+            dcc.Store(id="shown", data={"state": shown["state"], "drawn": shown["drawn"], "words": shown["words"]}),
+            dcc.Store(id="design", data=shown["state"]["design"]),
             dcc.Store(id="reference"),
-            dcc.Store(id="drawn", data=drawn),
             dcc.Store(id="parallel-wanted"),
-            dcc.Store(id="parallel-drawn"),
-            dcc.Store(id="purged"),
             dcc.Store(id="saved"),
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
@@ -68,7 +60,7 @@ def page(context: Context, look: Theme) -> Any:
             _header(context),
             html.Main(
                 [
-                    html.Div(_front(context, scatter, note), id="page-front", className="page"),
+                    html.Div(_front(context, shown["figure"], shown["words"]), id="page-front", className="page"),
                     html.Div(id="page-progress", className="page"),
                     html.Div(html.Div(id="design-page"), id="page-design", className="page"),
                     html.Div(_compare(), id="page-compare", className="page"),
@@ -137,7 +129,7 @@ def _header(context: Context) -> Any:
     )
 
 
-def _front(context: Context, figure: Any, note: str) -> list[Any]:
+def _front(context: Context, figure: Any, words: dict[str, Any]) -> list[Any]:
     board = context.board
     options, (x, y) = axis_choices(board)
     controls = html.Div(
@@ -164,14 +156,14 @@ def _front(context: Context, figure: Any, note: str) -> list[Any]:
         controls,
         graph("scatter", height="tall", label="Designs by two or three metrics", figure=figure),
         dcc.Tooltip(id="tooltip", direction="right", className="tooltip"),
-        html.P(note, id="scatter-note", className="hint"),
+        html.P(words["scatter-note.children"], id="scatter-note", className="hint"),
     ]
     return [
         _filter_bar(),
         html.Div(
             [
                 card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card"),
-                _design_card(context),
+                _design_card(words),
             ],
             className="split",
         ),
@@ -187,13 +179,12 @@ def _front(context: Context, figure: Any, note: str) -> list[Any]:
     ]
 
 
-def _design_card(context: Context) -> Any:
+def _design_card(words: dict[str, Any]) -> Any:
     """What is known of the chosen design, and what can be done with it."""
 
     def button(name: str, text: str, hint: str, kind: str = "") -> Any:
         return html.Button(text, id=name, className=f"small {kind}", title=hint)
 
-    knee = context.board.knee
     steps = [
         button("previous-design", "◂", "Previous design of the front (k)"),
         button("next-design", "▸", "Next design of the front (j)"),
@@ -206,7 +197,7 @@ def _design_card(context: Context) -> Any:
     return html.Aside(
         [
             html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
-            html.Div(design_words(context, knee, context.reference_of(None)), id="design-words"),
+            html.Div(words["design-words.children"], id="design-words"),
             html.Div(actions, className="buttons"),
         ],
         className="card side",

@@ -13,10 +13,11 @@ from ..data.filters import FilterError
 from ..data.selection import Selection
 from ..data.units import label
 from ..figures.parallel import parallel_columns, parallel_figure
-from ..figures.scatter import Drawn, View, front_figure
-from ..figures.style import Figure, Theme, theme
+from ..figures.scatter import Drawn, View
+from ..figures.style import theme
 from ..figures.thin import Window
 from .context import Context, hidden_runs
+from .context import State as Shown
 
 FIRST_LOG = frozenset("x")
 """Axes that are logarithmic at first."""
@@ -26,7 +27,6 @@ PARALLEL_AXIS_PX = 95
 
 def register(app: Dash, context: Context) -> None:
     _axes(app, context)
-    _scatter(app, context)
     _parallel(app, context)
 
 
@@ -62,90 +62,17 @@ def _axes(app: Dash, context: Context) -> None:
         return [found, x if begun else usual[0], found, y if begun else usual[1], found, z]
 
 
-def _scatter(app: Dash, context: Context) -> None:
-    board = context.board
-
-    @app.callback(
-        Output("scatter", "figure"),
-        Output("scatter-note", "children"),
-        Output("drawn", "data"),
-        Input("x", "value"),
-        Input("y", "value"),
-        Input("z", "value"),
-        Input("log", "value"),
-        Input("show", "value"),
-        Input("filter-applied", "data"),
-        Input("selection", "data"),
-        Input("runs", "value"),
-        Input("version", "data"),
-        Input("theme", "data"),
-        Input("design", "data"),
-        Input("reference", "data"),
-        Input("zoom", "data"),
-        State("drawn", "data"),
-        State("kept", "data"),
-        prevent_initial_call=True,
-    )
-    def scatter(
-        x: str | None,
-        y: str | None,
-        z: str | None,
-        log: list[str],
-        show: list[str],
-        source: str,
-        selection: dict[str, Any] | None,
-        shown: list[int],
-        version: str,
-        look: str | None,
-        design: str | None,
-        reference: str | None,
-        zoom: dict[str, Any] | None,
-        drawn_before: dict[str, Any] | None,
-        kept: dict[str, Any],
-    ) -> Any:
-        if not look or not x or not y:
-            raise PreventUpdate
-        view = View(
-            x,
-            y,
-            z or None,
-            frozenset(log or ()),
-            "dominated" in show,
-            "infeasible" in show,
-            source or "",
-            Selection.from_dict(selection),
-            hidden_runs(board, shown),
-            zoom_range(zoom, x, y, log),
-            context.reference_of(reference),
-            board.reference(design),
-            kept["tool"],
-            kept["camera"],
-        )
-        with board.lock:
-            try:
-                drawn = front_figure(board, view, theme(look))
-            except FilterError:
-                raise PreventUpdate from None
-        state = drawn_state(view, selection, shown, version, look)
-        return drawn.figure, drawn_note(drawn), no_update if state == drawn_before else state
-
-
 def _parallel(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
         Output("parallel", "figure"),
         Output("parallel", "style"),
-        Output("parallel-drawn", "data"),
         Input("parallel-wanted", "data"),
-        State("drawn", "data"),
-        State("parallel-drawn", "data"),
         State("parallel", "style"),
         prevent_initial_call=True,
     )
-    def parallel(_: int, state: dict[str, Any] | None, before: dict[str, Any] | None, style: dict[str, str]) -> Any:
-        if not state or state == before:
-            raise PreventUpdate
+    def parallel(state: Shown, style: dict[str, str]) -> Any:
         with board.lock:
             try:
                 figure = parallel_figure(
@@ -154,12 +81,12 @@ def _parallel(app: Dash, context: Context) -> None:
                     source=state["filter"],
                     selection=Selection.from_dict(state["selection"]),
                     hidden=hidden_runs(board, state["runs"]),
-                    dominated=state["dominated"],
+                    dominated="dominated" in state["show"],
                 )
             except FilterError:
                 raise PreventUpdate from None
             wide = parallel_style(board)
-        return figure, no_update if wide == style else wide, state
+        return figure, no_update if wide == style else wide
 
 
 def parallel_style(board: Board) -> dict[str, str]:
@@ -167,28 +94,24 @@ def parallel_style(board: Board) -> dict[str, str]:
     return {"height": "100%", "minWidth": f"{PARALLEL_AXIS_PX * len(parallel_columns(board))}px"}
 
 
-def drawn_state(
-    view: View, selection: dict[str, Any] | None, shown: list[int], version: str, look: str
-) -> dict[str, Any]:
-    """What the parallel coordinates show: the same designs as the scatter."""
-    return {
-        "dominated": view.dominated,
-        "filter": view.filter,
-        "selection": selection,
-        "runs": shown,
-        "version": version,
-        "theme": look,
-    }
-
-
-def first_scatter(context: Context, look: Theme) -> tuple[Figure, str, dict[str, Any]]:
-    """The scatter as the page begins with, what is said below it, and what it shows."""
-    board = context.board
-    _, (x, y) = axis_choices(board)
-    view = View(x, y, log=FIRST_LOG, infeasible=False, reference=context.reference_of(None), current=board.knee)
-    drawn = front_figure(board, view, look)
-    shown = list(range(len(board.runs)))
-    return drawn.figure, drawn_note(drawn), drawn_state(view, None, shown, board.version, look.name)
+def view_of(context: Context, state: Shown) -> View:
+    """What the scatter shows."""
+    return View(
+        state["x"],
+        state["y"],
+        state["z"],
+        frozenset(state["log"]),
+        "dominated" in state["show"],
+        "infeasible" in state["show"],
+        state["filter"],
+        Selection.from_dict(state["selection"]),
+        hidden_runs(context.board, state["runs"]),
+        zoom_range(state["zoom"], state["x"], state["y"], state["log"]),
+        context.reference_of(state["reference"]),
+        context.board.reference(state["design"]),
+        state["tool"],
+        state["camera"],
+    )
 
 
 def drawn_note(drawn: Drawn) -> str:

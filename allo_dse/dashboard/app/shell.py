@@ -9,7 +9,6 @@ from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html, no_u
 
 from ...errors import StudyError
 from ...tune.rundir import running
-from ..data.filters import FilterError, parse_filter
 from ..data.progress import statuses
 from ..data.units import text
 from .context import PAGES, Context
@@ -41,23 +40,6 @@ def register(app: Dash, context: Context) -> None:
     def status(_: str, _alive: bool) -> Any:
         with board.lock:
             return status_line(context)
-
-    @app.callback(
-        Output("filter-applied", "data"),
-        Output("filter-error", "children"),
-        Input("filter", "value"),
-        prevent_initial_call=True,
-    )
-    def check_filter(source: str | None) -> Any:
-        try:
-            with board.lock:
-                condition = parse_filter(source or "")
-                condition.check(board.column_names)
-                for run in board.runs:
-                    condition(run)
-        except FilterError as error:
-            return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
-        return source or "", ""
 
 
 def status_line(context: Context) -> list[Any]:
@@ -92,35 +74,12 @@ def _clientside(app: Dash) -> None:
         Input("theme-button", "n_clicks"),
         State("theme", "data"),
     )
-    run("page", *[Output(f"page-{name}", "style") for name in PAGES], Input("url", "pathname"))
     run(
-        "gesture", Output("gesture", "data"), Input("scatter", "selectedData"), State("x", "value"), State("y", "value")
-    )
-    run(
-        "zoom",
-        Output("zoom", "data"),
-        Output("kept", "data"),
-        Input("scatter", "relayoutData"),
-        *[State(name, "value") for name in ("x", "y", "log")],
-        State("kept", "data"),
-    )
-    run(
-        "brush",
-        Output("brush", "data"),
-        Output("parallel-drawn", "data", allow_duplicate=True),
-        Output("parallel", "restyleData"),
-        Input("parallel", "restyleData"),
-        State("parallel", "figure"),
-        prevent_initial_call=True,
-    )
-    run(
-        "purge",
-        Output("purged", "data"),
-        Input("version", "data"),
-        Input("filter-applied", "data"),
-        Input("selection", "data"),
-        Input("runs", "value"),
-        prevent_initial_call=True,
+        "page",
+        *[Output(f"page-{name}", "style") for name in PAGES],
+        Output("design", "data"),
+        Output("reference", "data"),
+        Input("url", "pathname"),
     )
     run(
         "image",

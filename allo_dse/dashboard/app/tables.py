@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, no_update
 from dash.exceptions import PreventUpdate
 
 from ..data.board import Board
-from ..data.filters import FilterError
-from ..data.grid import ID, MARK, RUN, grid_columns
+from ..data.grid import ID, MARK, RUN, Query, grid_columns
+from ..data.selection import Selection
 from ..data.units import label, text
 from ..exports import table_csv
 from .context import Context, hidden_runs
+from .context import State as Shown
+
+FIRST_ROWS = 0, 50
+"""The rows that come with an answer: AG Grid's first block."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -37,24 +42,14 @@ def _saving(app: Dash, context: Context) -> None:
     @app.callback(
         Output("download", "data", allow_duplicate=True),
         Input("export-table", "n_clicks"),
-        State("table", "getRowsRequest"),
-        State("filter-applied", "data"),
-        State("selection", "data"),
-        State("runs", "value"),
+        State("shown", "data"),
         prevent_initial_call=True,
     )
-    def save_table(
-        clicks: int | None,
-        request: dict[str, Any] | None,
-        source: str,
-        selection: dict[str, Any] | None,
-        shown: list[int],
-    ) -> Any:
+    def save_table(clicks: int | None, shown: dict[str, Any]) -> Any:
         if not clicks:
             raise PreventUpdate
         with board.lock:
-            query = context.query(source, selection, list(hidden_runs(board, shown)), request)
-            return dcc.send_bytes(table_csv(board, context.grid.refs(query)), "designs.csv")
+            return dcc.send_bytes(table_csv(board, context.grid.refs(query_of(context, shown["state"]))), "designs.csv")
 
 
 def _table(app: Dash, context: Context) -> None:
@@ -72,27 +67,30 @@ def _table(app: Dash, context: Context) -> None:
             made = column_definitions(board, hide_equal="equal" in (hide or ()))
         return no_update if made == before else made
 
-    @app.callback(
-        Output("table", "getRowsResponse"),
-        Output("table-note", "children"),
-        Input("table", "getRowsRequest"),
-        State("filter-applied", "data"),
-        State("selection", "data"),
-        State("runs", "value"),
+
+def query_of(context: Context, state: Shown) -> Query:
+    """What the table shows. Ticked rows are marked in it; other selections narrow it."""
+    chosen, order = Selection.from_dict(state["selection"]), state["order"]
+    return Query(
+        state["filter"],
+        hidden_runs(context.board, state["runs"]),
+        Selection() if chosen.keys else chosen,
+        sort=tuple((s["colId"], s["sort"] == "desc") for s in order.get("sort") or ()),
+        filters=tuple((name, json.dumps(m)) for name, m in (order.get("filters") or {}).items()),
     )
-    def rows(request: dict[str, Any] | None, source: str, selection: dict[str, Any] | None, shown: list[int]) -> Any:
-        if not request:
-            raise PreventUpdate
-        with board.lock:
-            query = context.query(source, selection, list(hidden_runs(board, shown)), request)
-            try:
-                found, count = context.grid.window(query, request["startRow"], request["endRow"])
-            except FilterError:
-                raise PreventUpdate from None
-        total = sum(len(run) for run in board.runs)
-        # As text: the browser would take the formats apart and compute them for every cell.
-        shown_rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
-        return {"rowData": shown_rows, "rowCount": count}, f"{count:,} of {total:,} designs"
+
+
+def table_rows(context: Context, state: Shown, start: int, end: int) -> dict[str, Any]:
+    """Rows of the table, how many there are in all, and that in words.
+
+    Raises:
+        FilterError: if the state's filter cannot be understood.
+    """
+    found, count = context.grid.window(query_of(context, state), start, end)
+    total = sum(len(run) for run in context.board.runs)
+    # As text: the browser would take the formats apart and compute them for every cell.
+    rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
+    return {"rows": rows, "count": count, "note": f"{count:,} of {total:,} designs"}
 
 
 def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 "use strict";
-// What runs in the browser: theme, pages, gestures reduced to a few numbers, keys, and saving plots.
+// What runs in the browser besides gestures.js: theme, pages, keys, and saving plots.
 
 (function () {
   const PAGES = ["front", "progress", "design", "compare"];
@@ -24,10 +24,9 @@
   }
   setTheme(document.documentElement.dataset.theme);
 
-  const scatterPlot = () => document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)");
-  const scatterDrawn = new Promise(function (done) {
+  window.scatterDrawn = new Promise(function (done) {
     const timer = window.setInterval(function () {
-      if (!scatterPlot()) return;
+      if (!document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)")) return;
       window.clearInterval(timer);
       window.requestAnimationFrame(() => window.setTimeout(done));
     }, 20);
@@ -35,7 +34,7 @@
 
   // The table's script is large: it is fetched and compiled after the scatter has been drawn.
   const { createElement, lazy, Suspense } = window.React;
-  const LateGrid = lazy(() => scatterDrawn.then(() => new Promise(function (done) {
+  const LateGrid = lazy(() => window.scatterDrawn.then(() => new Promise(function (done) {
     const script = document.createElement("script");
     script.onload = () => done({ default: window.dash_ag_grid.AgGrid });
     script.src = window.alloGrid;
@@ -62,53 +61,7 @@
             else tab.removeAttribute("aria-current");
           }
         }
-        return PAGES.map((name) => ({ display: name === now ? "block" : "none" }));
-      },
-
-      // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
-      gesture: function (selected, x, y) {
-        if (selected === undefined) return skip();
-        if (!selected) return null;
-        if (selected.range && selected.range.x) return { x: x, y: y, range: selected.range };
-        if (selected.lassoPoints && selected.lassoPoints.x) return { x: x, y: y, lasso: selected.lassoPoints };
-        return skip();
-      },
-
-      // What is visible (also of an axis that did not change), which tool is chosen, and from where space is seen. The
-      // server repeats all of it, because the next figure would undo it.
-      zoom: function (changed, x, y, log, before) {
-        const layout = document.querySelector("#scatter .js-plotly-plot")?.layout, keys = Object.keys(changed || {});
-        const kept = { tool: changed?.dragmode || before.tool, camera: changed?.["scene.camera"] || before.camera };
-        if (!layout || !keys.some((key) => /^[xy]axis\.(auto)?range/.test(key))) return [skip(), kept];
-        const spans = ["xaxis", "yaxis"].map((axis) => (layout[axis].autorange ? null : [...layout[axis].range]));
-        return [spans.some(Boolean) ? { x: x, y: y, log: log, spans: spans } : null, kept];
-      },
-
-      brush: function (restyled, figure) {
-        if (!restyled || !figure || !figure.data || !figure.data.length) return [skip(), skip(), skip()];
-        const changes = restyled[0], found = {};
-        for (const key of Object.keys(changes)) {
-          const match = /^dimensions\[(\d+)\]\.constraintrange/.exec(key);
-          if (!match) continue;
-          const dimension = figure.data[0].dimensions[Number(match[1])];
-          const value = changes[key] && changes[key][0];
-          found[dimension.name] = value ? (Array.isArray(value[0]) ? value : [value]) : null;
-        }
-        // The plot shows now what no callback has drawn; and the same brush twice is news.
-        return Object.keys(found).length ? [found, null, null] : [skip(), skip(), skip()];
-      },
-
-      purge: function () {
-        const grid = window.dash_ag_grid;
-        if (grid.getApiAsync) {
-          grid.getApiAsync("table").then(function (api) {
-            if (!api || !api.getCacheBlockState) return;
-            // The rows of the first block stay until the new ones have come; further down the table begins anew.
-            if (Object.keys(api.getCacheBlockState()).length > 1) api.purgeInfiniteCache();
-            else api.refreshInfiniteCache();
-          });
-        }
-        return Date.now();
+        return [...PAGES.map((name) => ({ display: name === now ? "block" : "none" })), ...window.dash_clientside.gestures.opened(now)];
       },
 
       image: function () {
@@ -142,27 +95,6 @@
     if (event.target.closest && event.target.closest(".js-plotly-plot")) window.dash_clientside.set_props("live", { disabled: true });
   }, true);
   document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
-
-  // The parallel coordinates need WebGL, which takes long to draw without a graphics card; so they follow when scatter
-  // and table have been drawn and nothing has changed for a while, and only while they are on screen. Asked by clock: an
-  // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
-  const QUIET_MS = 500, AT_MOST_EVERY_MS = 1500;
-  let seen = null, since = 0, told = null, toldAt = 0;
-  window.setInterval(function () {
-    const plot = document.getElementById("parallel"), scatter = scatterPlot();
-    if (!plot || !scatter || !document.querySelector("#table .ag-row")) return;
-    if (scatter.data !== seen) {
-      seen = scatter.data;
-      since = Date.now();
-    }
-    const box = plot.getBoundingClientRect();
-    const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
-    const now = Date.now();
-    if (!visible || told === seen || now - since < QUIET_MS || now - toldAt < AT_MOST_EVERY_MS) return;
-    told = seen;
-    toldAt = now;
-    window.dash_clientside.set_props("parallel-wanted", { data: now });
-  }, 100);
 
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;

@@ -27,7 +27,7 @@ class Query:
 
     Attributes:
         hidden: runs that are not shown.
-        only_selected: selected designs only, if any are.
+        selection: narrows it, unless it is empty.
         sort: (column, descending), the most important first.
         filters: AG Grid's own filters, by column.
     """
@@ -35,7 +35,6 @@ class Query:
     source: str = ""
     hidden: tuple[int, ...] = ()
     selection: Selection = field(default_factory=Selection)
-    only_selected: bool = True
     sort: tuple[tuple[str, bool], ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
 
@@ -86,7 +85,7 @@ class Grid:
 
     def _ordered(self, query: Query, _version: str) -> NDArray[np.int64]:
         kept = self.board.filtered(query.source, query.hidden)
-        if query.selection and query.only_selected:
+        if query.selection:
             kept = [a & b for a, b in zip(kept, self.board.selected(query.selection), strict=True)]
         models = [(name, decode_model(text)) for name, text in query.filters]
         parts = []

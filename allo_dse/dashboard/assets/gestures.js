@@ -1,0 +1,216 @@
+"use strict";
+// How a gesture becomes a picture: the browser's half. The way as a whole is described in app/gestures.py.
+
+(function () {
+  const plotOf = (id) => document.querySelector("#" + id + " .js-plotly-plot");
+  const tell = (id, value) => window.dash_clientside.set_props(id, { data: value });
+  const skip = () => window.dash_clientside.no_update;
+
+  // ------------------------------------------------------------------------------------------------ what is done
+  // What the server is told when a property of Dash changes; undefined for nothing.
+  const set = (name, otherwise) => (value) => ({ do: "set", values: { [name]: value ?? otherwise } });
+  function walk(direction) {
+    let pressed = 0; // of several presses in a row Dash may only tell the last
+    return function (presses) {
+      const step = direction * (presses - pressed);
+      pressed = presses;
+      return { do: "walk", step: step };
+    };
+  }
+  const GESTURES = {
+    "x.value": set("x"),
+    "y.value": set("y"),
+    "z.value": set("z", null),
+    "log.value": set("log", []),
+    "show.value": set("show", []),
+    "runs.value": set("runs", []),
+    "filter.value": set("filter", ""),
+    "theme.data": set("theme"),
+    "version.data": set("version"),
+    "clear.n_clicks": () => ({ do: "clear" }),
+    "next-design.n_clicks": walk(1),
+    "previous-design.n_clicks": walk(-1),
+    "make-reference.n_clicks": () => ({ do: "refer" }),
+    "url.hash": (value) => (value?.length > 1 ? { do: "open", design: value.slice(1) } : undefined),
+    "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
+    "table.selectedRows": function (rows) {
+      if (rows?.length || state.selection?.keys.length) return { do: "pick", designs: (rows || []).map((row) => row._id) };
+    },
+  };
+
+  // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
+  function selected(event) {
+    const axes = { x: state.x, y: state.y };
+    if (event?.range?.x) ask({ do: "box", range: { x: event.range.x, y: event.range.y }, ...axes });
+    else if (event?.lassoPoints?.x) ask({ do: "lasso", corners: { x: event.lassoPoints.x, y: event.lassoPoints.y }, ...axes });
+  }
+
+  function clicked(event) {
+    const number = event.points[0]?.customdata;
+    if (number !== undefined) ask({ do: "point", point: number });
+  }
+
+  // What is visible (also of an axis that did not change), which tool is chosen, and from where space is seen: the
+  // server repeats all of it, because the next figure would undo it.
+  function looked(changed) {
+    own.tool = changed.dragmode || own.tool;
+    own.camera = changed["scene.camera"] || own.camera;
+    if (!Object.keys(changed).some((key) => /^[xy]axis\.(auto)?range/.test(key))) return;
+    const layout = plotOf("scatter").layout;
+    const spans = ["xaxis", "yaxis"].map((axis) => (layout[axis].autorange ? null : [...layout[axis].range]));
+    const zoom = spans.some(Boolean) ? { x: state.x, y: state.y, log: state.log, spans: spans } : null;
+    ask({ do: "set", values: { zoom: zoom } });
+  }
+
+  function brushed([changes]) {
+    const axes = {}, dimensions = plotOf("parallel").data[0].dimensions;
+    for (const [key, value] of Object.entries(changes)) {
+      const number = /^dimensions\[(\d+)\]\.constraintrange/.exec(key)?.[1];
+      if (number) axes[dimensions[number].name] = value?.[0] ? (Array.isArray(value[0][0]) ? value[0] : [value[0]]) : null;
+    }
+    if (!Object.keys(axes).length) return;
+    told = null; // the plot shows now what nobody has drawn
+    ask({ do: "brush", axes: axes });
+  }
+
+  // Dash keeps a plot's figure and would draw it again, as it was when the page began, with every change of the layout.
+  function listen(plot, handlers) {
+    for (const [event, handler] of Object.entries(handlers)) {
+      plot.removeAllListeners(event);
+      plot.on(event, handler);
+    }
+  }
+
+  // ----------------------------------------------------------------------------------------- asking and drawing
+  let state = null; // what the page shows, as the server said last
+  let drawn = {}; // marks of the figure and rows that are drawn
+  const own = { order: {} }; // the part of the state that only the browser changes
+  const done = []; // gestures that the server has not been told of
+  let asking = false;
+
+  async function post(address, question) {
+    const body = JSON.stringify({ ...question, state: { ...state, ...own } });
+    const response = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: body });
+    if (!response.ok) throw new Error(address + ": " + response.status);
+    return response.json();
+  }
+
+  async function ask(gesture) {
+    done.push(gesture);
+    if (asking) return;
+    asking = true;
+    try {
+      while (done.length) {
+        const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
+        state = answer.state;
+        if (!done.length) await draw(answer);
+      }
+    } finally {
+      asking = false;
+    }
+  }
+
+  // What is looked at first comes first.
+  async function draw(answer) {
+    await window.scatterDrawn;
+    if (answer.figure) await window.Plotly.react(plotOf("scatter"), answer.figure);
+    if (answer.rows && grid) fill(answer.rows);
+    if (grid && !state.selection?.keys.length && grid.getSelectedNodes().length) grid.deselectAll();
+    drawn = answer.drawn;
+    tell("shown", { state: state, words: answer.words });
+    if (page !== "front") for (const name of ["design", "reference"]) if (published[name] !== state[name]) tell(name, (published[name] = state[name]));
+    changedAt = Date.now();
+  }
+
+  // ---------------------------------------------------------------------------------------------------- the table
+  let grid = null, rows = null; // rows: the first ones, which have come with an answer
+
+  const source = {
+    getRows: async function (request) {
+      own.order = { sort: request.sortModel, filters: request.filterModel };
+      let found = request.startRow === 0 && rows;
+      rows = null;
+      if (!found) {
+        found = await post("/rows", { start: request.startRow, end: request.endRow });
+        tell("shown", { state: state, words: { "table-note.children": found.note } });
+      }
+      request.successCallback(found.rows, found.count);
+    },
+  };
+
+  // The rows of the first block stay until they are replaced; further down the table begins anew.
+  function fill(found) {
+    rows = found;
+    const blocks = Object.values(grid.getCacheBlockState());
+    if (blocks.length === 1 && grid.getDisplayedRowCount()) grid.refreshInfiniteCache();
+    else grid.purgeInfiniteCache();
+  }
+
+  // ------------------------------------------------------------------------------------- the parallel coordinates
+  // They need WebGL, which takes long to draw without a graphics card; so they follow when scatter and table have been
+  // drawn and nothing has changed for a while, and only while they are on screen. Asked by clock: an
+  // IntersectionObserver speaks once per change, and not at all while a browser without a graphics card skips frames.
+  const QUIET_MS = 500, AT_MOST_EVERY_MS = 1500;
+  let changedAt = 0, told = null, toldAt = 0;
+
+  window.setInterval(function () {
+    const plot = plotOf("parallel");
+    if (!plot || !state || !document.querySelector("#table .ag-row")) return;
+    const { show, filter, selection, runs, version, theme } = state, wanted = { show, filter, selection, runs, version, theme };
+    const box = plot.getBoundingClientRect(), now = Date.now(), text = JSON.stringify(wanted);
+    const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
+    if (!visible || told === text || asking || now - changedAt < QUIET_MS || now - toldAt < AT_MOST_EVERY_MS) return;
+    told = text;
+    toldAt = now;
+    listen(plot, { plotly_restyle: brushed });
+    tell("parallel-wanted", wanted);
+  }, 100);
+
+  // ------------------------------------------------------------------------------------------------ where Dash is
+  let page = "front", said = {}, published = {};
+
+  window.scatterDrawn.then(function () {
+    const deselected = () => state.selection && ask({ do: "clear" });
+    listen(plotOf("scatter"), { plotly_selected: selected, plotly_deselect: deselected, plotly_click: clicked, plotly_relayout: looked });
+  });
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    gestures: {
+      // The other pages learn which design and reference are chosen when one of them is shown.
+      opened: function (name) {
+        page = name;
+        if (page === "front" || !state) return [skip(), skip()];
+        return ["design", "reference"].map((store) => (published[store] === state[store] ? skip() : (published[store] = state[store])));
+      },
+
+      done: function () {
+        for (const { prop_id: name, value } of window.dash_clientside.callback_context.triggered) {
+          const gesture = GESTURES[name](value);
+          if (gesture) ask(gesture);
+        }
+      },
+
+      words: function (shown) {
+        const { outputs_list: places } = window.dash_clientside.callback_context;
+        if (!state) {
+          ({ state, drawn } = shown);
+          Object.assign(own, { tool: state.tool, camera: state.camera });
+          said = shown.words;
+          return places.map(skip);
+        }
+        const before = said;
+        said = { ...said, ...shown.words };
+        return places.map(function ({ id, property }) {
+          const place = id + "." + property;
+          return JSON.stringify(said[place]) === JSON.stringify(before[place]) ? skip() : said[place];
+        });
+      },
+
+      table: function () {
+        if (grid) return;
+        grid = window.dash_ag_grid.getApi("table");
+        grid.setGridOption("datasource", source);
+      },
+    },
+  });
+})();

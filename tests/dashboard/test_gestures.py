@@ -1,0 +1,171 @@
+"""From a gesture to a picture: what the server answers, and that the browser asks once."""
+
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from allo_dse.dashboard.app.context import Context
+from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.gestures import first_answer
+from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.programs import Programs
+
+from .conftest import served
+from .synthetic import append, write_run
+
+DESIGNS = 200
+SCATTER = "document.querySelector('#scatter .js-plotly-plot')"
+BOX = f"{SCATTER}.emit('plotly_selected', {{points: [], range: {{x: [1000, 8000], y: [10, 100]}}}})"
+BOXED = {"do": "box", "x": "latency_us", "y": "bram18", "range": {"x": [8000, 1000], "y": [10, 100]}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / "made", DESIGNS)
+
+
+class Server:
+    """The server without a browser, asked as the browser asks it."""
+
+    def __init__(self, *paths):
+        self.board = Board.open(list(paths))
+        context = Context(self.board, Programs(self.board, None))
+        self.client = make_app(context).server.test_client()
+        self.last = first_answer(context, "light")
+
+    def ask(self, *gestures):
+        question = {"state": self.last["state"], "drawn": self.last["drawn"], "gestures": gestures}
+        self.last = self.client.post("/gestures", data=json.dumps(question), content_type="application/json").get_json()
+        return self.last
+
+
+@pytest.fixture
+def server(run):
+    return Server(run)
+
+
+def test_an_answer_has_only_what_changes(server):
+    boxed = server.ask(BOXED)
+    assert {"figure", "rows"} <= set(boxed)
+    assert boxed["rows"]["count"] == int(boxed["words"]["selection-text.children"].split(" ")[0])
+    assert not {"figure", "rows"} & set(server.ask(BOXED))
+    walked = server.ask({"do": "walk", "step": 1})
+    assert "figure" in walked
+    assert "rows" not in walked
+    assert "rows" in server.ask({"do": "clear"})
+
+
+def test_picked_designs_are_selected_but_do_not_narrow_the_table(server):
+    ref = server.board.text(next(server.board.front()))
+    picked = server.ask({"do": "pick", "designs": [ref]})
+    assert picked["state"]["selection"]["keys"] == [ref.partition(":")[2]]
+    assert "1 picked design" in picked["words"]["selection-text.children"]
+    assert "rows" not in picked
+
+
+def test_gestures_that_were_made_meanwhile_are_followed_in_order(server):
+    front = [server.board.text(ref) for ref in server.board.front()]
+    server.ask({"do": "open", "design": front[0]})
+    state = server.ask(*[{"do": "walk", "step": 1}] * 3, {"do": "refer"}, {"do": "walk", "step": -1})["state"]
+    assert (state["reference"], state["design"]) == (front[3], front[2])
+
+
+def test_a_wrong_filter_is_explained_and_nothing_else_changes(server):
+    before = server.ask({"do": "set", "values": {"filter": "bram18 < 60"}})
+    wrong = server.ask({"do": "set", "values": {"filter": "bram < 60"}})
+    assert "did you mean bram18?" in wrong["words"]["filter-error.children"]
+    assert wrong["state"] == before["state"]
+    assert not {"figure", "rows"} & set(wrong)
+
+
+def test_designs_that_do_not_exist_change_nothing(server):
+    before = server.last["state"]
+    for gesture in ({"do": "open", "design": "0:none"}, {"do": "point", "point": -1}, {"do": "point", "point": 10**12}):
+        assert server.ask(gesture)["state"] == before
+
+
+def test_a_run_that_has_grown_is_drawn_anew(tmp_path):
+    path = write_run(tmp_path / "live", 40)
+    server = Server(path)
+    append(path, range(40, 60))
+    server.board.refresh()
+    grown = server.ask({"do": "set", "values": {}})
+    assert grown["words"]["table-note.children"] == "60 of 60 designs"
+    assert "figure" in grown
+
+
+@pytest.fixture(scope="module")
+def dashboard(run):
+    with served(run) as (url, context):
+        yield url, context
+
+
+@pytest.fixture
+def front(dashboard, visit):
+    page = visit(dashboard[0]).open()
+    page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
+    page.wait_for_function(f"() => {SCATTER}?.data?.length")
+    page.wait_for_timeout(300)  # until nothing more is asked for at the beginning
+    return page
+
+
+GESTURES = {
+    "a box": (BOX, "#table-note"),
+    "the same box again": (BOX, None),
+    "cleared": ("document.querySelector('#clear').click()", "#table-note"),
+    "next design": ("document.querySelector('#next-design').click()", "#design-words"),
+    "filter": ("dash_clientside.set_props('filter', {value: 'bram18 < 60'})", "#table-note"),
+    "infeasible": ("document.querySelector('#show label:nth-of-type(2) input').click()", None),
+}
+"""What is done, and which words change."""
+
+
+def test_each_gesture_is_one_question(front):
+    asked, quiet = [], "_dash-update-component"
+    front.on("request", lambda r: asked.append(urlsplit(r.url).path[1:]) if r.method == "POST" else None)
+    for name, (act, words) in GESTURES.items():
+        before = words and front.inner_text(words)
+        asked.clear()
+        front.evaluate(act)
+        if words:
+            front.wait_for_function(
+                "([words, before]) => document.querySelector(words).innerText !== before", arg=[words, before]
+            )
+        front.wait_for_timeout(300)
+        assert [a for a in asked if a != quiet] == ["gestures"], name
+        assert asked.count(quiet) <= 1, name  # whether the run has grown, which is asked for every second
+
+
+def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(front, dashboard):
+    board = dashboard[1].board
+    refs = [board.text(ref) for ref in board.front()]
+    held, asked = [], []
+
+    def hold(route):
+        asked.append(len(route.request.post_data_json["gestures"]))
+        held.append(route)
+
+    front.route("**/gestures", hold)
+    front.evaluate(
+        """() => { window.drawings = 0; const react = Plotly.react;
+            Plotly.react = function () { window.drawings += 1; return react.apply(this, arguments); }; }"""
+    )
+    front.evaluate(f"() => {{ location.hash = '{refs[0]}'; }}")
+    for _ in range(4):
+        front.keyboard.press("j")
+    while not held:
+        front.wait_for_timeout(20)
+    front.wait_for_timeout(200)
+    assert asked == [1]
+    held.pop().continue_()
+    while not held:
+        front.wait_for_timeout(20)
+    held.pop().continue_()
+    front.wait_for_function(
+        "key => document.querySelector('#design-words').innerText.startsWith(key)", arg=refs[4].split(":")[1][:8]
+    )
+    front.wait_for_timeout(200)
+    assert len(asked) == 2
+    assert front.evaluate("window.drawings") == 1
+    front.unroute("**/gestures")
