@@ -171,7 +171,7 @@ def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path, vi
             const spots = plot._fullData.find(t => t.type === 'heatmap'), layout = plot._fullLayout;
             const all = spots.z.flatMap((row, i) => [...row].map((n, j) => [n || 0, i, j]));
             const [n, i, j] = all.reduce((a, b) => (b[0] > a[0] ? b : a));
-            return [layout.xaxis.d2p(Math.sqrt(spots.x[j] * spots.x[j + 1])) + layout.xaxis._offset + box.x,
+            return [layout.xaxis2.d2p((spots.x[j] + spots.x[j + 1]) / 2) + layout.xaxis2._offset + box.x,
                     layout.yaxis.d2p((spots.y[i] + spots.y[i + 1]) / 2) + layout.yaxis._offset + box.y, n]; }"""
     )
     page.mouse.move(x - 40, y - 40)

@@ -97,10 +97,13 @@ def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd):
         assert np.nansum(counts) == rows.sum()
         for row, column in np.argwhere(counts > 0):
             design = point_ref(designs[row, column]).row
-            low, high = unpacked(spot["x"])[[column, column + 1]]
+            low, high = 10 ** unpacked(spot["x"])[[column, column + 1]]  # on the axis underneath
             assert rows[design]
             assert low * 0.999 <= run.numbers("latency_us")[design] <= high * 1.001
+        assert (spot["xaxis"], "yaxis" in spot) == ("x2", False)
     assert figure.designs == dominated.sum()
+    both = [figure.figure["layout"][axis]["autorangeoptions"]["include"] for axis in ("xaxis", "xaxis2")]
+    assert np.log10(both[0]).tolist() == pytest.approx(both[1])
 
 
 def test_a_crowd_is_parted_by_zooming_in(crowd):

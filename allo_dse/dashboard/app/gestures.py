@@ -27,7 +27,7 @@ from typing import Any
 
 import flask
 from dash import ClientsideFunction, Dash, Input, Output
-from plotly.utils import PlotlyJSONEncoder
+from dash.development.base_component import Component
 
 from ..data.board import Board, Ref
 from ..data.filters import FilterError, parse_filter
@@ -89,7 +89,7 @@ def register(app: Dash, context: Context) -> None:
             except FilterError as wrong:  # a run was begun anew, and lacks a column of the filter
                 state["filter"] = ""
                 made = answer(context, state, asked["drawn"], error_text(wrong))
-        return flask.Response(json.dumps(made, cls=PlotlyJSONEncoder), mimetype="application/json")
+        return flask.Response(json.dumps(made, default=Component.to_plotly_json), mimetype="application/json")
 
     @app.server.post("/rows")
     def rows() -> flask.Response:

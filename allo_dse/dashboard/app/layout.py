@@ -19,9 +19,6 @@ from .plots import FIRST_LOG, axis_choices, parallel_style
 from .shell import status_line
 from .tables import column_definitions
 
-LIVE_MS = 1000
-"""How often the browser asks whether the runs have grown."""
-
 _SHORTCUTS = (
     ("1 2 3 4", "Front, Progress, Design, Compare"),
     ("/", "write a filter"),
@@ -42,7 +39,6 @@ def page(context: Context, look: Theme) -> Any:
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
-            dcc.Interval(id="live", interval=LIVE_MS),
             dcc.Store(id="theme", data=look.name),
             dcc.Store(id="version", data=board.version),
             dcc.Store(id="alive"),

@@ -16,7 +16,17 @@ from .optuna import storage_of
 from .sockets import LOCAL, bind
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
-_NEED_RUNS = ("/_dash-layout", "/_dash-update-component", "/gestures", "/rows", "/dashboard", "/api", "/artifacts")
+_OPTUNA_NEEDS = ("/dashboard", "/api", "/artifacts")
+_NEED_RUNS = (
+    "/_dash-layout",
+    "/_dash-update-component",
+    "/gestures",
+    "/rows",
+    "/growth",
+    "/dashboard",
+    "/api",
+    "/artifacts",
+)
 _OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/artifacts", "/img")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html, no_update
+import flask
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html
 
 from ...errors import StudyError
 from ...tune.rundir import running
@@ -18,21 +19,15 @@ def register(app: Dash, context: Context) -> None:
     _clientside(app)
     board = context.board
 
-    @app.callback(
-        Output("version", "data"),
-        Output("alive", "data"),
-        Input("live", "n_intervals"),
-        State("version", "data"),
-        State("alive", "data"),
-        prevent_initial_call=True,
-    )
-    def grow(_: int, shown: str, lived: bool) -> Any:
-        alive = any(running(run.path) is not None for run in board.runs)
+    @app.server.get("/growth")
+    def growth() -> flask.Response:
+        """Reads what was added to the logs. Asked every second by gestures.js, and not by Dash, which would spend as
+        long on the question as on a gesture."""
         with board.lock:
             with suppress(StudyError):  # the run's notes have it
                 board.refresh()
-            version = no_update if board.version == shown else board.version
-        return version, no_update if alive == lived else alive
+            version = board.version
+        return flask.jsonify(version=version, alive=any(running(run.path) is not None for run in board.runs))
 
     @app.callback(
         Output("status", "children"), Input("version", "data"), Input("alive", "data"), prevent_initial_call=True

@@ -90,12 +90,6 @@
     },
   });
 
-  // New designs wait while something is drawn in a plot: redrawing would end the gesture.
-  document.addEventListener("pointerdown", function (event) {
-    if (event.target.closest && event.target.closest(".js-plotly-plot")) window.dash_clientside.set_props("live", { disabled: true });
-  }, true);
-  document.addEventListener("pointerup", () => window.dash_clientside.set_props("live", { disabled: false }), true);
-
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;
     const typing = tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || event.target.isContentEditable;

@@ -166,6 +166,24 @@
     tell("parallel-wanted", wanted);
   }, 100);
 
+  // ------------------------------------------------------------------------------------------------- runs that grow
+  const ASKED_EVERY_MS = 1000;
+  const known = {};
+  let drawing = false;
+
+  // New designs wait while something is drawn in a plot: redrawing would end the gesture.
+  document.addEventListener("pointerdown", (event) => (drawing = Boolean(event.target.closest?.(".js-plotly-plot"))), true);
+  document.addEventListener("pointerup", () => (drawing = false), true);
+
+  window.setInterval(async function () {
+    if (!state || drawing || asking) return;
+    known.version ??= state.version;
+    known.alive ??= Boolean(document.querySelector("#status .live"));
+    const response = await fetch("/growth").catch(() => null); // the server may have ended
+    if (!response?.ok) return;
+    for (const [name, value] of Object.entries(await response.json())) if (known[name] !== value) tell(name, (known[name] = value));
+  }, ASKED_EVERY_MS);
+
   // ------------------------------------------------------------------------------------------------ where Dash is
   let page = "front", said = {}, published = {};
 

@@ -15,13 +15,15 @@ from ..data.columns import Floats, Mask
 from ..data.selection import Selection
 from ..data.units import label
 from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, note, number_axis, packed
-from .thin import Window, spots, thin, visible, window
+from .thin import Span, Window, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
 MAX_POINTS_3D = 6_000
 MAX_POINTS = 400
 """Larger clouds in the plane are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
+MARGIN = 0.03
+"""Around all designs, as a share of their extent."""
 SELECTED = "selected"
 _REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
@@ -91,7 +93,7 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
-    figure = {"data": painter.traces, "layout": _layout(view, look, axes)}
+    figure = {"data": painter.traces, "layout": _layout(view, look, axes, painter.extent)}
     return Drawn(figure, painter.designs, painter.marks)
 
 
@@ -103,16 +105,26 @@ class _Painter:
         self.traces: list[dict[str, Any]] = []
         self.designs = self.marks = 0
         self.dimmed = bool(view.selection)
+        self.log = {key for key, axis in zip("xyz", axes, strict=False) if key in view.log and axis.ticks is None}
         self.screen = [
-            tuple(_screen(numbers, key in view.log) for numbers in axis.numbers)
+            tuple(_screen(numbers, key in self.log) for numbers in axis.numbers)
             for key, axis in zip("xyz", axes, strict=False)
         ]
-        self.window: Window | None = view.zoom
+        self.whole: Window = (0.0, 1.0), (0.0, 1.0)
+        self.window = self.whole
+        """The plane that has designs, and the part of it that is visible: what spots are cut from."""
+        self.extent: dict[str, Span] = {}
+        """Of axes with an underlay: what both show unless it is zoomed."""
 
     def paint(self, kept: Sequence[Mask], selected: Sequence[Mask]) -> None:
         several = len(self.board.runs) > 1
         fronts = [run.front for run in self.board.runs]
-        self.window = self._window(kept)
+        self.whole = self._whole(kept)
+        x, y = (
+            zoom if np.isfinite(zoom).all() else whole
+            for whole, zoom in zip(self.whole, self.view.zoom or self.whole, strict=True)
+        )
+        self.window = x, y
         for number, run in enumerate(self.board.runs):
             keep, ok = kept[number], run.ok
             on_front = np.zeros(len(run), bool)
@@ -187,15 +199,12 @@ class _Painter:
             marker["line"] = {"color": color, "width": 2}
         self._trace(ref.run, np.array([ref.row]), name, marker)
 
-    def _window(self, kept: Sequence[Mask]) -> Window:
-        """What spots are cut from: the part of the plane that is visible, or that has designs."""
+    def _whole(self, kept: Sequence[Mask]) -> Window:
         shown = [
             mask if self.view.infeasible else mask & run.ok for mask, run in zip(kept, self.board.runs, strict=True)
         ]
         x, y = (np.concatenate([v[m] for v, m in zip(axis, shown, strict=True)]) for axis in self.screen[:2])
-        spans = zip(window(x, y), self.view.zoom or (), strict=False)
-        zoomed = [zoom if np.isfinite(zoom).all() else whole for whole, zoom in spans]
-        return (zoomed[0], zoomed[1]) if zoomed else window(x, y)
+        return window(x, y)
 
     def _crowd(self, number: int, mask: Mask, name: str, colors: tuple[str, str], opacity: float, size: int) -> None:
         """Many designs: points while they are few, else spots that are darker where there are more."""
@@ -206,7 +215,6 @@ class _Painter:
             marker = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
             self._points(number, rows, name, marker, MAX_POINTS)
             return
-        assert self.window is not None
         found = spots(x[seen], y[seen], self.window).cropped()
         there = found.counts > 0
         designs = np.where(there, rows[seen][found.first], 0)
@@ -217,8 +225,9 @@ class _Painter:
             "name": name,
             "meta": number,
             "uid": _uid(number, name),
-            "x": packed(10**found.x if "x" in self.view.log else found.x),
-            "y": packed(10**found.y if "y" in self.view.log else found.y),
+            "x": packed(found.x),
+            "y": packed(found.y),
+            **self._underlay(),
             "z": packed(np.where(there, found.counts, np.nan).astype(np.float32)),
             "customdata": packed(designs + number * RUN_STRIDE),
             "zmin": 1,
@@ -237,6 +246,17 @@ class _Painter:
                 for line in np.stack([designs, found.counts], axis=-1).tolist()
             ]
         self.traces.append(trace)
+
+    def _underlay(self) -> dict[str, str]:
+        """Which axes spots are drawn on. On logarithmic ones Plotly would paint every spot by itself; on a linear axis
+        underneath, which shows the logarithms, they are one small picture that is stretched."""
+        marked = [ref for ref in (self.view.reference, self.view.current) if ref is not None]
+        for key, numbers, span in zip("xy", self.screen, self.whole, strict=False):
+            if key in self.log:
+                values = [*span, *(numbers[ref.run][ref.row] for ref in marked)]
+                low, high = float(np.nanmin(values)), float(np.nanmax(values))
+                self.extent[key] = (low - MARGIN * (high - low), high + MARGIN * (high - low))
+        return {f"{key}axis": f"{key}2" for key in self.extent}
 
     def _count(self, name: str, designs: int, marks: int) -> None:
         if name != SELECTED:  # drawn again, on top
@@ -269,6 +289,7 @@ class _Painter:
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
             "hoverinfo": "none",
+            **({"zorder": 1} if self.extent else {}),  # what lies on other axes would be above
         }
         if self.view.hover:
             trace["hoverinfo"] = "text"
@@ -296,7 +317,7 @@ def _screen(values: Floats, log: bool) -> Floats:
     return np.where(np.isfinite(logs), logs, np.nan)
 
 
-def _layout(view: View, look: Theme, axes: list[Axis]) -> dict[str, Any]:
+def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> dict[str, Any]:
     made = {
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
         for key, axis in zip("xyz", axes, strict=False)
@@ -314,6 +335,11 @@ def _layout(view: View, look: Theme, axes: list[Axis]) -> dict[str, Any]:
     for axis, span in zip(("xaxis", "yaxis"), view.zoom or (), strict=False):
         if np.isfinite(span).all():
             made[axis] |= {"range": list(span), "autorange": False}
+    for key, span in extent.items():
+        above = made[f"{key}axis"]
+        zoomed: dict[str, Any] = {name: above[name] for name in ("range", "autorange") if name in above}
+        made[f"{key}axis2"] = {"overlaying": key, "visible": False, "autorangeoptions": _exactly(*span), **zoomed}
+        above["autorangeoptions"] = _exactly(10 ** span[0], 10 ** span[1])
     return layout(
         look,
         **made,
@@ -323,6 +349,11 @@ def _layout(view: View, look: Theme, axes: list[Axis]) -> dict[str, Any]:
         shapes=_outline(view, look),
         hoverdistance=12,
     )
+
+
+def _exactly(low: float, high: float) -> dict[str, Any]:
+    """Makes Plotly choose a range by itself that is this one."""
+    return {"include": [low, high], "clipmin": low, "clipmax": high}
 
 
 def _outline(view: View, look: Theme) -> list[dict[str, Any]]:
