@@ -59,7 +59,10 @@ class SourceFile:
         if code is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)  # Python has warned when it read the file
-                code = self.codes[node] = compile(ast.Expression(node), self.name, "eval")
+                try:
+                    code = self.codes[node] = compile(ast.Expression(node), self.name, "eval")
+                except SyntaxError as error:
+                    self.fail(node, f"this cannot stand here: {error.msg}")
         try:
             return eval(code, names)
         except NameError as error:

@@ -49,7 +49,15 @@ class Region:
 def region(*_args: Any, **_options: Any) -> Callable[[FunctionType], Region]:
     """Decorator: the function is a region."""
     frame = sys._getframe(1)
-    return lambda function: Region(function, enclosing_names(function.__code__, frame))
+
+    def decorate(function: FunctionType) -> Region:
+        if not isinstance(function, FunctionType):
+            raise ProgramError(
+                f"df.region() stands above a function, not {function!r}", hint="write it once per region"
+            )
+        return Region(function, enclosing_names(function.__code__, frame))
+
+    return decorate
 
 
 def kernel(*_args: Any, **_options: Any) -> Callable[[FunctionType], FunctionType]:

@@ -593,3 +593,22 @@ def test_warnings() -> None:
         "argument `b` of kernel `core` is never used",
         "argument `C` of region `top` is never used",
     ]
+
+
+def test_a_region_is_decorated_once() -> None:
+    with pytest.raises(ProgramError, match=r"stands above a function, not <region top>"):
+
+        @df.region()
+        @df.region()
+        def top(A: int32[M]):
+            pass
+
+
+def test_what_only_stands_in_functions() -> None:
+    @df.region()
+    def top(A: int32[M]):
+        @df.kernel(mapping=[(yield)], args=[A])  # here
+        def core(a: int32[M]):
+            a[0] = 1
+
+    check(top, "this cannot stand here: 'yield' outside function", "")
