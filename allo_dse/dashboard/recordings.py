@@ -15,11 +15,14 @@ from ..eval.recording import Recording
 from ..eval.simulator.explain import Explanation
 from ..eval.simulator.labels import Labels, node_label, stream_group
 from ..eval.simulator.timeline import Activity, Timeline
+from ..eval.simulator.whatif import Faster, twice_as_fast
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
 """What shares are of; being served by a resource counts as work."""
 
 _LONGER = 4
+_SECONDS = 10.0
+"""Time limit of each run that finds out what would help."""
 _NUMBERS = re.compile(r"(_\d+)+$")
 _PLACES = re.compile(r" (on|to|from) .*$")
 
@@ -172,6 +175,15 @@ class Recorded:
         node = int(np.argmax(work))
         name = node_label(self.recording.labels, self.recording.network, node)
         return name, float(work[node] / max(1, whole.cycles))
+
+    @cached_property
+    def helps(self) -> list[Faster]:
+        """What the whole run would take if a kind of elements worked twice as fast, what helps most first.
+
+        Raises:
+            SimulationError: if that takes too long to find out.
+        """
+        return twice_as_fast(self.recording.network, self.kinds, seconds=_SECONDS)
 
     @cached_property
     def held(self) -> tuple[Held, ...]:

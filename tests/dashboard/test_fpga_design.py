@@ -13,7 +13,7 @@ import pytest
 from allo_dse.dashboard.app.design import printed_text
 from allo_dse.dashboard.app.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.figures.recorded import held_rows, part_words, path_rows, whole_words
+from allo_dse.dashboard.figures.recorded import held_rows, help_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
 from allo_dse.eval import fpga_recording
 from allo_dse.eval.simulator import windows
@@ -92,6 +92,8 @@ def test_the_recording_is_of_the_run_that_was_measured(run):
         for words in (whole_words(found), part_words(found, part)):
             assert words.startswith(f"All {cycles:,} cycles of the run, at the cost model's intervals.")
         assert path_rows(found, part)
+        assert {"DRAM", "pe"} <= {row[0] for row in help_rows(found)}
+        assert all(0.49 < helps.share < 1.01 for helps in found.helps)
         assert {"right", "down"} <= {row[0] for row in held_rows(found)}
         kinds = {total.name: total for total in found.totals}
         assert set(kinds) == {"load_a", "load_b", "pe", "load A", "load B", "store C"}
@@ -136,7 +138,7 @@ def test_what_is_used_on_the_page_says_which_part_is_shown(run, brief):
 
     def by(name, how="n_clicks", **more):
         given = {"now": now, "selected": None, "clicked": None, **more}
-        return moved(found, name, [f"{name}.{how}"], given["now"], given["selected"], given["clicked"])
+        return moved(found, f"{name}.{how}", given["now"], given["selected"], given["clicked"])
 
     assert by("part-show") == (100, 200)
     assert by("part-later") == (200, 300)
@@ -173,6 +175,8 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(das
     names = page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').data.map(t => t.name)")
     assert {"works", "waits for a token", "critical path"} <= set(names)
     assert "sets the pace" in page.inner_text("#page-design")
+    help_card = page.locator("#design-page .card:has(h2:text-is('What would help'))")
+    help_card.locator("td:text-is('DRAM')").wait_for()
     page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 2")
     with page.expect_download() as download:
         page.click("#design-page button:text-is('HLS project')")

@@ -63,6 +63,17 @@ def register(app: Dash, context: Context) -> None:
         return timeline_cards(found, part, design, theme(look))
 
     @app.callback(
+        Output({"type": "helps", "design": MATCH}, "children"), Input({"type": "helps", "design": MATCH}, "id")
+    )
+    def helps(target: dict[str, str]) -> Any:
+        from ..figures.recorded import HELP_HEAD, help_rows
+
+        try:
+            return table(HELP_HEAD, help_rows(runs.recorded(target["design"])))
+        except AlloDseError as error:
+            return html.P(error.message, className="error")
+
+    @app.callback(
         Output("part", "children"),
         Output("overview-plot", "figure"),
         Output("part-from", "value"),
@@ -81,10 +92,11 @@ def register(app: Dash, context: Context) -> None:
     )
     def move(*values: Any) -> Any:
         *_, selected, clicked, start, end, design, look = values
-        if not any(hit["value"] for hit in ctx.triggered):  # as when the page is drawn
+        used = next((hit["prop_id"] for hit in ctx.triggered if hit["value"]), None)
+        if used is None:  # as when the page is drawn
             raise PreventUpdate
         found = runs.recorded(design)
-        span = moved(found, ctx.triggered_id, ctx.triggered_prop_ids, (start, end), selected, clicked)
+        span = moved(found, used, (start, end), selected, clicked)
         if span is None:
             raise PreventUpdate
         part = runs.part(design, span)
@@ -96,8 +108,7 @@ def register(app: Dash, context: Context) -> None:
 
 def moved(
     found: Recorded,
-    by: Any,
-    how: Any,
+    used: str,
     now: tuple[Any, Any],
     selected: dict[str, Any] | None,
     clicked: dict[str, Any] | None,
@@ -105,32 +116,33 @@ def moved(
     """The part that the user wants to see next, in ticks; None for none.
 
     Args:
-        by: what was used; how: Dash's names of what triggered.
+        used: what was used, and which property of it has changed, as Dash calls it.
         now: what the two fields say, in cycles.
         selected, clicked: in the picture of the whole run.
     """
     per = found.ticks_per_cycle
-    if by in [f"part-{name}" for name in _NAMES]:
-        return found.place(by.removeprefix("part-"))
-    if by == "overview-plot":
-        if "overview-plot.selectedData" in how:
-            area = (selected or {}).get("range", {}).get("x")
-            return None if area is None else found.span(*area)
+    if used == "overview-plot.selectedData":
+        area = (selected or {}).get("range", {}).get("x")
+        return None if area is None else found.span(*area)
+    if used == "overview-plot.clickData":
         points = (clicked or {}).get("points")
         half = found.length / per / 2
         return found.span(points[0]["x"] - half, points[0]["x"] + half) if points else None
+    name = used.partition(".")[0].removeprefix("part-")
+    if name in _NAMES:
+        return found.place(name)
     start, end = now
     if start is None or end is None:
         return None
     length = end - start
-    step = _MOVES.get(by.removeprefix("part-"), 0) * length
+    step = _MOVES.get(name, 0) * length
     step = min(max(step, -start), found.cycles - end)
     return found.span(start + step, end + step)
 
 
 def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any:
     """The whole run, and a part of it in detail."""
-    from ..figures.recorded import HELD_HEAD, held_rows, totals_words, whole_words
+    from ..figures.recorded import HELD_HEAD, HELP_WORDS, held_rows, totals_words, whole_words
     from ..figures.timeline import totals_figure
 
     low, high = found.shown(part)
@@ -162,6 +174,11 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any
                         html.P(totals_words(found), className="hint"),
                         _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
                         tools=image_buttons("totals-plot"),
+                    ),
+                    card(
+                        "What would help",
+                        html.P(HELP_WORDS, className="hint"),
+                        dcc.Loading(html.Div(id={"type": "helps", "design": design}, className="later"), type="dot"),
                     ),
                     card(
                         "Buffers over the whole run",

@@ -68,6 +68,20 @@ def path_rows(found: Recorded, part: Part) -> list[list[str]]:
     return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in most]
 
 
+HELP_HEAD = ["twice as fast", "the run takes (cycles)", "change"]
+HELP_WORDS = (
+    "What the whole run would take if all of a kind worked twice as fast and everything else as it does, by simulation."
+)
+
+
+def help_rows(found: Recorded) -> list[list[str]]:
+    """What the run would take, what helps most first."""
+    return [
+        [f.name, f"{f.share * found.cycles:,.0f}", f"{100 * (f.share - 1):.1f} %".replace("-", "−")]
+        for f in found.helps
+    ]
+
+
 HELD_HEAD = ["buffer", "how many", "most held", "room", "tokens in all"]
 
 

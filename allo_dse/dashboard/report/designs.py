@@ -13,7 +13,17 @@ from ..data.units import label, text
 from ..exports import reproduce_text
 from ..figures.design import bound_figure, resources_figure
 from ..figures.occupancy import occupancy_figure
-from ..figures.recorded import part_words, path_rows, path_title, path_words, totals_words, whole_words
+from ..figures.recorded import (
+    HELP_HEAD,
+    HELP_WORDS,
+    help_rows,
+    part_words,
+    path_rows,
+    path_title,
+    path_words,
+    totals_words,
+    whole_words,
+)
 from ..figures.style import LIGHT
 from ..figures.timeline import overview_figure, timeline_figure, totals_figure
 from ..figures.words import difference_lines, rung_table, status_text
@@ -96,8 +106,17 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
         **found,
         "time_plots": _time_plots(recorded, part, number),
         "timeline_words": " ".join([*([] if part.is_whole else [whole_words(recorded)]), part_words(recorded, part)]),
+        "helps": _helps(recorded),
         "critical": {"title": path_title(part), "words": path_words(part), "rows": path_rows(recorded, part)},
     }
+
+
+def _helps(found: Recorded) -> dict[str, Any] | None:
+    """What would make the whole run shorter, if that can be found out in time."""
+    try:
+        return {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(found)}
+    except AlloDseError:
+        return None
 
 
 def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:

@@ -248,7 +248,11 @@ def _drive(
     budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
-        _spend(code, arena, budget, sampler)
+        # To be stopped in between changes the order of execution, and so hides that states repeat.
+        waits = extrapolator is not None and extrapolator.is_waiting
+        _spend(code, arena, budget, None if waits else sampler)
+        if sampler is not None:
+            sampler.take()
         if header[Header.STATUS] == 0 or header[Header.FAULT]:
             return
         log_was_full = recorder is not None and recorder.drain()
@@ -260,6 +264,8 @@ def _drive(
             budget = int(header[Header.BUDGET])
         elif extrapolator is not None:
             budget = extrapolator.look()
+            if sampler is not None:
+                sampler.take()
         elif not log_was_full:
             budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
 

@@ -75,6 +75,11 @@ class Extrapolator:
         size = self._network.node_count + int(self._network.depth.sum())
         return [_Search(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the state is to be looked at when compiled code returns."""
+        return self._waiting
+
     def first_budget(self) -> int:
         """Turns before the first look: networks that need no more are not looked at at all."""
         return FIRST_TURNS + 8 * self._network.node_count
