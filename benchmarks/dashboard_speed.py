@@ -2,10 +2,10 @@
 
     python benchmarks/dashboard_speed.py [--designs 50000] [--no-browser]
 
-A made-up run is written through the real log. Shown are the time to read it, to build each view on the server and its
-size on the wire; and, in a headless Chromium, how long after the page was asked for its frame, the drawn scatter and
-the filled table have been painted, and how long after a gesture each view that it changes has. Times end with the
-frame that shows the result.
+A made-up run is written through the real log. Shown are the time to read it; how long after the command its page is
+there, and the run has been read; the time to build each view on the server and its size on the wire; and, in a headless
+Chromium, how long after the page was asked for its frame, the drawn scatter and the filled table have been painted, and
+how long after a gesture each view that it changes has. Times end with the frame that shows the result.
 
 The browser is one that DevTools do not look into (they double what scripts cost to start), with a profile of its own:
 its first visit has nothing cached, later ones have scripts and, from the third on, their compiled code. It draws by
@@ -15,11 +15,14 @@ software; the processor time of its drawing process says how much of it that is.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,6 +158,19 @@ def server_side(board):
         print(f"  {name:<22} {milliseconds:7.1f} ms   {size / 1e3:7.0f} kB")
 
 
+def from_the_command(path):
+    """How long after the command a browser gets the page, and what it shows."""
+    code = "from allo_dse.cli import main; main()"
+    command = [sys.executable, "-c", code, "dashboard", str(path), "--no-browser", "--port", "0"]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        url = re.search(r"http://\S+", process.stderr.readline())[0]
+        for name, path in (("the page", ""), ("what it shows", "/_dash-layout")):
+            urllib.request.urlopen(url + path).read()
+            print(f"from the command until {name} is there: {time.perf_counter() - start:.1f} s")
+        process.terminate()
+
+
 class Driven:
     """The dashboard with a driver in its page; `reports` has what the driver says."""
 
@@ -268,6 +284,7 @@ def main():
         start = time.perf_counter()
         board = Board.open([path])
         print(f"{options.designs:,} designs, {size / 1e6:.0f} MB of log, read in {time.perf_counter() - start:.1f} s")
+        from_the_command(path)
         print("on the server, and on the wire:")
         server_side(board)
         if CHROMIUM is None or options.no_browser:

@@ -46,7 +46,10 @@ def _groups(entries: Sequence[Entry], parts: Sequence[Sequence[Part]]) -> list[S
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
     traits: list[list[Any]] = [[part.shape for part in column] for column in parts]
     traits += [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
-    traits += [[value is None for value in map(attrgetter(name), entries)] for name in META]
+    for name in META:
+        said = list(map(attrgetter(name), entries))
+        if 0 < said.count(None) < len(said):
+            traits.append([value is None for value in said])
     telling = [values for values in traits if len(set(values)) > 1]
     if not telling:
         return [range(len(entries))]
@@ -79,7 +82,7 @@ def _columns(
             yield from ((name, ("metric", values)) for name, values in _metric(name, column))
     for name in META:
         if getattr(entries[0], name) is not None:
-            yield name, ("meta", [getattr(entry, name) for entry in entries])
+            yield name, ("meta", list(map(attrgetter(name), entries)))
     yield "reason", ("meta", [reason(entry) for entry in entries])
 
 

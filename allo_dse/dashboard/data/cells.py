@@ -55,13 +55,14 @@ class Parts:
         known = self._known[number]
         if len(known) >= MAX_PARTS:
             known.clear()
-        for text in set(texts) - known.keys():
+        distinct = set(texts)
+        for text in distinct - known.keys():
             value = json_value(msgspec.Raw(text))
             pairs = self._parameters(value) if TEXTS[number] == "params" else _mapping(TEXTS[number], value)
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
-        return [known[text] for text in texts]
+        return [known[text] for text in texts] if len(distinct) > 1 else [known[texts[0]]] * len(texts)
 
     def _parameters(self, value: Any) -> list[tuple[str, Any]]:
         taken = {*META, "reason", *self._objectives}

@@ -159,9 +159,9 @@ class RunTable:
         """What is wrong with the log, although it can be read, in words."""
         found = [] if self.problem is None else [str(self.problem)]
         if self.log.damaged:
-            found.append(f"{self.log.path}: damaged lines are skipped: {self.log.damaged:,}")
+            found.append(f"{self.name}/{self.log.path.name}: damaged lines are skipped: {self.log.damaged:,}")
         if self.problem is None and self.log.offset < self.log.size and running(self.path) is None:
-            found.append(f"{self.log.path}: the last line is cut short")
+            found.append(f"{self.name}/{self.log.path.name}: the last line is cut short")
         return found
 
     def _take(self, found: list[tuple[Entry, Where]]) -> None:
