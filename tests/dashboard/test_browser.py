@@ -143,6 +143,10 @@ def test_filter_expressions_narrow_all_views(front, dashboard):
     front.fill("#filter", "bram < 40")
     wait_text(front, "#filter-error", "did you mean bram18?")
     assert f"{expected} of" in front.inner_text("#table-note")
+    front.fill("#filter", "bram18 < 0")
+    wait_text(front, "#table-note", f"0 of {DESIGNS} designs")
+    front.locator("#parallel").scroll_into_view_if_needed()
+    wait_text(front, "#parallel", "no feasible design to show")
 
 
 def test_hovering_shows_only_what_differs_from_the_reference(front, dashboard):
@@ -337,6 +341,8 @@ def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path
     path = write_run(tmp_path / "begun", 0)
     page = visit(serve(path)[0]).open()
     wait_text(page, "#scatter", "no design has been evaluated yet")
+    page.locator("#parallel").scroll_into_view_if_needed()
+    wait_text(page, "#parallel", "no design has been evaluated yet")
     append(path, range(40))
     wait_text(page, "#table-note", "40 of 40")
     page.wait_for_function(

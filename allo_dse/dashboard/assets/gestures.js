@@ -155,7 +155,8 @@
 
   window.setInterval(function () {
     const plot = plotOf("parallel");
-    if (!plot || !state || !document.querySelector("#table .ag-row")) return;
+    const filled = document.querySelector("#table .ag-row") || document.getElementById("table-note")?.textContent.startsWith("0 of");
+    if (!plot || !state || !filled) return;
     const { show, filter, selection, runs, version, theme } = state, wanted = { show, filter, selection, runs, version, theme };
     const box = plot.getBoundingClientRect(), now = Date.now(), text = JSON.stringify(wanted);
     const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
