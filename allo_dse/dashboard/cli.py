@@ -87,8 +87,8 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
     opening = Opening(board, read, failed)
     context = Context(board, Programs(board, study), opening=opening)
     server = server_on(listening, make_app(context), board, opening)
-    opening.start()
     try:
+        opening.start()
         server.serve_forever()
     except KeyboardInterrupt:
         pass
