@@ -8,11 +8,13 @@ import sys
 import threading
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.dashboard.app import factory
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import server_on
@@ -143,7 +145,7 @@ def test_reading_beside_a_server_is_reading_at_once(tmp_path_factory, chunk_byte
 
 def test_questions_about_designs_wait_and_scripts_do_not(tmp_path):
     board = Gated(write_run(tmp_path / "run", 30))
-    with opened(board) as url:
+    with opened(board) as url, patch.object(factory, "page", wraps=factory.page) as made:
         answers = []
         asking = threading.Thread(
             target=lambda: answers.append(json.loads(urllib.request.urlopen(f"{url}/_dash-layout").read()))
@@ -152,6 +154,7 @@ def test_questions_about_designs_wait_and_scripts_do_not(tmp_path):
         for path in ("/", "/_dash-dependencies", "/opening"):
             assert urllib.request.urlopen(url + path).status == 200
         assert not answers
+        made.assert_not_called()
         board.open_wide()
         asking.join()
         assert "30 designs" in json.dumps(answers)
@@ -168,13 +171,17 @@ def test_a_port_in_use_and_an_address_of_another_computer_are_said_so():
         bind("127.0.0.1", 70_000)
 
 
+@contextmanager
 def command(*arguments):
+    """A dashboard as a process."""
     code = "from allo_dse.dashboard.cli import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "dashboard", *map(str, arguments), "--no-browser"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    line = [sys.executable, "-c", code, "dashboard", *map(str, arguments), "--no-browser"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+            process.wait(timeout=60)
+        finally:
+            process.kill()
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):

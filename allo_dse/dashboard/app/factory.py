@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 import flask
-from dash import Dash
+from dash import Dash, html
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
@@ -84,6 +84,8 @@ def make_app(context: Context) -> Dash:
         return flask.jsonify(opening_state(context))
 
     def first_page() -> Any:
+        if context.opening is not None and not context.opening.done:
+            return html.Div(id="root")  # for Dash, which looks at the layout before its first answer, whatever that is
         if context.opening is not None and context.opening.error is not None:
             return error_page(context.board, context.opening.error)
         with context.board.lock:
