@@ -24,6 +24,9 @@ MAX_POINTS = 400
 """Larger clouds in the plane are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
 MARGIN = 0.03
 """Around all designs, as a share of their extent."""
+ROOM = {"l": 76, "r": 16, "t": 52, "b": 62}
+"""Pixels around the plot: what a legend in one row and numbers of five digits need. Where Plotly has to make room
+itself, it draws twice."""
 SELECTED = "selected"
 _REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
@@ -348,6 +351,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         dragmode=view.tool,
         shapes=_outline(view, look),
         hoverdistance=12,
+        margin=ROOM,
     )
 
 
