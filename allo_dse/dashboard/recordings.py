@@ -21,8 +21,10 @@ PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESO
 """What shares are of; being served by a resource counts as work."""
 
 _LONGER = 4
-_SECONDS = 10.0
+_SECONDS = 1.0
 """Time limit of each run that finds out what would help."""
+_FAR = 4_000_000
+"""Operations that it takes too long to execute on the way to the middle of a run."""
 _NUMBERS = re.compile(r"(_\d+)+$")
 _PLACES = re.compile(r" (on|to|from) .*$")
 
@@ -105,6 +107,11 @@ class Recorded:
         """Ticks of a part that is shown when none is chosen."""
         most = self.recording.length
         return most if self.usual is None else min(most, self.usual)
+
+    @property
+    def opening(self) -> Span:
+        """The part that is shown first: the middle, or the beginning of a run that it would take long to get into."""
+        return self.place("first" if self.recording.executed > _FAR else "middle")
 
     def place(self, name: str) -> Span:
         """The part to look at in the "middle", at the "first" or the "last", in ticks; of a short run all."""

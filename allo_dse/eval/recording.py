@@ -41,6 +41,11 @@ class Recording:
         return self.whole.samples
 
     @property
+    def executed(self) -> int:
+        """Stream operations of the whole run that had to be executed, since they do not repeat others."""
+        return self.whole.operations - self.whole.skipped
+
+    @property
     def length(self) -> int:
         """Cycles whose operations can be kept, if there are as many at any time; of a short run all."""
         operations = self.whole.operations + int(self.whole.resource_requests.sum())
@@ -55,8 +60,9 @@ class Recording:
         operations.
         """
         end = self.cycles if end is None else end
+        repeats = self.whole.skipped > 0  # else to look for it would be in vain
         result = table_engine().run(
-            self.network, record=True, max_events=self.max_events, window=(start, end), extrapolate=True
+            self.network, record=True, max_events=self.max_events, window=(start, end), extrapolate=repeats
         )
         result.labels = self.labels
         return result

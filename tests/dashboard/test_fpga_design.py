@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from allo_dse.dashboard import recordings
 from allo_dse.dashboard.app.design import printed_text
 from allo_dse.dashboard.app.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
@@ -116,7 +117,7 @@ def brief(monkeypatch):
     monkeypatch.setattr(windows, "BUFFER_EVENTS", 256)
 
 
-def test_parts_of_a_long_run_say_what_they_are_of(run, brief):
+def test_parts_of_a_long_run_say_what_they_are_of(run, brief, monkeypatch):
     found = recorded_briefly(run)
     whole, length = found.recording.cycles, found.length
     assert length < whole // 2
@@ -129,6 +130,9 @@ def test_parts_of_a_long_run_say_what_they_are_of(run, brief):
     assert first.timeline.end < whole
     assert "more operations are not kept at a time" in part_words(found, first)
     assert last.timeline.end == whole
+    assert found.opening == found.place("middle")
+    monkeypatch.setattr(recordings, "_FAR", 0)
+    assert found.opening == found.place("first")
     assert last.timeline.cycles >= length
 
 
@@ -196,7 +200,8 @@ def test_any_part_of_a_run_can_be_looked_at(run, serve, visit, brief):
 
     def shown():
         """Where the timeline's axis begins and ends."""
-        return page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').layout.xaxis.range")
+        drawn = "() => document.querySelector('#timeline-plot .js-plotly-plot')?.layout?.xaxis?.range"
+        return page.wait_for_function(drawn).json_value()
 
     def wait_until(start, end):
         page.wait_for_function(
@@ -206,11 +211,14 @@ def test_any_part_of_a_run_can_be_looked_at(run, serve, visit, brief):
             arg=[start, end],
         )
 
-    page.wait_for_function("() => document.querySelector('#timeline-plot .js-plotly-plot')?.layout?.xaxis?.range")
+    page.wait_for_function(  # what lies above has its height
+        "() => [...document.querySelectorAll('.svg-box img')].filter(i => i.naturalWidth).length === 2"
+    )
     whole = context.board.runs[0].rungs[key][0].metrics["latency_cycles"]
     start, end = shown()
     assert 0 < start < end < whole
-    assert f"Cycles {start:,} to {end:,} of {whole:,}, at the cost" in page.inner_text("#part")
+    page.get_by_text(f"Cycles {start:,} to {end:,} of {whole:,}, at the cost").wait_for()
+    page.wait_for_load_state("networkidle")
     page.click("#part-first")
     wait_until(0, None)
     page.fill("#part-from", "100")

@@ -20,6 +20,9 @@ _NAMES = {"first": "Beginning", "middle": "Middle", "last": "End"}
 _MOVES = {"earlier": -1, "later": 1}
 _OVERVIEW_CONFIG = {**GRAPH_CONFIG, "displayModeBar": False}
 
+_STAYS = {"visibility": "visible", "opacity": 0.6}
+"""What is shown stays until the next part is there."""
+
 
 class Runs:
     """Runs of designs, and the parts of them that were looked at last."""
@@ -57,7 +60,7 @@ def register(app: Dash, context: Context) -> None:
         try:
             found = runs.recorded(design)
             kept = shown["span"] if shown is not None and shown["design"] == design else None
-            part = runs.part(design, found.span(*kept) if kept else found.place("middle"))
+            part = runs.part(design, found.span(*kept) if kept else found.opening)
         except AlloDseError as error:
             return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
         return timeline_cards(found, part, design, theme(look))
@@ -166,7 +169,9 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any
                 tools=image_buttons("overview-plot"),
                 wide=True,
             ),
-            dcc.Loading(html.Div(part_cards(found, part, look), id="part"), type="dot", delay_show=300),
+            dcc.Loading(
+                html.Div(part_cards(found, part, look), id="part"), type="dot", delay_show=300, overlay_style=_STAYS
+            ),
             html.Div(
                 [
                     card(

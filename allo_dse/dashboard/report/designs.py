@@ -101,7 +101,7 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
         recorded = programs.recorded(ref)
     except AlloDseError as error:
         return {**found, "timeline_words": f"No timeline: {error.message}"}
-    part = recorded.part(recorded.place("middle"))
+    part = recorded.part(recorded.opening)
     return {
         **found,
         "time_plots": _time_plots(recorded, part, number),
