@@ -114,6 +114,7 @@ def fpga(page: Page, url: str, fastest: str) -> None:
     """The fastest design on an FPGA: its resources, and its timeline."""
     compiled(page, url, fastest, 2)
     save_card(page, "#resources", "resources.png")
+    save_card(page, "#overview-plot", "whole_run.png")
     save_card(page, "#timeline-plot", "fpga.png")
 
 

@@ -10,7 +10,7 @@ from .simulator.network import Network
 from .simulator.result import RunResult
 from .simulator.samples import Samples
 
-MAX_EVENTS = 250_000
+MAX_EVENTS = 300_000
 """Operations of a part that are kept; one that has more ends earlier."""
 SAMPLES = 400
 """Points in time at which it is noted how far everybody has come."""
