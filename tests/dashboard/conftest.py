@@ -17,7 +17,7 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 90_000
 SLACK = max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 """How much longer than on a quiet machine things may take."""
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]

@@ -434,7 +434,7 @@ def test_optunas_dashboard_is_one_link_away(dashboard, visit):
     page.wait_for_function(DRAWN)
     assert page.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
     page = tab.open("optuna")
-    page.wait_for_selector("text=made", timeout=15_000)
+    page.wait_for_selector("text=made")
 
 
 def test_the_server_refuses_other_names(dashboard):

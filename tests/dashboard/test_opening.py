@@ -174,7 +174,9 @@ def test_a_port_in_use_and_an_address_of_another_computer_are_said_so():
 @contextmanager
 def command(*arguments):
     """A dashboard as a process."""
-    code = "from allo_dse.dashboard.cli import main; main()"
+    # Whoever runs the tests in the background has made processes ignore Ctrl-C.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from allo_dse.dashboard.cli import main; main()"
     line = [sys.executable, "-c", code, "dashboard", *map(str, arguments), "--no-browser"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
         try:
