@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from .api import place as place
     from .api import record_trace as record_trace
     from .api import simulate as simulate
-    from .backends.device import Device as Device
     from .backends.hls_report import HlsReport as HlsReport
     from .backends.hls_report import HlsReportError as HlsReportError
     from .backends.hls_report import read_hls_report as read_hls_report
+    from .device.device import Device as Device
+    from .drawing import save_occupancy as save_occupancy
+    from .drawing import save_perfetto as save_perfetto
+    from .drawing import save_timeline as save_timeline
     from .errors import AlloDseError as AlloDseError
     from .errors import DeviceError as DeviceError
     from .errors import IllegalFold as IllegalFold
@@ -38,31 +41,31 @@ if TYPE_CHECKING:
     from .errors import StudyError as StudyError
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
-    from .eval.fpga import FpgaSimulator as FpgaSimulator
-    from .eval.hls import HlsEvaluator as HlsEvaluator
-    from .eval.hls_tool import HlsToolError as HlsToolError
-    from .eval.npu import NpuSimulator as NpuSimulator
+    from .eval.fpga.evaluator import FpgaSimulator as FpgaSimulator
+    from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
+    from .eval.hls.tool import HlsToolError as HlsToolError
+    from .eval.npu.evaluator import NpuSimulator as NpuSimulator
     from .eval.rtl import RtlEvaluator as RtlEvaluator
     from .eval.rtl import rtl_resources as rtl_resources
     from .eval.rtl import rtl_simulate as rtl_simulate
-    from .eval.simulator.sim_result import SimResult as SimResult
-    from .eval.simulator.trace import Trace as Trace
-    from .eval.simulator.trace_build import Frames as Frames
-    from .eval.simulator.trace_build import Get as Get
-    from .eval.simulator.trace_build import Loop as Loop
-    from .eval.simulator.trace_build import Put as Put
     from .lang.diagnostics import ProgramError as ProgramError
     from .lang.diagnostics import ProgramWarning as ProgramWarning
-    from .mapper.buffering import Buffering as Buffering
-    from .mapper.check import Violation as Violation
-    from .mapper.folds import AxisFold as AxisFold
-    from .mapper.folds import KernelFold as KernelFold
-    from .mapper.folds import MeshFold as MeshFold
+    from .mapper.fold.vmg import VMG as VMG
+    from .mapper.limits.check import Violation as Violation
+    from .mapper.model.buffering import Buffering as Buffering
     from .mapper.place import Infeasible as Infeasible
     from .mapper.place import PlacedDesign as PlacedDesign
     from .mapper.program import Program as Program
     from .mapper.program import load_program as load_program
-    from .mapper.vmg import VMG as VMG
+    from .mapper.search.folds import AxisFold as AxisFold
+    from .mapper.search.folds import KernelFold as KernelFold
+    from .mapper.search.folds import MeshFold as MeshFold
+    from .simulator.engine.sim_result import SimResult as SimResult
+    from .simulator.replay.trace import Trace as Trace
+    from .simulator.trace.build import Frames as Frames
+    from .simulator.trace.build import Get as Get
+    from .simulator.trace.build import Loop as Loop
+    from .simulator.trace.build import Put as Put
     from .space.design import Design as Design
     from .space.params import choices as choices
     from .space.params import divisors as divisors
@@ -73,42 +76,43 @@ if TYPE_CHECKING:
     from .space.schedules import pipeline as pipeline
     from .space.schedules import stream_depth as stream_depth
     from .space.schedules import unroll as unroll
-    from .tune.ladder import Rung as Rung
-    from .tune.objectives import maximize as maximize
-    from .tune.objectives import minimize as minimize
-    from .tune.objectives import require as require
-    from .tune.result import Result as Result
+    from .tune.results.result import Result as Result
+    from .tune.search.ladder import Rung as Rung
+    from .tune.search.objectives import maximize as maximize
+    from .tune.search.objectives import minimize as minimize
+    from .tune.search.objectives import require as require
     from .tune.study import Study as Study
 
 __version__ = "0.1.0"
 
 _HOME = {
     "api": ["check", "draw", "place", "record_trace", "simulate"],
-    "backends.device": ["Device"],
+    "device.device": ["Device"],
+    "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
     "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
     "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
     "eval.evaluator": ["Evaluator", "Metrics"],
-    "eval.fpga": ["FpgaSimulator"],
-    "eval.hls": ["HlsEvaluator"],
-    "eval.hls_tool": ["HlsToolError"],
-    "eval.npu": ["NpuSimulator"],
-    "eval.simulator.sim_result": ["SimResult"],
+    "eval.fpga.evaluator": ["FpgaSimulator"],
+    "eval.hls.evaluator": ["HlsEvaluator"],
+    "eval.hls.tool": ["HlsToolError"],
+    "eval.npu.evaluator": ["NpuSimulator"],
+    "simulator.engine.sim_result": ["SimResult"],
     "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
-    "eval.simulator.trace": ["Trace"],
-    "eval.simulator.trace_build": ["Frames", "Get", "Loop", "Put"],
+    "simulator.replay.trace": ["Trace"],
+    "simulator.trace.build": ["Frames", "Get", "Loop", "Put"],
     "lang.diagnostics": ["ProgramError", "ProgramWarning"],
-    "mapper.buffering": ["Buffering"],
-    "mapper.check": ["Violation"],
-    "mapper.folds": ["AxisFold", "KernelFold", "MeshFold"],
+    "mapper.model.buffering": ["Buffering"],
+    "mapper.limits.check": ["Violation"],
+    "mapper.search.folds": ["AxisFold", "KernelFold", "MeshFold"],
     "mapper.place": ["Infeasible", "PlacedDesign"],
     "mapper.program": ["Program", "load_program"],
-    "mapper.vmg": ["VMG"],
+    "mapper.fold.vmg": ["VMG"],
     "space.design": ["Design"],
     "space.params": ["choices", "divisors", "powers_of_two"],
     "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
-    "tune.ladder": ["Rung"],
-    "tune.objectives": ["maximize", "minimize", "require"],
-    "tune.result": ["Result"],
+    "tune.search.ladder": ["Rung"],
+    "tune.search.objectives": ["maximize", "minimize", "require"],
+    "tune.results.result": ["Result"],
     "tune.study": ["Study"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backends.device import Device, FpgaDevice
+from .device.device import Device, FpgaDevice
 from .errors import AlloDseError
-from .frontend.program import CompiledProgram
-from .frontend.schedules import checked_schedule
+from .frontend.regions.schedules import checked_schedule
 from .lang.diagnostics import ProgramWarning
-from .mapper.buffering import Buffering
-from .mapper.check import Violation, check_mapping
+from .mapper.fold.vmg import VMG
+from .mapper.limits.check import Violation, check_mapping
+from .mapper.model.buffering import Buffering
 from .mapper.program import Program, load_program
-from .mapper.vmg import VMG
+from .program.compiled import CompiledProgram
 from .space.design import Design
 
 if TYPE_CHECKING:
-    from .eval.simulator.result import RunResult
-    from .eval.simulator.trace import Trace
     from .mapper.place import Infeasible, PlacedDesign
+    from .simulator.engine.result import RunResult
+    from .simulator.replay.trace import Trace
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
@@ -58,7 +58,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
     Args:
         path: where to write it, too.
     """
-    from .mapper.pictures import placement_svg, vmg_svg
+    from .drawing import placement_svg, vmg_svg
     from .mapper.place import PlacedDesign
 
     if isinstance(mapping, PlacedDesign):
@@ -110,7 +110,7 @@ def simulate(
         DeadlockError: naming the tasks and streams that wait for each other.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from .eval.simulator.functional import run_graph
+    from .eval.program.functional import run_graph
 
     vmg = program if isinstance(program, VMG) else program.vmg
     given = arrays or _zeros(vmg)
@@ -139,7 +139,7 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from .eval.simulator.record_program import record_graph
+    from .eval.program.record import record_graph
 
     vmg = program if isinstance(program, VMG) else program.vmg
     return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
@@ -153,7 +153,7 @@ def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -
 
 def _zeros(vmg: VMG) -> tuple[Any, ...]:
     """Arguments for a program whose values do not matter."""
-    from .frontend.arguments import numpy_dtype
+    from .frontend.model.arguments import numpy_dtype
 
     return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
 
@@ -188,8 +188,8 @@ class SimulatorModule:
         Returns:
             What a plain function returns, when the arrays for its results are not given; else None.
         """
-        from .eval.simulator.functional import run_graph
-        from .eval.simulator.state import initial_state
+        from .eval.program.functional import run_graph
+        from .eval.program.persistent_state import initial_state
 
         if self._state is None:
             self._state = initial_state(self.program)
@@ -200,7 +200,7 @@ class SimulatorModule:
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[np.ndarray[Any, Any]]:
     """Arrays for what a plain function returns, when the caller gives none."""
-    from .frontend.arguments import numpy_dtype
+    from .frontend.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, program.results
     own = results if len(arrays) == len(tensors) - results else 0
@@ -244,8 +244,8 @@ class HlsModule:
         **_options: Any,
     ) -> None:
         from .backends.hls import CSimulation, emit_project
-        from .eval.hls_design import folding_of
-        from .eval.hls_modes import check_mode
+        from .eval.hls.design import folding_of
+        from .eval.hls.modes import check_mode
 
         check_mode(mode)
         self.program = load_program(region)
@@ -278,7 +278,7 @@ class HlsModule:
             AlloDseError: when the mode needs the tool and it is absent, or a run fails.
         """
         from .backends.hls import CSimulation
-        from .eval.hls_modes import CSIM, run_mode
+        from .eval.hls.modes import CSIM, run_mode
 
         returned = missing_results(self.program, arrays)
         if self.mode not in (None, CSIM):

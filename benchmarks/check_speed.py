@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from allo_dse.backends.device import Device
-from allo_dse.mapper.check import check_mapping
-from allo_dse.mapper.folds import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.vmg import VMG
+from allo_dse.device.device import Device
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from tests.support.programs import gemm_program
 
 LIMIT_US = 500

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allo_dse.eval.evaluator import needs
-from allo_dse.tune.executor import Job
-from allo_dse.tune.loader import load_studies
-from allo_dse.tune.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
-from allo_dse.tune.ray_executor import RayExecutor
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.workers.executor import Job
+from allo_dse.tune.workers.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
+from allo_dse.tune.workers.ray_executor import RayExecutor
 from benchmarks.search_overhead import HERE, Instant
 
 HORIZON_BATCHES = 20_000

@@ -17,20 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-from allo_dse.eval.simulator.engine import Engine, compile_bodies, table_engine
-from allo_dse.eval.simulator.functional import run_graph
-from allo_dse.eval.simulator.network import Network, NetworkBuilder, Table
-from allo_dse.ir.signature import Body
+from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
-from allo_dse.mapper.folds import fold_choices
 from allo_dse.mapper.program import load_program
+from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
+from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
 
 install()
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the bodies are the tests'
 from benchmarks.engine_reference import operations, poll, systolic
 from studies.gemm_npu import gemm
-from tests.eval.engine_bodies import matrices, systolic_bodies, systolic_network
+from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_network
 
 SIZE, K = 16, 1024
 TASKS, NODES = 100_000, 100

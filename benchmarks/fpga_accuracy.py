@@ -9,11 +9,11 @@ cycles and resources.
 from __future__ import annotations
 
 import allo_dse as dse
-from allo_dse.backends.device import FpgaDevice
 from allo_dse.backends.fpga.task import task_cost
+from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.mapper.fold import unfolded
-from allo_dse.mapper.fpga import FpgaMapping
+from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.mapper.limits.fpga import FpgaMapping
 from benchmarks.fpga_programs import DESIGNS, LOOPS, Reported
 
 QUANTITIES = ("cycles", "dsp", "bram18", "ff", "lut")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from allo_dse import AxisFold, Buffering, Design, Device, KernelFold, MeshFold, NpuSimulator, check, load_program
 from allo_dse.lang import install
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
 
 install()
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

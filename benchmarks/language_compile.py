@@ -21,8 +21,8 @@ allo_dse.lang.install()
 
 import allo.dataflow as df
 
-from allo_dse.eval.simulator import engine
 from allo_dse.frontend import compile_region
+from allo_dse.simulator.engine import engine
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the program is the tests'
 from tests.frontend.samples import systolic

@@ -18,11 +18,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from allo_dse.backends.device import Device
-from allo_dse.frontend.program import CompiledProgram
-from allo_dse.mapper.check import check_mapping
-from allo_dse.mapper.folds import AxisFold, KernelFold, MeshFold, fold_choices
-from allo_dse.mapper.vmg import VMG
+from allo_dse.device.device import Device
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import attention_program, gemm_program
 
 MESHES = {"32,768": (32, 32, 32), "65,536": (32, 32, 64), "131,072": (32, 64, 64)}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from allo_dse.backends.device import Device
+from allo_dse.device.device import Device
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.place import PlacedDesign, place, verify_placement
-from allo_dse.mapper.vmg import VMG
 from tests.mapper.place.designs import DESIGNS
 from tests.support.programs import attention_program
 

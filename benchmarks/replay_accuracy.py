@@ -14,7 +14,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from replay_reference import Reference
 
-from allo_dse.eval.simulator.trace import Trace
+from allo_dse.simulator.replay.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 

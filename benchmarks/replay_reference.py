@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from allo_dse.eval.simulator.trace import Trace
+from allo_dse.simulator.replay.trace import Trace
 
 
 @numba.njit

@@ -17,8 +17,8 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # the reference; the tests' systolic array
 from replay_reference import Reference
 
-from allo_dse.eval.simulator.trace import Trace
-from tests.eval.replay_support import systolic
+from allo_dse.simulator.replay.trace import Trace
+from tests.simulator.replay.support import systolic
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 LARGE = 200_000

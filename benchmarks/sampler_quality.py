@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from allo_dse.tune.front import hypervolume
-from allo_dse.tune.loader import load_studies
+from allo_dse.tune.search.front import hypervolume
+from allo_dse.tune.study_file import load_studies
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.loader import load_studies
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study_file import load_studies
 
 HERE = Path(__file__).parent
 

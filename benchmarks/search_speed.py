@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from allo_dse.lang import install
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
 
 install()
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -27,12 +27,12 @@ from studies.gemm_npu import study
 
 # The first entry in whose function the time was spent, from the inside out.
 PARTS = {
-    "allo_dse/eval/npu.py:evaluate": "simulate (network, run, extrapolation)",
-    "allo_dse/tune/spec.py:check": "check (fold, data movement, limits)",
+    "allo_dse/eval/npu/evaluator.py:evaluate": "simulate (network, run, extrapolation)",
+    "allo_dse/tune/declare/spec.py:check": "check (fold, data movement, limits)",
     "allo_dse/mapper/program.py:load_program": "compile programs",
     "optuna/study/study.py:ask": "Optuna ask",
     "optuna/study/study.py:tell": "Optuna tell",
-    "allo_dse/tune/log.py:append": "write the log",
+    "allo_dse/tune/store/log.py:append": "write the log",
 }
 
 

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from allo_dse.tune.loader import load_studies
-from allo_dse.tune.log import RunLog, read_log
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.store.log import RunLog, read_log
+from allo_dse.tune.study_file import load_studies
 from benchmarks.search_overhead import HERE, Instant
 
 SEED_TRIALS = 500

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from allo_dse import NpuSimulator
 from allo_dse.lang import install
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
 
 install()
 

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.loader import load_studies
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study_file import load_studies
 
 STUDY = Path(__file__).parent.parent / "studies" / "gemm_npu.py"
 

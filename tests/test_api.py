@@ -18,7 +18,8 @@ import allo.dataflow as df
 from allo.ir.types import int16
 
 from studies.gemm_npu import gemm
-from tests.eval.designs import gemm_fold
+
+from .eval.designs import gemm_fold
 
 
 def region():

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..errors import StudyError
-from ..tune.names import displayed
-from .facts import design_facts, run_status
+from allo_dse.errors import StudyError
+from allo_dse.tune.store.file_names import displayed
+
+from .design_words import print_design, short
 from .output import JSON, RUN_OPTION, console, json_only, print_json
-from .words import print_design, short
+from .run_facts import design_facts, run_status
 
 if TYPE_CHECKING:
-    from ..dashboard.data.table import RunTable
+    from allo_dse.dashboard.data.table.table import RunTable
 
 EXIT_DIFFERENT = 1
 
@@ -87,9 +88,10 @@ def replay(
     verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..tune.replay import replay_design
+    from allo_dse.tune.rerun import replay_design
+
     from .opening import find_design, open_run
-    from .replaying import replay_all
+    from .rerun import replay_all
 
     if design is None or Path(design).is_dir():
         if verify:
@@ -139,7 +141,7 @@ def _flat_design(table: RunTable, row: int) -> dict[str, Any]:
 
 
 def _run_facts(table: RunTable) -> dict[str, Any]:
-    from ..tune.rundir import running
+    from allo_dse.tune.store.rundir import running
 
     facts = run_status(table, running(table.path))
     best = {f"best {name}": value for name, value in facts.pop("best").items()}

@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from ..errors import AlloDseError
+from allo_dse.errors import AlloDseError
+
 from .output import print_error
 
 COMMANDS = ("best", "compare", "dashboard", "pareto", "replay", "report", "show", "status")
@@ -18,7 +19,8 @@ EXIT_CTRL_C = 130
 
 def commands() -> typer.Typer:
     """Everything but running a study."""
-    from ..dashboard import cli as dashboard
+    from allo_dse.dashboard import cli as dashboard
+
     from . import designs, runs
 
     app = typer.Typer(

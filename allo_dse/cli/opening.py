@@ -6,10 +6,10 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import StudyError
+from allo_dse.errors import StudyError
 
 if TYPE_CHECKING:
-    from ..dashboard.data.table import RunTable
+    from allo_dse.dashboard.data.table.table import RunTable
 
 SHORTEST_KEY = 4
 
@@ -20,8 +20,8 @@ def open_run(path: Path | None) -> RunTable:
     Raises:
         StudyError: when it is none.
     """
-    from ..dashboard.data.table import RunTable
-    from ..tune.rundir import find_run
+    from allo_dse.dashboard.data.table.table import RunTable
+    from allo_dse.tune.store.rundir import find_run
 
     table = RunTable(find_run(path))
     table.refresh()

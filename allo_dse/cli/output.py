@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import AlloDseError
-from ..tune.names import displayed
+from allo_dse.errors import AlloDseError
+from allo_dse.tune.store.file_names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
 RUN_OPTION = typer.Option(

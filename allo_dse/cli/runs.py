@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import StudyError
-from .facts import best_row, design_facts, objective, run_status
+from allo_dse.errors import StudyError
+
+from .design_words import print_design
 from .output import JSON, RUN, console, print_facts, print_json
-from .words import print_design
+from .run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
-    from ..dashboard.data.table import RunTable
+    from allo_dse.dashboard.data.table.table import RunTable
 
 EXIT_NO_RESULT = 1
 
@@ -55,7 +56,8 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSON] = False) -> None:
-    from ..tune.rundir import running
+    from allo_dse.tune.store.rundir import running
+
     from .opening import open_run
 
     table = open_run(run)
@@ -67,7 +69,7 @@ def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSO
 
 
 def _status_words(facts: dict[str, Any]) -> dict[str, str]:
-    from ..tune.view import format_duration, format_value
+    from allo_dse.tune.show.run_view import format_duration, format_value
 
     age = facts["last_result_seconds_ago"]
     since = "" if age is None else f", last result {format_duration(age)} ago"
@@ -147,8 +149,8 @@ def pareto(
 def _print_front(table: RunTable, rows: list[int]) -> None:
     from rich.table import Table
 
-    from ..tune.names import displayed
-    from ..tune.view import format_value
+    from allo_dse.tune.show.run_view import format_value
+    from allo_dse.tune.store.file_names import displayed
 
     shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")
     shown.add_column("")

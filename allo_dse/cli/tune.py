@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from .. import __version__
+from allo_dse import __version__
+
 from .output import json_only
 
 _EXIT_NO_RESULT = 1
@@ -125,7 +126,7 @@ def tune(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    from ..tune.reporters import JsonReporter
+    from allo_dse.tune.show.reporters import JsonReporter
 
     command = _resume_command(sys.argv[1:])
     options = {
@@ -158,9 +159,9 @@ def tune(
 
 def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
     """Run every study of a file and print what came out; returns the exit code."""
-    from ..tune.loader import load_studies, parse_settings
-    from ..tune.names import file_name
-    from ..tune.output import print_result
+    from allo_dse.tune.show.output import print_result
+    from allo_dse.tune.store.file_names import file_name
+    from allo_dse.tune.study_file import load_studies, parse_settings
 
     studies = load_studies(file, parse_settings(settings))
     run_dir, code = options["run_dir"], 0

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..errors import AlloDseError, StudyError
+from allo_dse.errors import AlloDseError, StudyError
 
 if TYPE_CHECKING:
     import socket
@@ -125,7 +125,7 @@ def report(
 
 def _paths(runs: list[Path] | None) -> list[Path]:
     """The run directories that were named, or the newest one."""
-    from ..tune.rundir import find_run
+    from allo_dse.tune.store.rundir import find_run
 
     return [find_run(path) for path in runs] if runs else [find_run(None)]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ..errors import AlloDseError, StudyError
+from allo_dse.errors import AlloDseError, StudyError
+
 from .data.board import Board, Ref
 from .data.units import label
 from .programs import Programs
@@ -61,15 +62,15 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
-    from ..tune.export import HLS
+    from allo_dse.tune.results.export import HLS
 
     return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
 
 
 def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
     """A directory of the design's files, zipped."""
-    from ..tune.record import Record
-    from ..tune.result import BestDesign
+    from allo_dse.tune.results.result import BestDesign
+    from allo_dse.tune.store.record import Record
 
     record = Record.from_dict(board.table(ref).record(ref.row))
     with tempfile.TemporaryDirectory() as scratch:
@@ -122,7 +123,7 @@ def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
             command,
             "",
             "# this design alone, in Python",
-            "from allo_dse.tune.loader import load_studies",
+            "from allo_dse.tune.study_file import load_studies",
             f"studies = load_studies({str(file)!r}, {{{settings}}})",
             f"study = next(s for s in studies if s.name == {facts.study!r})",
             f"design = study.space.decode_genes({json.dumps(record.get('genes') or {})}).design",

@@ -21,8 +21,8 @@ def svg_uri(svg: str, look: Theme) -> str:
 
 def design_pictures(design: Any, look: Theme) -> list[tuple[str, str]]:
     """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
-    from ..mapper.pictures import placement_svg, vmg_svg
-    from ..mapper.place import PlacedDesign, place
+    from allo_dse.drawing import placement_svg, vmg_svg
+    from allo_dse.mapper.place import PlacedDesign, place
 
     found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
     if design.device.family == "npu":

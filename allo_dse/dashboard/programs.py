@@ -12,13 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import AlloDseError, StudyError
-from .data.analysis import measured
+from allo_dse.errors import AlloDseError, StudyError
+
 from .data.board import Board, Ref
+from .data.query.analysis import measured
 
 if TYPE_CHECKING:
-    from ..space.space import Candidate
-    from ..tune.spec import StudySpec
+    from allo_dse.space.space import Candidate
+    from allo_dse.tune.declare.spec import StudySpec
+
     from .recordings import Recorded
 
 
@@ -60,7 +62,7 @@ class Programs:
             return self._studies[run]
 
     def _load(self, run: int) -> StudySpec:
-        from ..tune.loader import load_studies
+        from allo_dse.tune.study_file import load_studies
 
         facts, file = self.board.runs[run].facts, self.file_of(run)
         if file is None:
@@ -113,6 +115,6 @@ class Programs:
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""
-        from ..tune.explain import explain
+        from allo_dse.tune.results.explain import explain
 
         return explain(self.candidate(ref).design, dict(measured(self.board.table(ref), ref.row)))

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..eval.recording import Recording
-from ..eval.simulator.explain import Explanation
-from ..eval.simulator.labels import Labels, node_label, stream_group
-from ..eval.simulator.timeline import Activity, Timeline
-from ..eval.simulator.whatif import Faster, twice_as_fast
+from allo_dse.eval.recording import Recording
+from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.timeline import Activity, Timeline
+from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
+from allo_dse.simulator.network.labels import Labels, node_label, stream_group
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
 """What shares are of; being served by a resource counts as work."""
@@ -221,7 +221,7 @@ def record(design: Any, metrics: Mapping[str, Any]) -> Recorded:
 
 
 def _npu(design: Any) -> Recorded:
-    from ..eval.npu_recording import record_npu
+    from allo_dse.eval.npu.recording import record_npu
 
     found = record_npu(design)
     some = "all" if found.periods == found.of else f"{found.periods:,} of the"
@@ -244,8 +244,8 @@ def _npu_kind(process: str) -> str:
 
 
 def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
-    from ..eval.fpga_recording import record_fpga
-    from ..eval.hls_retime import ReportTimes
+    from allo_dse.eval.fpga.recording import record_fpga
+    from allo_dse.eval.fpga.retime import ReportTimes
 
     times = metrics.get("report_times")
     report = None if times is None else ReportTimes.from_dict(times)

@@ -1,0 +1,6 @@
+"""What a design is worth: evaluators, the networks that time designs on each kind of device, and verification.
+
+`evaluator` says what an evaluator is. `program` runs programs and folded programs; `npu` and `fpga` turn a design
+into a network for the simulator; `hls` and `rtl` measure it with other tools. Imports everything from `space`
+downwards; `tune` and `api` import it.
+"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..space.design import Design
+from allo_dse.space.design import Design
 
 
 class Metrics(Mapping[str, Any]):

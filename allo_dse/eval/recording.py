@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .simulator.engine import table_engine
-from .simulator.labels import Labels
-from .simulator.network import Network
-from .simulator.result import RunResult
-from .simulator.samples import Samples
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.progress_samples import Samples
+from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.labels import Labels
+from allo_dse.simulator.network.network import Network
 
 MAX_EVENTS = 300_000
 """Operations of a part that are kept; one that has more ends earlier."""

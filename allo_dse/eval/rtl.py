@@ -13,21 +13,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.device import FpgaDevice
-from ..backends.rtl.circuit import Circuit, build_circuit
-from ..backends.rtl.errors import RtlError
-from ..backends.rtl.resources import CircuitResources, circuit_resources
-from ..backends.rtl.simulate import CircuitRun, Waiting, run_circuit
-from ..backends.rtl.tools import unavailable
-from ..frontend.arguments import Arguments, numpy_dtype
-from ..frontend.program import CompiledProgram
-from ..lang.storage import is_wide
-from ..lang.types import DType
-from ..mapper.program import Program
-from ..mapper.vmg import VMG
-from ..space.design import Design
+from allo_dse.backends.rtl.circuit import Circuit, build_circuit
+from allo_dse.backends.rtl.errors import RtlError
+from allo_dse.backends.rtl.resources import CircuitResources, circuit_resources
+from allo_dse.backends.rtl.simulate import CircuitRun, Waiting, run_circuit
+from allo_dse.backends.rtl.tools import unavailable
+from allo_dse.device.device import FpgaDevice
+from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
+from allo_dse.lang.storage import is_wide
+from allo_dse.lang.types import DType
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.space.design import Design
+
 from .evaluator import Metrics
-from .hls_design import decided_depths, folding_of
+from .hls.design import decided_depths, folding_of
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import AlloDseError, SimulationError
-from ..frontend.arguments import numpy_dtype
-from ..frontend.program import CompiledProgram, Tensor
-from ..lang.types import DType
-from ..mapper.vmg import VMG
-from ..space.design import Design
-from .simulator.functional import run_graph
+from allo_dse.errors import AlloDseError, SimulationError
+from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.lang.types import DType
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.program.compiled import CompiledProgram, Tensor
+from allo_dse.space.design import Design
+
+from .program.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, the unfolded program is not run where there is a reference to compare with."""

@@ -1,6 +1,7 @@
 """The front end: Python source to type-checked task classes with MLIR bodies."""
 
+from allo_dse.program.compiled import CompiledProgram
+
 from .compiler import compile_region
-from .program import CompiledProgram
 
 __all__ = ["CompiledProgram", "compile_region"]

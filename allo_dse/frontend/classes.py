@@ -9,18 +9,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .collectives import part_of_array, receive
-from .expressions import lower
-from .handover import stop_called, when_started
-from .helpers import local_copy, mutable_names
-from .jumps import may_return_early, new_frame
-from .meta import Meta
-from .program import IndexMap, Kernel, StreamArray, StreamPort, TaskBody, TaskClass, TensorPort
-from .regions import KernelSource, Parameter, RegionSource
-from .statements import lower_block
-from .task import Mask, PortUse, Split, Task
-from .text import memref_type
-from .values import Buffer
+from allo_dse.program.compiled import IndexMap, Kernel, StreamArray, StreamPort, TaskBody, TaskClass, TensorPort
+
+from .model.mlir_text import memref_type
+from .model.pid_values import Meta
+from .model.values import Buffer
+from .ops.collectives import part_of_array, receive
+from .regions.regions import KernelSource, Parameter, RegionSource
+from .regions.task_state import Mask, PortUse, Split, Task
+from .statements.expressions import lower
+from .statements.helpers import local_copy, mutable_names
+from .statements.jumps import may_return_early, new_frame
+from .statements.region_calls import stop_called, when_started
+from .statements.statements import lower_block
 
 LONGEST_PATH = 24
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from ..lang.diagnostics import ProgramError
-from ..lang.region import Region, as_region
-from .functions import is_typed, read_function
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.region import Region, as_region
+from allo_dse.program.compiled import CompiledProgram, SharedTensor
+
 from .hierarchy import compile_hierarchy
-from .program import CompiledProgram, SharedTensor
-from .regions import read_region
-from .source import function_source
+from .model.source import function_source
+from .regions.functions import is_typed, read_function
+from .regions.regions import read_region
 
 
 def compile_region(region: Region | Callable[..., Any], params: Mapping[str, Any] | None = None) -> CompiledProgram:

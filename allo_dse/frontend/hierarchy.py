@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .checks import check_program
+from allo_dse.program.compiled import Kernel, StreamArray
+
 from .classes import compile_kernel
-from .handover import with_sync
-from .program import Kernel, StreamArray
-from .regions import RegionSource, SharedArray, read_region
-from .task import Task
+from .regions.checks import check_program
+from .regions.regions import RegionSource, SharedArray, read_region
+from .regions.task_state import Task
+from .statements.region_calls import with_sync
 
 MAX_DEPTH = 16
 

@@ -14,7 +14,8 @@ stream's number; `op` is the operation's position in the task class's `stream_op
     %e = "df.empty"(%stream) {op = 8} : (index) -> i1                   whether try_get would fail; df.full: try_put
     "df.cost"() {site = 0} : () -> ()                                   the clock advances by the site's cycles
 
-An operation with the attribute `df.check` has indices to be checked (see `allo_dse.ir.indices`); where one is wrong,
+An operation with the attribute `df.check` has indices to be checked (by the code that the simulator adds); where one
+is wrong,
 
     "df.fault"(%index) {check = 0} : (index) -> ()      says so; `check` is a position in the class's `index_checks`
 
@@ -22,7 +23,7 @@ In loops whose end data decides on, lowering adds
 
     "df.breathe"() : () -> ()       compiled code returns to Python now and then, for Ctrl-C and time limits
 
-Loops can be pipelined by attributes (see `allo_dse.ir.pipelines`), which lowering turns into
+Loops can be pipelined by attributes (see `allo_dse.simulator.codegen.lowering.pipelines`), which lowering turns into
 
     "df.enter"() {pipeline = 0} : () -> ()      before the loop; df.issue where a round begins, df.leave after the loop
 

@@ -6,7 +6,8 @@ import runpy
 import sys
 from pathlib import Path
 
-from ..errors import AlloDseError
+from allo_dse.errors import AlloDseError
+
 from .install import install
 
 _USAGE = f"{__doc__}\nWhere Allo is installed, it is used; elsewhere `import allo` resolves to allo-dse."

@@ -12,19 +12,19 @@ from types import ModuleType
 
 # What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {
-    "allo": ("dsl", "schedule"),
-    "allo.dataflow": ("dataflow",),
-    "allo.dsl": ("dsl",),
+    "allo": ("allo.dsl", "schedule"),
+    "allo.dataflow": ("allo.dataflow",),
+    "allo.dsl": ("allo.dsl",),
     "allo.memory": ("memory",),
     "allo.customize": ("schedule",),
     "allo.ir": (),
     "allo.ir.types": ("types",),
-    "allo.ir.utils": ("buffers",),
-    "allo.utils": ("structs",),
+    "allo.ir.utils": ("allo.ir_utils",),
+    "allo.utils": ("allo.utils",),
     "allo.backend": (),
-    "allo.backend.aie": ("backend_aie",),
-    "allo.backend.aie.external_kernel": ("backend_aie",),
-    "allo.backend.hls": ("backend_hls",),
+    "allo.backend.aie": ("allo.backend_aie",),
+    "allo.backend.aie.external_kernel": ("allo.backend_aie",),
+    "allo.backend.hls": ("allo.backend_hls",),
 }
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from .structs import get_np_struct_type
+from .allo.utils import get_np_struct_type
 from .types import DType
 
 _FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}

@@ -9,9 +9,10 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any
 
-from ..frontend.compiler import compile_region
-from ..frontend.program import CompiledProgram
-from .vmg import VMG
+from allo_dse.frontend.compiler import compile_region
+from allo_dse.program.compiled import CompiledProgram
+
+from .fold.vmg import VMG
 
 
 @dataclass(frozen=True, eq=False)

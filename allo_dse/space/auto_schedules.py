@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.device import Device, FpgaDevice
-from ..backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
-from ..backends.fpga.plan import REGION
-from ..errors import StudyError
-from ..frontend.program import CompiledProgram, Directive, Kernel, TaskClass
+from allo_dse.backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
+from allo_dse.backends.fpga.plan import REGION
+from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.errors import StudyError
+from allo_dse.program.compiled import CompiledProgram, Directive, Kernel, TaskClass
+
 from .schedules import (
     Answer,
     Ask,

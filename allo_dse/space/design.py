@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..backends.device import Device
-from ..frontend.program import Directive
-from ..mapper.buffering import Buffering
-from ..mapper.folds import MeshFold
-from ..mapper.program import Program
-from ..mapper.vmg import VMG
+from allo_dse.device.device import Device
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.program import Program
+from allo_dse.mapper.search.folds import MeshFold
+from allo_dse.program.compiled import Directive
 
 
 @dataclass(frozen=True, eq=False)

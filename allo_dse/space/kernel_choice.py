@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from ..backends.device import Device, NpuDevice
-from ..errors import StudyError
-from ..frontend.program import CompiledProgram
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.errors import StudyError
+from allo_dse.program.compiled import CompiledProgram
 
 
 class KernelChoice:

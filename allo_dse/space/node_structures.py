@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..backends.device import Device, NpuDevice
-from ..errors import IllegalFold
-from ..mapper.bounds import FoldBounds
-from ..mapper.names import task_names
-from ..mapper.node_fold import NodeFold
-from ..mapper.node_search import beam_folds, node_folds
-from ..mapper.program import Program
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.errors import IllegalFold
+from allo_dse.mapper.fold.node_fold import NodeFold
+from allo_dse.mapper.graph.names import task_names
+from allo_dse.mapper.program import Program
+from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.node_search import beam_folds, node_folds
+
 from .encoding import KernelOptions, KernelPlan
 from .structures import MapperStructures
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..backends.device import FpgaDevice
-from ..backends.fpga.nest import Loop, read_nest
-from ..backends.fpga.plan import REGION, is_region
-from ..errors import StudyError
-from ..frontend.program import CompiledProgram, Directive
+from allo_dse.backends.fpga.nest import Loop, read_nest
+from allo_dse.backends.fpga.plan import REGION, is_region
+from allo_dse.device.device import FpgaDevice
+from allo_dse.errors import StudyError
+from allo_dse.program.compiled import CompiledProgram, Directive
+
 from .encoding import Gene
 from .params import Parameter
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from ..errors import AlloDseError
+from allo_dse.errors import AlloDseError
+
 from .encoding import Gene, KernelOptions, KernelPlan, Suggest, decode_folds, encode_folds, suggest_from
 from .kernel_choice import KernelChoice
 from .params import Assignment, Parameter, ParameterSpace

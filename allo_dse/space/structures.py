@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..backends.device import Device, NpuDevice
-from ..errors import IllegalFold
-from ..mapper.axes import AxisRule
-from ..mapper.bounds import FoldBounds
-from ..mapper.buffering import Buffering
-from ..mapper.fold import AxisFold, KernelFold, MeshFold
-from ..mapper.folds import FoldSpace, fold_choices
-from ..mapper.program import Program, load_program
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.errors import IllegalFold
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.graph.axes import AxisRule
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.program import Program, load_program
+from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.folds import FoldSpace, fold_choices
+
 from .design import Design
 from .encoding import AxisOptions, KernelOptions, KernelPlan
 from .params import Assignment, plain_value

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from .result import Result
-from .session import RunOptions, run_study
-from .spec import StudySpec
+from .declare.spec import StudySpec
+from .results.result import Result
+from .run.session import RunOptions, run_study
 
 
 class Study(StudySpec):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from allo_dse.tune.log import RunLog
-from allo_dse.tune.record import Record
+from allo_dse.tune.store.log import RunLog
+from allo_dse.tune.store.record import Record
 
 OBJECTIVES = [{"name": "latency_us", "direction": "minimize"}, {"name": "bram18", "direction": "minimize"}]
 COMMAND = ["allo-tune", "studies/made_up.py", "--trials", "300"]

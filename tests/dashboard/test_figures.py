@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.dashboard.data.board import Board, Ref
+from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
 from allo_dse.dashboard.data.limits import is_fpga, uses
-from allo_dse.dashboard.data.selection import Selection
+from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
-from allo_dse.dashboard.figures.words import difference_lines
 from allo_dse.dashboard.programs import Programs
 from allo_dse.errors import StudyError
-from allo_dse.tune.log import RunLog
+from allo_dse.tune.store.log import RunLog
 
 from .synthetic import design, write_run
 

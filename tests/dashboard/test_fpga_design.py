@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from allo_dse.dashboard import recordings
-from allo_dse.dashboard.app.design import printed_text
-from allo_dse.dashboard.app.timeline import moved
+from allo_dse.dashboard.app.pages.design import printed_text
+from allo_dse.dashboard.app.pages.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.figures.recorded import held_rows, help_rows, part_words, path_rows, whole_words
+from allo_dse.dashboard.figures.recorded_run import held_rows, help_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
-from allo_dse.eval import fpga_recording
-from allo_dse.eval.simulator import windows
-from allo_dse.tune.loader import load_studies
+from allo_dse.eval.fpga import recording as fpga_recording
+from allo_dse.simulator.engine import windows
+from allo_dse.tune.study_file import load_studies
 
 from .conftest import served
 

@@ -21,14 +21,14 @@ from allo_dse.dashboard.app.server import server_on
 from allo_dse.dashboard.app.sockets import bind, url_of
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.opening import Opening
-from allo_dse.dashboard.data.table import RunTable
+from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.dashboard.programs import Programs
 from allo_dse.errors import StudyError
-from allo_dse.tune.log import encode_line
+from allo_dse.tune.store.log import encode_line
 
+from .data.test_reading import content
 from .synthetic import append, design, write_run
 from .test_browser import DRAWN, wait_text
-from .test_reading import content
 
 SMALL = 20_000
 """Bytes that are read at once; some 40 designs."""

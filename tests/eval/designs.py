@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from allo_dse.backends.device import Device
-from allo_dse.mapper.buffering import Buffering
-from allo_dse.mapper.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.device.device import Device
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
+from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from allo_dse.space.design import Design
 from tests.support.programs import gemm_program
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from allo_dse.backends.device import Device
+from allo_dse.device.device import Device
 from allo_dse.errors import AlloDseError
 from allo_dse.eval import verify
 from allo_dse.eval.verify import verify_design
 from allo_dse.lang import install
-from allo_dse.mapper.buffering import Buffering
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
-from tests.eval.designs import gemm_fold
+
+from .designs import gemm_fold
 
 install()
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.eval.simulator.functional import run_graph
-from allo_dse.frontend.program import CompiledProgram, IntArray, Kernel, TaskClass
+from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
-from allo_dse.mapper.vmg import VMG
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel, TaskClass
 
 PASSES = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"

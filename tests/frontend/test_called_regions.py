@@ -21,9 +21,9 @@ import allo.dataflow as df
 from allo.ir.types import Stateful, Stream, float32, int32, stateful
 
 import allo_dse as dse
-from allo_dse.eval.simulator.deadlock import DeadlockError
 from allo_dse.frontend import compile_region
 from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.simulator.engine.deadlock import DeadlockError
 
 from .execute import simulate
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.program import CompiledProgram
 from allo_dse.lang.types import DType, bfloat16, int8, int16, int32
+from allo_dse.program.compiled import CompiledProgram
 
 from . import samples
 from .execute import run, verify_bodies

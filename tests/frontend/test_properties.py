@@ -21,8 +21,8 @@ allo_dse.lang.install()
 
 
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.diagnostics import ProgramError
-from allo_dse.frontend.program import CompiledProgram
+from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.program.compiled import CompiledProgram
 
 from . import samples
 from .execute import verify_bodies

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from allo_dse.lang import ProgramError, builder_of, known_targets, register_target
-from allo_dse.lang import dataflow as df
-from allo_dse.lang.dsl import matmul
+from allo_dse.lang.allo import dataflow as df
+from allo_dse.lang.allo.dsl import matmul
 from allo_dse.lang.memory import Layout
 from allo_dse.lang.types import ConstExpr, Fixed, Int, Stream, UInt, bfloat16, float32, int8, int16
 

@@ -6,8 +6,8 @@ import itertools
 
 from hypothesis import strategies as st
 
-from allo_dse.frontend.program import CompiledProgram
-from allo_dse.mapper.folds import MeshFold, fold_choices
+from allo_dse.mapper.search.folds import MeshFold, fold_choices
+from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import (
     attention_program,
     gemm_program,

@@ -1,7 +1,7 @@
 """Programs with their graph."""
 
-from allo_dse.frontend.program import CompiledProgram
 from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import gemm_program
 
 

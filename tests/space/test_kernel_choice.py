@@ -3,7 +3,7 @@
 import pytest
 
 from allo_dse import NpuSimulator, check
-from allo_dse.backends.device import Device
+from allo_dse.device.device import Device
 from allo_dse.errors import StudyError
 from allo_dse.mapper.program import Program
 from allo_dse.space.kernel_choice import KernelChoice

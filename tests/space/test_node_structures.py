@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from allo_dse import Study, minimize
-from allo_dse.backends.device import Device
+from allo_dse.device.device import Device
 from allo_dse.mapper.program import Program
 from allo_dse.space.node_structures import NodeStructures
 from allo_dse.space.params import ParameterSpace
 from allo_dse.space.samplers import random_suggest
 from allo_dse.space.space import Space
-from allo_dse.tune.reporters import QuietReporter
+from allo_dse.tune.show.reporters import QuietReporter
 from tests.support.programs import graph_program, vector_add_program
 
 NPU = Device.load("npu1_4col")

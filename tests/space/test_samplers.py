@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from allo_dse.space.samplers import EvolutionSampler
 from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
-from allo_dse.tune.proposals import EvolutionProposer, Told
-from allo_dse.tune.screen import Screen
+from allo_dse.tune.search.proposals import EvolutionProposer, Told
+from allo_dse.tune.search.screening import Screen
 from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.device import FpgaDevice
+from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
-from allo_dse.eval.fpga import FpgaSimulator
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.space.auto_schedules import AutoSchedules, needed_banks, schedules_of
 from allo_dse.space.samplers import random_suggest
 from allo_dse.space.schedules import DeclaredSchedules, count, every

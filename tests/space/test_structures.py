@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from allo_dse.backends.device import Device
+from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
-from allo_dse.mapper.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.samplers import random_suggest

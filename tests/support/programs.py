@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from allo_dse.frontend.program import (
+from allo_dse.lang.types import DType
+from allo_dse.program.compiled import (
     CompiledProgram,
     IndexMap,
     Kernel,
@@ -23,7 +24,6 @@ from allo_dse.frontend.program import (
     TensorPort,
     TileOp,
 )
-from allo_dse.lang.types import DType
 
 INT8 = DType("int8", "int", 8)
 INT16 = DType("int16", "int", 16)

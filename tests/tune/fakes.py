@@ -11,11 +11,11 @@ from functools import cached_property
 from types import SimpleNamespace
 
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.mapper.buffering import Buffering
-from allo_dse.mapper.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.space.encoding import AxisOptions, KernelOptions
 from allo_dse.space.params import divisors
-from allo_dse.tune.objectives import minimize
+from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 
 SIZE = 2048

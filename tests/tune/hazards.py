@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
-from tests.tune.fakes import FakeEvaluator
+from .fakes import FakeEvaluator
 
 # In the environment of every process that this run of the tests starts: others may run on the same machine.
 MARK = "ALLO_DSE_TEST_RUN"

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from tests.tune.fakes import FakeEvaluator
-from tests.tune.hazards import Hazard
+from .fakes import FakeEvaluator
+from .hazards import Hazard
 
 NOTES = "ALLO_DSE_TEST_NOTES"
 

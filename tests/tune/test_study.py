@@ -11,11 +11,12 @@ import pytest
 
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.front import pareto_positions
-from allo_dse.tune.log import read_log
-from allo_dse.tune.objectives import maximize, minimize, require
-from allo_dse.tune.record import Record
-from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.search.front import pareto_positions
+from allo_dse.tune.search.objectives import maximize, minimize, require
+from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.record import Record
+
+from .fakes import FakeEvaluator, fake_study
 
 
 def run(study, run_dir, trials=60, **options):

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..device import FpgaDevice
+from allo_dse.device.device import FpgaDevice
+
 from .memory import Storage
 from .nest import Branch, Op
 from .operators import FREE, Unit, multiply_add, unit_of

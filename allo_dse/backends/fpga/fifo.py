@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..device import FpgaDevice
-from ..fpga_model import Resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
 
 
 def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:

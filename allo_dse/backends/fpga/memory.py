@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..device import FpgaDevice
-from ..fpga_model import Resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+
 from .linear import Linear
 from .nest import Access, Array
 

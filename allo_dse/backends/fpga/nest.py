@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from ...ir.bindings import ir
-from ...ir.dialect import new_context
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import new_context
+
 from .linear import Linear, LinearForms
 
 _FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield"})

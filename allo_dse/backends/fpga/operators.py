@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..device import FpgaDevice
-from ..fpga_model import Operator, Resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Operator, Resources
+
 from .nest import Op
 
 FREE = frozenset(

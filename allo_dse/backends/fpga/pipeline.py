@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..device import FpgaDevice
+from allo_dse.device.device import FpgaDevice
+
 from .asap import StreamEvent, Time, Walk, multiply_adds
 from .linear import Linear
 from .memory import Storage, busiest_bank

@@ -11,8 +11,9 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from ...errors import SimulationError
-from ...frontend.program import CompiledProgram, Directive, SourceLoop, TaskClass
+from allo_dse.errors import SimulationError
+from allo_dse.program.compiled import CompiledProgram, Directive, SourceLoop, TaskClass
+
 from .linear import Linear
 from .memory import Split, Storage
 from .nest import Access, Branch, Loop, Nest, Node, Op

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from ...errors import SimulationError
-from ...frontend.program import CompiledProgram, Directive, TaskClass
-from ..device import FpgaDevice
-from ..fpga_model import Resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.errors import SimulationError
+from allo_dse.program.compiled import CompiledProgram, Directive, TaskClass
+
 from .asap import StreamEvent, Walk
 from .linear import Linear, holds
 from .memory import Storage

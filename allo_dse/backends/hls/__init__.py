@@ -8,7 +8,7 @@ c = csim(project, a, b, c)           # through g++ or clang++, with headers of o
 from __future__ import annotations
 
 from .csim import CSimulation, csim
-from .folding import Folding
+from .dataflow.folding import Folding
 from .project import HlsProject, emit_project
 
 __all__ = ["CSimulation", "Folding", "HlsProject", "csim", "emit_project"]

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import SimulationError
-from ...frontend.arguments import Arguments
-from ...lang.storage import storage_dtype, stored
+from allo_dse.errors import SimulationError
+from allo_dse.frontend.model.arguments import Arguments
+from allo_dse.lang.storage import storage_dtype, stored
+
 from .project import HlsProject
 
 COMPILERS = ("g++", "clang++")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import AlloDseError
-from ...frontend.program import CompiledProgram, Directive
-from ...ir.bindings import ir
-from ...ir.dialect import new_context
-from .elements import Element
-from .folding import Folding, emit_nodes
-from .functions import TaskFunction, task_function
-from .names import Names, identifier
-from .plan import ClassPlan, class_plans, tensor_options, tensors_of
-from .pragmas import LoopSource, directives_of
-from .streams import carriers
-from .tables import elements_of, initialiser, tables_of
-from .top import (
+from allo_dse.errors import AlloDseError
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import new_context
+from allo_dse.program.compiled import CompiledProgram, Directive
+
+from .cpp.constants import elements_of, initialiser, tables_of
+from .cpp.elements import Element
+from .cpp.names import Names, identifier
+from .cpp.streams import carriers
+from .dataflow.folding import Folding, emit_nodes
+from .dataflow.functions import TaskFunction, task_function
+from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
+from .dataflow.top import (
     Argument,
     Top,
     call_group,
@@ -28,6 +28,7 @@ from .top import (
     ordered_groups,
     used_streams,
 )
+from .task.pragmas import LoopSource, directives_of
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,15 @@ from typing import Any
 
 import jinja2
 
-from ...frontend.program import CompiledProgram, Directive
-from ...lang.storage import storage_dtype
-from ..device import FpgaDevice
+from allo_dse.device.device import FpgaDevice
+from allo_dse.lang.storage import storage_dtype
+from allo_dse.program.compiled import CompiledProgram, Directive
+
+from .cpp.names import Names
+from .dataflow.folding import Folding
+from .dataflow.tensor_plan import tensors_of
 from .emit import Kernel, emit_kernel
-from .folding import Folding
-from .names import Names
-from .plan import tensors_of
-from .pragmas import LoopSource
+from .task.pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33

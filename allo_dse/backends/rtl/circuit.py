@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...frontend.program import CompiledProgram, IntArray, StreamArray, TaskClass
+from allo_dse.program.compiled import CompiledProgram, IntArray, StreamArray, TaskClass
+
 from .errors import RtlError
 from .kernel import lower_kernel
 from .parts import RtlKernel

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...frontend.program import TaskClass
-from ...ir.bindings import ir
+from allo_dse.ir.bindings import ir
+from allo_dse.program.compiled import TaskClass
+
 from .errors import RtlError
 from .parts import Kind, LocalArray, RtlKernel, Site
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import AlloDseError
+from allo_dse.errors import AlloDseError
 
 
 class RtlError(AlloDseError):

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...frontend.program import StreamArray, TaskClass
-from ...ir.bindings import arith, ir, memref, scf
-from ...ir.dialect import Get, Put, new_context
-from ...ir.jit import run_passes
-from ...ir.stream_ops import find
+from allo_dse.ir.bindings import arith, ir, memref, scf
+from allo_dse.ir.dialect import Get, Put, new_context
+from allo_dse.ir.jit import run_passes
+from allo_dse.program.compiled import StreamArray, TaskClass
+from allo_dse.simulator.codegen.lowering.stream_ops import find
+
 from .emitter import Emitter
 from .errors import RtlError
 from .parts import RtlKernel

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...ir.bindings import ir
-from ...ir.stream_ops import find
+from allo_dse.ir.bindings import ir
+from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 Interval = tuple[int, int]
 

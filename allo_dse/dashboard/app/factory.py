@@ -13,9 +13,11 @@ from dash import Dash, html
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
-from . import compare, design, front, gestures, plots, program, progress, shell, tables, timeline
+from . import design_texts as front
 from .context import Context
-from .layout import error_page, page, title_of
+from .pages import compare, design, program, progress, timeline
+from .pages.layout import error_page, page, title_of
+from .wiring import gestures, plots, shell, tables
 
 _HERE = Path(__file__).resolve().parents[1]
 ASSETS = _HERE / "assets"

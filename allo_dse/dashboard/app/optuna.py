@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..data.board import Board
-from ..data.table import RunTable
+from ..data.table.table import RunTable
 
 if TYPE_CHECKING:
     import optuna

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import StudyError
-from ...tune.collection import rare_collections
-from .columns import Floats, Kind, Mask
-from .filters import parse_filter
-from .selection import Selection
-from .table import RunTable
+from allo_dse.errors import StudyError
+from allo_dse.tune.run.garbage import rare_collections
+
+from .query.filters import parse_filter
+from .query.selection import Selection
+from .table.columns import Floats, Kind, Mask
+from .table.table import RunTable
 
 SEPARATOR = ":"
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .board import Board, Ref
-from .columns import MISSING, Column, Mask
-from .selection import Selection
-from .table import RunTable
+from .query.selection import Selection
+from .table.columns import MISSING, Column, Mask
+from .table.table import RunTable
 
 ID, MARK, RUN = "_id", "_mark", "run"
 _KINDS = ("objective", "parameter", "mapping", "metric", "meta")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...errors import DeviceError
+from allo_dse.errors import DeviceError
 
 _FPGA = ("bram18", "uram", "dsp", "lut", "ff")
 
@@ -42,7 +42,7 @@ def is_fpga(device: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _limits(name: str) -> dict[str, float]:
-    from ...backends.device import Device
+    from allo_dse.device.device import Device
 
     if name not in Device.names():
         return {}

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...errors import AlloDseError, StudyError
-from ...tune.collection import rare_collections
+from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.tune.run.garbage import rare_collections
+
 from .board import Board
 
 _SWITCH_SECONDS = 0.001

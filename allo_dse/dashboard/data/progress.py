@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import Floats
-from .table import OK, RunTable
+from .table.columns import Floats
+from .table.table import OK, RunTable
 
 BINS = 60
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..data.analysis import Difference
+from ..data.design_words import change_text
 from ..data.limits import Use
+from ..data.query.analysis import Difference
 from ..data.units import label, text
 from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Theme, axis, layout, note
-from .words import change_text
 
 
 def resources_figure(found: list[Use], look: Theme) -> Figure:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...eval.simulator.explain import Explanation
-from ...eval.simulator.timeline import Activity, Timeline
+from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.timeline import Activity, Timeline
+
 from .style import Figure, Theme, axis, layout, note, packed
 
 BINS = 360

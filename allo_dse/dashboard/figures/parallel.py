@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.board import Axis, Board
-from ..data.selection import Selection
+from ..data.query.selection import Selection
 from ..data.units import label, text
 from .style import ORANGE, Figure, Theme, layout, note, packed
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.board import Board
 from ..data.progress import Timeline, lost
-from ..data.table import RunTable
+from ..data.table.table import RunTable
 from ..data.units import label
 from .style import Figure, Theme, axis, hatching, layout, note, packed
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.board import Axis, Board, Ref
-from ..data.columns import Floats, Mask
-from ..data.selection import Selection
+from ..data.query.selection import Selection
+from ..data.table.columns import Floats, Mask
 from ..data.units import label
 from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, note, number_axis, packed
 from .thin import Span, Window, spots, thin, visible, window
@@ -300,7 +300,7 @@ class _Painter:
         self.traces.append(trace)
 
     def _text(self, number: int, row: int) -> str:
-        from .words import difference_lines
+        from ..data.design_words import difference_lines
 
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
 

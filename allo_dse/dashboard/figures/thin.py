@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.columns import Floats
+from ..data.table.columns import Floats
 
 COLUMNS, ROWS = 150, 110
 """Spots across and up a plot: about as large as the points of a small run."""

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...eval.simulator.explain import Explanation
-from ...eval.simulator.labels import node_label
-from ...eval.simulator.timeline import Activity, Timeline
+from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.timeline import Activity, Timeline
+from allo_dse.simulator.network.labels import node_label
+
 from ..recordings import PARTS, Recorded, Span, Total
 from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from html import unescape
 from typing import Any
 
-from ...errors import AlloDseError
-from ..data.analysis import measured
+from allo_dse.errors import AlloDseError
+
 from ..data.board import Board, Ref
+from ..data.design_words import difference_lines, rung_table, status_text
 from ..data.limits import uses
+from ..data.query.analysis import measured
 from ..data.units import label, text
 from ..exports import reproduce_text
 from ..figures.design import bound_figure, resources_figure
 from ..figures.occupancy import occupancy_figure
-from ..figures.recorded import (
+from ..figures.recorded_run import (
     HELP_HEAD,
     HELP_WORDS,
     help_rows,
@@ -26,7 +28,6 @@ from ..figures.recorded import (
 )
 from ..figures.style import LIGHT
 from ..figures.timeline import overview_figure, timeline_figure, totals_figure
-from ..figures.words import difference_lines, rung_table, status_text
 from ..pictures import design_pictures
 from ..programs import Programs
 from ..recordings import Part, Recorded

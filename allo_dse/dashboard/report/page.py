@@ -9,11 +9,12 @@ from typing import Any
 
 import jinja2
 
-from ... import __version__
-from ...errors import StudyError
+from allo_dse import __version__
+from allo_dse.errors import StudyError
+
 from ..data.board import Board, Ref
 from ..data.progress import statuses
-from ..data.table import RunTable
+from ..data.table.table import RunTable
 from ..data.units import label, text
 from ..figures.progress import hypervolume_unit
 from ..figures.style import DARK, LIGHT

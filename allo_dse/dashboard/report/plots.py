@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..data.analysis import importance, sample
 from ..data.board import Board, Ref
 from ..data.progress import timeline
+from ..data.query.analysis import importance, sample
 from ..data.units import label
 from ..figures import progress
 from ..figures.parallel import parallel_figure

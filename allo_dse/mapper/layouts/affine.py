@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import AlloDseError
+from allo_dse.errors import AlloDseError
 
 Shape = tuple[int, ...]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...backends.model import Descriptor
-from ..access import WORD_BYTES, fit_loops
+from allo_dse.device.model import Descriptor
+
+from ..streams.access import WORD_BYTES, fit_loops
 from .affine import Loop, Walk
 
 

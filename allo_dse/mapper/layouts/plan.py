@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from ...backends.device import NpuDevice
-from ...frontend.program import CompiledProgram, LayoutStep, LayoutUse, TaskClass, TensorPort
-from ..movement import Direction, LayoutChoice, LayoutPlace, LayoutPlan
+from allo_dse.device.device import NpuDevice
+from allo_dse.program.compiled import CompiledProgram, LayoutStep, LayoutUse, TaskClass, TensorPort
+
+from ..model.movement import Direction, LayoutChoice, LayoutPlace, LayoutPlan
 from .affine import Arrangement
 from .descriptor import descriptor_walk
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ...backends.device import NpuDevice
-from ...backends.model import SwitchPorts
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.model import SwitchPorts
 
 SHIM_ROW, MEMORY_ROW, FIRST_CORE_ROW = 0, 1, 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..movement import Direction
+from ..model.movement import Direction
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
 from .model import Placement
 from .problem import Problem, TransferNeed

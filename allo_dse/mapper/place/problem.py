@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ...backends.device import NpuDevice
-from ..access import WORD_BYTES
-from ..buffering import Buffering
-from ..labels import short_node_name
-from ..memory import group_memory
-from ..movement import Direction
-from ..tile_limits import LOCKS_PER_END
-from ..transport import plan_transport
-from ..view import mapping_view
-from ..vmg import VMG
+from allo_dse.device.device import NpuDevice
+
+from ..fold.vmg import VMG
+from ..graph.labels import short_node_name
+from ..model.buffering import Buffering
+from ..model.movement import Direction
+from ..streams.access import WORD_BYTES
+from ..streams.memory import group_memory
+from ..streams.view import mapping_view
+from ..transport.plan import plan_transport
+from ..transport.tile_limits import LOCKS_PER_END
 from .array import ArrayLimits
 
 __all__ = ["LOCKS_PER_END", "FlowNeed", "NodeNeed", "Problem", "StreamNeed", "TransferNeed", "problem_of"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ortools.sat.python import cp_model
 
-from ..violation import Violation
+from ..model.violation import Violation
 from .model import Excess, PlacementModel
 from .problem import Problem
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..violation import Violation
+from ..model.violation import Violation
 from .array import ArrayLimits, Tile, TileLimits
 from .problem import LOCKS_PER_END, FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
 

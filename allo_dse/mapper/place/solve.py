@@ -16,11 +16,12 @@ from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
-from ...backends.device import Device, NpuDevice
-from ..buffering import Buffering
-from ..check import check_mapping
-from ..violation import Violation
-from ..vmg import VMG
+from allo_dse.device.device import Device, NpuDevice
+
+from ..fold.vmg import VMG
+from ..limits.check import check_mapping
+from ..model.buffering import Buffering
+from ..model.violation import Violation
 from .channels import nets_of, numbered
 from .joint import JointModel
 from .model import Placement, PlacementModel, make_solver

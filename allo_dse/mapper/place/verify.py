@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..violation import Violation
+from ..model.violation import Violation
 from .array import Tile, TileLimits
 from .result import Hop, PlacedDesign, Port, Route, RouteKind, TileUse
 

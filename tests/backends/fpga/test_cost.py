@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.device import FpgaDevice
 from allo_dse.backends.fpga.fifo import fifo_resources, reported_bram18
 from allo_dse.backends.fpga.linear import Linear, holds
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.nest import Access, Array, Op, read_nest
 from allo_dse.backends.fpga.operators import unit_of
 from allo_dse.backends.fpga.task import LoopCost, Pipe, TaskCost, task_cost
+from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
-from allo_dse.frontend.program import Directive
-from tests.backends.fpga import programs
+from allo_dse.program.compiled import Directive
+
+from . import programs
 
 U280 = FpgaDevice.load("u280")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.eval.simulator import functional
-from allo_dse.frontend.program import CompiledProgram
+from allo_dse.eval.program import functional
+from allo_dse.program.compiled import CompiledProgram
 
 
 @dataclass

@@ -13,19 +13,20 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, csim, emit_project
 from allo_dse.errors import SimulationError
-from allo_dse.frontend.arguments import numpy_dtype
-from allo_dse.frontend.program import Directive
+from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang import install
 from allo_dse.lang.types import DType
+from allo_dse.program.compiled import Directive
 
 install()
 
 from studies import gemm_npu, gemm_zcu102, polybench_fpga, systolic_fpga
-from tests.backends.hls import programs
-from tests.backends.hls.batch import Batch
-from tests.backends.hls.recorded import Recorded, record
 from tests.frontend import samples
 from tests.support.random_programs import random_program
+
+from . import programs
+from .batch import Batch
+from .recorded import Recorded, record
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import allo_dse.lang
-from tests.backends.hls.test_csim import needs_gcc
+
+from .test_csim import needs_gcc
 
 TEXT = (Path(__file__).parents[3] / "docs" / "hls.md").read_text()
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import allo_dse as dse
 from allo_dse.backends.hls import emit_project
-from allo_dse.frontend.program import Directive
-from tests.backends.hls import programs
+from allo_dse.program.compiled import Directive
 from tests.frontend import samples
+
+from . import programs
 
 Golden = Callable[[str, str], None]
 

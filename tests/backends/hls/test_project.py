@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.device import FpgaDevice
 from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls.csim import load_results, save_arguments
+from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import AlloDseError
-from allo_dse.eval.hls_design import folding_of
-from allo_dse.frontend.program import Directive
+from allo_dse.eval.hls.design import folding_of
 from allo_dse.lang.schedule import build
-from allo_dse.mapper.folds import fold_choices
-from tests.backends.hls import programs
-from tests.backends.hls.batch import Batch
-from tests.backends.hls.test_csim import needs_gcc, random_run
+from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.program.compiled import Directive
 from tests.frontend import samples
+
+from . import programs
+from .batch import Batch
+from .test_csim import needs_gcc, random_run
 
 GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.device import Device, NpuDevice
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import AlloDseError
 from allo_dse.mapper.layouts.affine import Arrangement, Loop, Walk
 from allo_dse.mapper.layouts.descriptor import DescriptorWalk, descriptor_walk

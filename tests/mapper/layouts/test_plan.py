@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.device import NpuDevice
-from allo_dse.eval.simulator.npu_costs import class_cycles
-from allo_dse.frontend.program import LayoutStep
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 from allo_dse.mapper.layouts import layout_plan
-from allo_dse.mapper.transport import plan_transport
+from allo_dse.mapper.transport.plan import plan_transport
+from allo_dse.program.compiled import LayoutStep
 
 install()
 
@@ -21,7 +21,7 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import bfloat16, float32, int8, int16, int32
 
-from tests.mapper.layouts.programs import (
+from .programs import (
     K,
     M,
     N,

@@ -9,8 +9,9 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.backends.device import Device, NpuDevice
-from allo_dse.mapper.check import check_mapping
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.limits.check import check_mapping
 from allo_dse.mapper.place import Infeasible, PlacedDesign, place, verify_placement
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.joint import JointModel
@@ -19,10 +20,10 @@ from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNee
 from allo_dse.mapper.place.result import Hop, Port
 from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.wishes import Wishes
-from allo_dse.mapper.vmg import VMG
-from tests.mapper.place.designs import DESIGNS, attention, gemm
-from tests.mapper.place.problems import feasible, problems, tiny_array
 from tests.support.programs import attention_program
+
+from .designs import DESIGNS, attention, gemm
+from .problems import feasible, problems, tiny_array
 
 
 @pytest.mark.parametrize("name", DESIGNS)

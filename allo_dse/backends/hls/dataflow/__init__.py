@@ -1,0 +1,3 @@
+"""Processes and their wiring: task functions, folded programs, tensors' movers, the top function. Imports `task` and
+`cpp`.
+"""

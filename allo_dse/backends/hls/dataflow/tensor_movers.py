@@ -1,0 +1,139 @@
+"""Processes that move tensors between DRAM and the tasks' streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from allo_dse.program.compiled import Tensor
+
+from ..cpp.elements import element_of_dtype, interface_type
+from ..cpp.linear import Linear
+from ..cpp.names import Names
+from .tensor_plan import Group, PortPlan
+
+TILE_STREAM_DEPTH = 2
+
+
+@dataclass(frozen=True)
+class TileStream:
+    """The streams between a mover and the tasks of a group, one per task.
+
+    Attributes:
+        name: of the stream, or of the array of streams if the group has several tasks.
+    """
+
+    name: str
+    group: Group
+    port: PortPlan
+
+    @property
+    def element(self) -> str:
+        return str(element_of_dtype(self.port.port.tensor.dtype))
+
+    @property
+    def type(self) -> str:
+        return f"hls::stream<{self.port.word}, {TILE_STREAM_DEPTH}>"
+
+    @property
+    def dims(self) -> str:
+        return "".join(f"[{self.group.extent[axis]}]" for axis in self.group.axes)
+
+    @property
+    def parameter(self) -> str:
+        return f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream<{self.port.word}> &{self.name}"
+
+    def of(self, pid: Sequence[str]) -> str:
+        """The stream of one task, given C++ text per mesh axis, counted from the group's first."""
+        return self.name + "".join(f"[{pid[axis]}]" for axis in self.group.axes)
+
+
+def mover(name: str, tensor: Tensor, streams: Sequence[TileStream], *, load: bool) -> str:
+    """The function that loads a tensor into the tasks' streams, or stores from them."""
+    const = "const " if load else ""
+    pointer = f"{const}{interface_type(tensor.dtype)} *{tensor_name(tensor)}"
+    lines = [f"void {name}({', '.join([pointer, *(s.parameter for s in streams)])}) {{"]
+    for stream in streams:
+        lines += _group_loops(tensor, stream, load=load)
+    return "\n".join([*lines, "}"])
+
+
+def tensor_name(tensor: Tensor) -> str:
+    return Names().new(tensor.name)
+
+
+def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]:
+    group, port = stream.group, stream.port
+    moving = {axis for start in port.corner for axis in start.terms}
+    outer = [axis for axis in group.axes if axis in moving or not load]
+    shared = [axis for axis in group.axes if axis not in outer]
+    lines, depth = [f"  // for tasks of {group.plan.symbol}"], 1
+    pid = [f"p{axis}" for axis in range(len(group.start))]
+    for axis in outer:
+        lines += [_loop(depth, pid[axis], group.extent[axis]), "#pragma HLS unroll"]
+        depth += 1
+    counters = []
+    for dim, extent in enumerate(port.box.extents):
+        counters.append("ijklmn"[min(dim, 5)] if extent > 1 else "")
+        if extent > 1:
+            step = port.lanes if dim == len(port.box.extents) - 1 else 1
+            lines.append(_loop(depth, counters[-1], extent, step))
+            depth += 1
+    if any(counters):
+        lines.append("#pragma HLS pipeline II=1")
+    lines += _element(tensor, stream, counters, pid, shared, depth, load=load)
+    opened = len(outer) + sum(map(bool, counters))
+    return [*lines, *("  " * (opened - level) + "}" for level in range(opened))]
+
+
+def _loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
+    by = f"{counter}++" if step == 1 else f"{counter} += {step}"
+    return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
+
+
+def _element(
+    tensor: Tensor,
+    stream: TileStream,
+    counters: Sequence[str],
+    pid: Sequence[str],
+    shared: Sequence[int],
+    depth: int,
+    *,
+    load: bool,
+) -> list[str]:
+    """Move one element, or one word."""
+    indent, lanes = "  " * depth, stream.port.lanes
+    lane = " + lane" if lanes > 1 else ""
+    there = f"{tensor_name(tensor)}[{_address(tensor, stream, counters)}{lane}]"
+    fixed = tensor.dtype.is_fixed
+    each = [_loop(depth, "lane", lanes), "#pragma HLS unroll"]
+    if not load:
+        target = f"{there}{'.range()' if fixed else ''}"
+        if lanes == 1:
+            return [f"{indent}{target} = {stream.of(pid)}.read();"]
+        word = f"{indent}const {stream.port.word} word = {stream.of(pid)}.read();"
+        return [word, *each, f"{indent}  {target} = word[lane];", f"{indent}}}"]
+    value = f"({stream.element}){there}.range()" if fixed else there
+    if lanes > 1:
+        lines = [f"{indent}{stream.port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
+    elif not shared:
+        return [f"{indent}{stream.of(pid)}.write({value});"]
+    else:
+        lines = [f"{indent}const {stream.element} element = {value};"]
+    for level, axis in enumerate(shared):
+        lines += [_loop(depth + level, pid[axis], stream.group.extent[axis]), "#pragma HLS unroll"]
+    lines.append(f"{'  ' * (depth + len(shared))}{stream.of(pid)}.write(element);")
+    return [*lines, *("  " * (depth + len(shared) - 1 - level) + "}" for level in range(len(shared)))]
+
+
+def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
+    """Where the element lies in DRAM, row-major."""
+    first = {axis: Linear(start) for axis, start in enumerate(stream.group.start)}
+    place = Linear()
+    for dim, (corner, counter) in enumerate(zip(stream.port.corner, counters, strict=True)):
+        moved = corner.replaced({axis: first[axis] + Linear(0, {f"p{axis}": 1}) for axis in corner.terms})
+        constant = {f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes}
+        index = moved.replaced(constant) + (Linear(0, {counter: 1}) if counter else Linear())
+        place = place + index * math.prod(tensor.shape[dim + 1 :])
+    return place.text(str)

@@ -1,0 +1,267 @@
+"""How the tasks of a program reach their tensors, and which of them are called together.
+
+A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
+tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
+others write, all go to DRAM directly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from allo_dse.errors import AlloDseError
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.jit import run_passes
+from allo_dse.program.compiled import CompiledProgram, Directive, IntArray, Kernel, TaskClass, Tensor, TensorPort
+
+from ..cpp.elements import element_of_dtype
+from ..cpp.linear import Linear
+from .footprint import Box, Footprint, footprints
+
+Access = Literal["unused", "value", "stream", "own", "shared", "onchip"]
+"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; by copying its part
+from and to DRAM itself; element by element in DRAM; in memory on the chip that lies outside of the kernel."""
+_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
+
+
+@dataclass(frozen=True)
+class PortPlan:
+    """One tensor argument of a task class.
+
+    Attributes:
+        origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
+        word_bits: of the words that load and store processes move; 0 for elements.
+    """
+
+    port: TensorPort
+    access: Access
+    footprint: Footprint
+    origin: tuple[Linear, ...]
+    word_bits: int = 0
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a word: neighbours in the last dimension of the box, which must divide it."""
+        lanes, rest = divmod(self.word_bits, self.port.tensor.dtype.bits)
+        fits = self.access == "stream" and lanes > 1 and not rest and self.box.extents[-1] % lanes == 0
+        return lanes if fits else 1
+
+    @property
+    def word(self) -> str:
+        """The C++ type of what load and store processes move."""
+        element = element_of_dtype(self.port.tensor.dtype)
+        return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
+
+    @property
+    def box(self) -> Box:
+        assert self.footprint.box is not None
+        return self.footprint.box
+
+    @property
+    def copies_in(self) -> bool:
+        return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
+
+    @property
+    def copies_out(self) -> bool:
+        return self.footprint.writes
+
+    @property
+    def corner(self) -> tuple[Linear, ...]:
+        """Where the box begins in the tensor."""
+        return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPlan:
+    """A task class with its body in MLIR, lowered to loops and scalar operations.
+
+    Attributes:
+        symbol: its C++ name.
+        members: the pids of its tasks, (n, mesh rank), in row-major order.
+    """
+
+    kernel: Kernel
+    position: int
+    task_class: TaskClass
+    symbol: str
+    module: Any
+    function: Any
+    members: IntArray
+    ports: tuple[PortPlan, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its tasks do nothing."""
+        return len(list(self.function.regions[0].blocks[0].operations)) == 1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks of one class whose pids form a box: they are called in one nest of loops."""
+
+    plan: ClassPlan
+    start: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.extent)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The mesh axes along which it has several tasks."""
+        return tuple(axis for axis, extent in enumerate(self.extent) if extent > 1)
+
+
+def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
+    """The region's arguments, and memory of the program's own that several tasks use: scratch buffers in DRAM."""
+    return (*program.tensors, *(one.tensor for one in program.shared))
+
+
+@dataclass(frozen=True)
+class TensorOptions:
+    """What a schedule says about the region's tensors.
+
+    Attributes:
+        onchip: those that are in memory on the chip and are not copied.
+        word_bits: width of the words in which tensors are moved, by name.
+    """
+
+    onchip: frozenset[str]
+    word_bits: Mapping[str, int]
+
+
+def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
+    """The directives that say where tensors are and how they move."""
+    names = {tensor.name for tensor in program.tensors}
+    own = [d for d in directives if d.scope in regions and d.name in names]
+    onchip = frozenset(d.name for d in own if d.kind == "place" and d.options["memory"] == "onchip")
+    return TensorOptions(onchip, {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"})
+
+
+def class_plans(
+    program: CompiledProgram, symbols: dict[str, str], options: TensorOptions, *, folded: bool
+) -> list[ClassPlan]:
+    """All task classes, within the current MLIR context.
+
+    Args:
+        symbols: C++ names of bodies, by symbol.
+        options: what the schedule says about tensors.
+        folded: whether nodes execute several tasks.
+    """
+    found = []
+    for kernel in program.kernels:
+        pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
+        numbers = kernel.class_of(pids)
+        for position, task_class in enumerate(kernel.classes):
+            found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position]))
+    access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
+    access |= {one.tensor.name: "shared" for one in program.shared}
+    return [_with_access(plan, access, options.word_bits) for plan in found]
+
+
+def _lowered(
+    kernel: Kernel, position: int, task_class: TaskClass, symbols: dict[str, str], members: IntArray
+) -> ClassPlan:
+    module = ir.Module.parse(task_class.body.mlir)
+    run_passes(module, _PASSES)
+    function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
+    arguments = list(function.regions[0].blocks[0].arguments)
+    rank = len(kernel.mesh)
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
+    planned = tuple(PortPlan(port, "unused", mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
+    return ClassPlan(kernel, position, task_class, symbols[task_class.body.symbol], module, function, members, planned)
+
+
+def _origin(port: TensorPort) -> tuple[Linear, ...]:
+    if not port.tile.grid:
+        return ()
+    if not port.tile.is_affine:
+        raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
+    return tuple(
+        Linear(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
+        for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
+    )
+
+
+def _with_access(plan: ClassPlan, access: Mapping[str, Any], word_bits: Mapping[str, int]) -> ClassPlan:
+    ports = tuple(
+        PortPlan(
+            p.port,
+            access[p.port.tensor.name] if p.footprint.box is not None else "unused",
+            p.footprint,
+            p.origin,
+            word_bits.get(p.port.tensor.name, 0),
+        )
+        for p in plan.ports
+    )
+    return ClassPlan(
+        plan.kernel, plan.position, plan.task_class, plan.symbol, plan.module, plan.function, plan.members, ports
+    )
+
+
+def _access(tensor: Tensor, plans: Sequence[ClassPlan], folded: bool) -> Access:
+    users = [(plan, port) for plan in plans for port in plan.ports if port.port.tensor == tensor]
+    users = [(plan, port) for plan, port in users if port.footprint.box is not None]
+    written = any(port.footprint.writes for _, port in users)
+    if not tensor.shape:
+        return "shared" if written else "value"
+    if written and _overlap(tensor, users):
+        return "shared"
+    return "own" if folded else "stream"
+
+
+def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:
+    """Whether a task touches an element that another one writes."""
+    owner = np.full(tensor.shape, -1, np.int64)
+    numbered = list(_boxes(users))
+    for number, port, box in numbered:
+        if port.footprint.writes:
+            if (owner[box] >= 0).any() and (owner[box] != number).any():
+                return True
+            owner[box] = number
+    return any(not np.isin(owner[box], (-1, number)).all() for number, port, box in numbered if port.footprint.reads)
+
+
+def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[tuple[Any, ...], PortPlan, Any]]:
+    tasks: dict[tuple[Any, ...], int] = {}
+    for plan, port in users:
+        corners = Box(port.corner, port.box.extents).corners(plan.members)
+        for pid, corner in zip(plan.members.tolist(), corners.tolist(), strict=True):
+            number = tasks.setdefault((plan.kernel.name, *pid), len(tasks))
+            box = tuple(slice(c, c + n) for c, n in zip(corner, port.box.extents, strict=True))
+            yield number, port, box  # type: ignore[misc]
+
+
+def groups_of(plan: ClassPlan) -> list[Group]:
+    """The tasks of a class as few boxes of pids, in row-major order of their first tasks."""
+    if not len(plan.members):
+        return []
+    left = np.zeros(plan.kernel.mesh, bool)
+    left[tuple(plan.members.T)] = True
+    groups = []
+    while left.any():
+        start = tuple(int(i) for i in np.argwhere(left)[0])
+        extent = [1] * len(start)
+        for axis in reversed(range(len(start))):
+            while _fits(left, start, extent, axis):
+                extent[axis] += 1
+        left[tuple(slice(s, s + n) for s, n in zip(start, extent, strict=True))] = False
+        groups.append(Group(plan, start, tuple(extent)))
+    return groups
+
+
+def _fits(left: Any, start: tuple[int, ...], extent: list[int], axis: int) -> bool:
+    """Whether a box can grow by one along an axis."""
+    position = start[axis] + extent[axis]
+    if position >= left.shape[axis]:
+        return False
+    sides = [slice(s, s + n) for s, n in zip(start, extent, strict=True)]
+    sides[axis] = slice(position, position + 1)
+    return bool(left[tuple(sides)].all())

@@ -1,0 +1,206 @@
+"""A task function under construction: its text, and what MLIR values are in C++."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from allo_dse.errors import AlloDseError
+from allo_dse.ir.bindings import ir
+
+from ..cpp.elements import INDEX, element_of
+from ..cpp.expressions import Node, const, leaf, render, too_long
+from ..cpp.linear import Linear, atomic
+from ..cpp.names import Names
+from ..cpp.operations import scalar
+from ..cpp.streams import StreamArg
+from .arrays import View
+from .pragmas import LoopPragmas, LoopSource
+
+INDENT = "  "
+MOVED = "\0"
+"""Stands for a line that has been moved."""
+
+
+@dataclass
+class Body:
+    """Translation of one body.
+
+    Attributes:
+        handlers: what writes an operation, by its name.
+        values: what MLIR values are in C++.
+        pending: expressions that read variables and have not been written yet; they are written before what they read
+            changes.
+        unset: scalar variables that have been declared but not used yet, with the line of the declaration.
+        addresses: values that are addresses of vendor kernels or of their operands.
+        pointers: where results of tensor arguments go: a pointer, or a stream to the process that stores them.
+        sources: what loops are in the source, by label.
+    """
+
+    names: Names
+    pragmas: LoopPragmas
+    handlers: Mapping[str, Callable[[Body, Any], None]]
+    forms: dict[Any, Linear] = field(default_factory=dict)
+    values: dict[Any, Node] = field(default_factory=dict)
+    atoms: dict[Any, str] = field(default_factory=dict)
+    views: dict[Any, View] = field(default_factory=dict)
+    streams: dict[Any, StreamArg] = field(default_factory=dict)
+    pending: dict[Any, Node] = field(default_factory=dict)
+    unset: dict[Any, int] = field(default_factory=dict)
+    labels: Names = field(default_factory=Names)
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    externals: dict[Any, str] = field(default_factory=dict)
+    addresses: set[Any] = field(default_factory=set)
+    pointers: dict[Any, str] = field(default_factory=dict)
+    sources: dict[str, LoopSource] = field(default_factory=dict)
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append(INDENT * self.depth + text if text else "")
+
+    def initialise(self, variable: Any, text: str) -> bool:
+        """Declare a scalar variable where it is first set, if that is in the function's outermost block."""
+        place = self.unset.pop(variable, None)
+        if place is None or self.depth > 1 or self.lines[place] is MOVED:
+            return False
+        if any(re.search(rf"\b{variable.name}\b", line) for line in self.lines[place + 1 :]):
+            return False
+        self.lines[place] = MOVED
+        self.line(f"{variable.element} {variable.name} = {text};")
+        return True
+
+    def pragma(self, text: str) -> None:
+        self.lines.append(f"#pragma HLS {text}")
+
+    @contextmanager
+    def block(self, opening: str, closing: str = "}") -> Iterator[None]:
+        self.line(opening)
+        self.depth += 1
+        with self.names.scope():
+            yield
+        self.depth -= 1
+        self.line(closing)
+
+    def label(self, source: LoopSource) -> str:
+        """A label for a loop, by which reports name it."""
+        label = self.labels.new(source.label)
+        self.sources[label] = source
+        return label
+
+    def atom_text(self, value: Any) -> str:
+        """The text of an atom of a linear form: an MLIR value, or a name already."""
+        return value if isinstance(value, str) else self.atoms[value]
+
+    def index(self, value: Any) -> Linear:
+        return self.forms[value]
+
+    def index_text(self, value: Any) -> str:
+        return self.forms[value].text(self.atom_text)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def node(self, value: Any) -> Node:
+        """The expression of a value, which is used up by asking for it if it is pending."""
+        if isinstance(value.type, ir.IndexType):
+            form = self.forms[value]
+            if form.is_const:
+                return const(form.const, INDEX)
+            return leaf(atomic(form.text(self.atom_text)), INDEX)
+        self.pending.pop(value, None)
+        return self.values[value]
+
+    def define(self, value: Any, node: Node, hint: str = "v") -> None:
+        """Give a value its expression: in place where it is used once, else a variable."""
+        uses = list(value.uses)
+        if not uses:
+            return
+        if isinstance(value.type, ir.IndexType):
+            if len(uses) == 1 and not node.reads and not too_long(node):
+                self.atoms[value] = atomic(render(node))
+            else:
+                self.atoms[value] = self.variable(node, hint)
+            return
+        block = value.owner.operation.block
+        movable = not node.reads or (len(uses) == 1 and uses[0].owner.operation.block == block)
+        if node.is_simple or (len(uses) == 1 and movable and not too_long(node)):
+            self.values[value] = node
+            if node.reads:
+                self.pending[value] = node
+        else:
+            self.values[value] = leaf(self.variable(node, hint), node.type)
+
+    def variable(self, node: Node, hint: str) -> str:
+        name = self.names.new(hint)
+        self.line(f"const {node.type} {name} = {render(node)};")
+        return name
+
+    def flush(self, changed: frozenset[Any]) -> None:
+        """Write pending expressions that read what is about to change."""
+        for value, node in list(self.pending.items()):
+            if node.reads & changed:
+                del self.pending[value]
+                self.values[value] = leaf(self.variable(node, "v"), node.type)
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def statements(self, block: Any) -> None:
+        """All operations of a block except its terminator; returns with nothing pending but what that uses."""
+        for op in block.operations:
+            if op.operation.name not in ("scf.yield", "scf.condition", "func.return"):
+                self.statement(op.operation)
+
+    def statement(self, op: Any) -> None:
+        handler = self.handlers.get(op.name)
+        if handler is not None:
+            handler(self, op)
+        elif op.name.startswith(("arith.", "math.")):
+            self._scalar(op)
+        else:
+            raise AlloDseError(f"HLS C++ has no translation for {op.name}", hint="please report the program")
+
+    def _scalar(self, op: Any) -> None:
+        result = op.results[0]
+        if any(operand in self.addresses for operand in op.operands):
+            self.addresses.add(result)
+            return  # part of the call of a vendor kernel
+        if isinstance(result.type, ir.IndexType) and self.forms[result].terms.get(result) != 1:
+            return  # part of a linear form
+        hint = "at" if isinstance(result.type, ir.IndexType) else "v"
+        self.define(result, scalar(op, [self.node(operand) for operand in op.operands]), hint)
+
+    # -- variables that change ---------------------------------------------------------------------------------------
+
+    def declare(self, value: Any, hint: str, initial: Any = None) -> str:
+        """A variable for a value that is assigned on several ways."""
+        name = self.names.new(hint)
+        type_ = element_of(value.type)
+        start = "" if initial is None else f" = {render(self.node(initial))}"
+        self.line(f"{type_} {name}{start};")
+        self.bind(value, name)
+        return name
+
+    def bind(self, value: Any, name: str) -> None:
+        """Let a value be what a variable holds now."""
+        if isinstance(value.type, ir.IndexType):
+            self.atoms[value] = name
+        else:
+            self.values[value] = leaf(name, element_of(value.type))
+
+    def assign(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """Assign all at once: no value may see another variable's new content."""
+        texts = [
+            self.index_text(value) if isinstance(value.type, ir.IndexType) else render(self.node(value))
+            for value in values
+        ]
+        if len(names) > 1:
+            for position, (value, text) in enumerate(zip(values, texts, strict=True)):
+                texts[position] = self.names.new("next")
+                self.line(f"const {element_of(value.type)} {texts[position]} = {text};")
+        for name, text in zip(names, texts, strict=True):
+            if name != text:
+                self.line(f"{name} = {text};")

@@ -1,0 +1,99 @@
+"""What commands say about a run and its designs, as plain data."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allo_dse.dashboard.data.table.table import RunTable
+
+RECENT = 100  # designs that the present pace is taken from
+
+
+def run_status(table: RunTable, pid: int | None) -> dict[str, Any]:
+    """The state of a run as plain data; `pid` is the process that runs it, if one does."""
+    statuses = Counter(_text(table, "status", row) for row in range(len(table)))
+    killed = Counter(limit for ruled_out in table.ruled_out for limit in ruled_out.limits)
+    reasons = Counter(reason for row in range(len(table)) if (reason := _text(table, "reason", row)))
+    proposed = len(table) + len(table.ruled_out)
+    at = table.numbers("at")
+    last = _log_age(table)
+    return {
+        "study": table.facts.study,
+        "run_dir": str(table.path),
+        "device": table.facts.device,
+        "evaluator": table.facts.evaluator,
+        "running": pid is not None,
+        "pid": pid or None,
+        "trials": len(table),
+        "feasible": statuses["ok"],
+        "infeasible": statuses["infeasible"],
+        "failed": statuses["failed"],
+        "ruled_out": len(table.ruled_out),
+        "feasible_share": statuses["ok"] / proposed if proposed else None,
+        "reasons": dict((killed + reasons).most_common()),
+        "rungs": dict(Counter(rung.evaluator for rungs in table.rungs.values() for rung in rungs)),
+        "seconds": float(at[-1]) if len(at) else 0.0,
+        "designs_per_second": _pace(at),
+        "last_result_seconds_ago": last,
+        "best": {
+            o: None if (row := best_row(table, o)) is None else objective(table, row, o) for o in table.objectives
+        },
+        "front_size": len(table.front),
+        "hypervolume": float(table.hypervolume[-1]) if len(table.hypervolume) else None,
+        "verified": sum(v.ok for v in table.verified.values()),
+        "wrong": [key for key, v in table.verified.items() if not v.ok],
+        "resume": table.facts.command_line,
+    }
+
+
+def design_facts(table: RunTable, row: int) -> dict[str, Any]:
+    """A design as plain data: its record, its objectives' values, and what each evaluator of the ladder found."""
+    record = {k: v for k, v in table.record(row).items() if k != "type"}
+    key = table.keys[row]
+    verification = table.verified.get(key)
+    return {
+        **record,
+        "values": {name: table.columns[name].value(row) for name in table.objectives if name in table.columns},
+        "rungs": {rung.evaluator: dict(rung.metrics) for rung in table.rungs.get(key, ())},
+        "on_front": row in set(table.front.tolist()),
+        "verified": None if verification is None else verification.ok,
+        "verification": None if verification is None else verification.message,
+    }
+
+
+def best_row(table: RunTable, name: str) -> int | None:
+    """The row of the best design in an objective; ties are broken by the other objectives, as `Result.best` does."""
+    front = table.front
+    if not len(front):
+        return None
+    losses = table.losses[front]
+    position = table.objectives.index(name)
+    order = [position, *(i for i in range(losses.shape[1]) if i != position)]
+    return int(front[min(range(len(front)), key=lambda i: tuple(losses[i][order]))])
+
+
+def objective(table: RunTable, row: int, name: str) -> float | None:
+    """The value of an objective, in its own units."""
+    value = table.numbers(name)[row]
+    return None if value != value else float(value)
+
+
+def _text(table: RunTable, name: str, row: int) -> str:
+    column = table.column(name)
+    value = None if column is None else column.value(row)
+    return "" if value is None else str(value)
+
+
+def _pace(at: Any) -> float | None:
+    """Designs per second over the last ones."""
+    recent = at[-RECENT:]
+    span = float(recent[-1] - recent[0]) if len(recent) > 1 else 0.0
+    return (len(recent) - 1) / span if span > 0 else None
+
+
+def _log_age(table: RunTable) -> float | None:
+    path = table.path / "log.jsonl"
+    return max(0.0, time.time() - path.stat().st_mtime) if path.exists() else None

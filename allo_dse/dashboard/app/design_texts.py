@@ -1,0 +1,64 @@
+"""The words about a design: on hovering, and on its card."""
+
+from __future__ import annotations
+
+from html import unescape
+from typing import Any
+
+from dash import Dash, Input, Output, State, html, no_update
+
+from ..data.board import Board, Ref
+from ..data.design_words import difference_lines, status_text
+from ..figures.scatter import point_ref
+from .context import Context
+
+
+def register(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("tooltip", "show"),
+        Output("tooltip", "bbox"),
+        Output("tooltip", "children"),
+        Input("scatter", "hoverData"),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
+    def hover(data: dict[str, Any] | None, shown: dict[str, Any]) -> Any:
+        state = shown["state"]
+        point = data["points"][0] if data and data["points"] else {}
+        ref = pointed(board, point.get("customdata"))
+        if ref is None:
+            return False, no_update, no_update
+        with board.lock:
+            lines = difference_lines(board, ref, context.reference_of(state["reference"]))
+        here = 1 if state["z"] else int(point.get("z") or 1)  # in the plane, z is how many lie in a spot
+        words = [html.Div(plain(line)) for line in lines]
+        words += [html.Div(f"… and {here - 1:,} more in this spot", className="hint")] if here > 1 else []
+        return True, point.get("bbox"), html.Div(words, className="tooltip-text")
+
+
+def plain(line: str) -> str:
+    """A line of HTML as text: Dash escapes it again."""
+    return unescape(line.replace("<b>", "").replace("</b>", ""))
+
+
+def pointed(board: Board, number: Any) -> Ref | None:
+    """The design of a point that was clicked or hovered."""
+    try:
+        ref = point_ref(int(number))
+    except (TypeError, ValueError):
+        return None
+    return ref if 0 <= ref.run < len(board.runs) and 0 <= ref.row < len(board.runs[ref.run]) else None
+
+
+def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> list[Any]:
+    """A design in short: objectives, and what differs from the reference."""
+    board = context.board
+    words: list[Any] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
+    if ref is not None:
+        words = [html.Div(plain(line)) for line in difference_lines(board, ref, reference)]
+    if reference is not None:
+        key = board.table(reference).keys[reference.row][:8]
+        words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))
+    return words

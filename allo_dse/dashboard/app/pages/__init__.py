@@ -1,0 +1,1 @@
+"""The pages and their callbacks. Imports `wiring` and the app's parts."""

@@ -1,0 +1,158 @@
+"""The page that sets two designs side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, html
+from dash.exceptions import PreventUpdate
+
+from ...data.board import Board, Ref
+from ...data.design_words import change_text, status_text
+from ...data.query.analysis import differences
+from ...data.units import label, text
+from ...figures.design import compare_figure
+from ...figures.style import note, theme
+from ..context import Context, page_of
+from ..parts import card, empty, table
+
+MAX_OPTIONS = 200
+
+
+def register(app: Dash, context: Context) -> None:
+    _choosing(app, context)
+    _showing(app, context)
+
+
+def _choosing(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("compare-a", "options"),
+        Output("compare-b", "options"),
+        Output("compare-a", "value"),
+        Output("compare-b", "value"),
+        Output("compare-of", "data"),
+        Input("url", "pathname"),
+        Input("compare-swap", "n_clicks"),
+        Input("design", "data"),
+        Input("reference", "data"),
+        Input("compare-picked", "n_clicks"),
+        State("compare-a", "value"),
+        State("compare-b", "value"),
+        State("table", "selectedRows"),
+        State("compare-of", "data"),
+    )
+    def choose(
+        path: str | None,
+        _swap: int | None,
+        design: str | None,
+        reference: str | None,
+        _picked: int | None,
+        first: str | None,
+        second: str | None,
+        rows: list[dict[str, Any]] | None,
+        of: list[str | None] | None,
+    ) -> Any:
+        """Two designs: those that were picked here, until another one is opened or made the reference."""
+        if page_of(path) != "compare" and ctx.triggered_id not in ("compare-swap", "compare-picked"):
+            raise PreventUpdate  # it is asked again when the page is opened
+        with board.lock:
+            base = context.reference_of(reference)
+            if ctx.triggered_id == "compare-swap":
+                first, second = second, first
+            elif ctx.triggered_id == "compare-picked":
+                if not rows or len(rows) < 2:
+                    raise PreventUpdate
+                first, second = rows[0]["_id"], rows[1]["_id"]
+            elif of != [design, reference] or not first or not second:
+                first = board.text(base) if base is not None else first
+                second = design or second or (None if board.knee is None else board.text(board.knee))
+            options = design_options(board, [first, second])
+        return options, options, first, second, [design, reference]
+
+
+def _showing(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("compare-page", "children"),
+        Output("compare-plot", "figure"),
+        Input("url", "pathname"),
+        Input("compare-a", "value"),
+        Input("compare-b", "value"),
+        Input("theme", "data"),
+    )
+    def show(path: str | None, first: str | None, second: str | None, look: str | None) -> Any:
+        if page_of(path) != "compare" or not look:
+            raise PreventUpdate
+        with board.lock:
+            a, b = board.reference(first), board.reference(second)
+            if a is None or b is None:
+                return empty("Choose two designs."), note(theme(look), "no two designs are chosen")
+            found = differences(board.table(a), a.row, board.table(b), b.row)
+            return comparison(board, a, b), compare_figure(found, theme(look))
+
+    @app.callback(
+        Output("url", "pathname"),
+        Input("compare-now", "n_clicks"),
+        Input("open-design", "n_clicks"),
+        Input("compare-picked", "n_clicks"),
+        State("table", "selectedRows"),
+        prevent_initial_call=True,
+    )
+    def go(compare: int | None, opened: int | None, picked: int | None, rows: list[dict[str, Any]] | None) -> Any:
+        if not ctx.triggered or not ctx.triggered[0]["value"]:
+            raise PreventUpdate
+        if ctx.triggered_id == "compare-picked" and len(rows or ()) < 2:
+            raise PreventUpdate
+        return "/design" if ctx.triggered_id == "open-design" else "/compare"
+
+
+def design_options(board: Board, extra: list[str | None]) -> list[dict[str, str]]:
+    """Designs to choose from: the fronts, the reference, and what is chosen."""
+    refs = list(board.front())[:MAX_OPTIONS]
+    chosen = (board.reference(text) for text in extra)
+    default = board.default_reference
+    refs += [r for r in dict.fromkeys([*chosen, default]) if r is not None and r not in refs]
+    return [{"label": design_name(board, ref), "value": board.text(ref)} for ref in refs]
+
+
+def design_name(board: Board, ref: Ref) -> str:
+    """A design by its key and objectives."""
+    run = board.table(ref)
+    values = ", ".join(f"{label(n)} {text(run.columns[n].value(ref.row))}" for n in run.names("objective"))
+    several = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
+    return f"{several}{run.keys[ref.row][:8]}: {values}"
+
+
+def comparison(board: Board, a: Ref, b: Ref) -> list[Any]:
+    """What differs between two designs, and what that did to the metrics."""
+    found = differences(board.table(a), a.row, board.table(b), b.row)
+    decided = [d for d in found if d.kind in ("parameter", "mapping")]
+    reached = [d for d in found if d.kind in ("objective", "metric")]
+    head = ["", _short(board, a), _short(board, b)]
+    what = [[label(d.name), text(d.first), text(d.second)] for d in decided]
+    classes = ["" if d.better is None else "better" if d.better else "worse" for d in reached]
+    changes = [", ".join(filter(None, (change_text(d), verdict))) for d, verdict in zip(reached, classes, strict=True)]
+    did = [[label(d.name), text(d.first), text(d.second), c] for d, c in zip(reached, changes, strict=True)]
+    state = html.P(
+        [f"{_short(board, a)}: {status_text(board, a)}; {_short(board, b)}: {status_text(board, b)}"], className="hint"
+    )
+    if a == b:
+        return [empty("This is the same design twice.")]
+    return [
+        state,
+        html.Div(
+            [
+                card("What differs", table(head, what) if what else empty("No parameter and no part of the mapping.")),
+                card("What that did", table([*head, "change"], did, classes=classes) if did else empty("Nothing.")),
+            ],
+            className="tiles",
+        ),
+    ]
+
+
+def _short(board: Board, ref: Ref) -> str:
+    name = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
+    return f"{name}{board.table(ref).keys[ref.row][:8]}"

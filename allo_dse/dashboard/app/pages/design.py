@@ -1,0 +1,278 @@
+"""The page of one design: what it is, what it needs and reaches, and what can be taken away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.exceptions import PreventUpdate
+
+from allo_dse.errors import AlloDseError
+from allo_dse.tune.store.rundir import LOGS
+
+from ...data.board import Board, Ref
+from ...data.design_words import difference_lines, rung_table, status_text
+from ...data.limits import is_fpga, uses
+from ...data.query.analysis import measured
+from ...data.units import label, text
+from ...exports import exported, reproduce_text
+from ...figures.design import bound_figure, resources_figure
+from ...figures.style import Theme, theme
+from ..context import Context, page_of
+from ..parts import GRAPH_CONFIG, card, empty, facts, image_buttons, table
+from .program import program_cards
+
+MAX_PRINTED = 64 << 10
+_EXPORTS = (
+    ("primitives", "mapping_primitives", "A Python module whose mapping_primitives() returns what Allo takes"),
+    ("parameters", "Parameters", "The program's parameters as JSON"),
+    ("json", "JSON", "Everything the log says about the design"),
+    ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
+)
+_HLS = ("hls", "HLS project", "C++ and scripts, zipped")
+
+
+def register(app: Dash, context: Context) -> None:
+    _showing(app, context)
+    _exporting(app, context)
+    _compiling(app, context)
+
+
+def _showing(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("design-page", "children"),
+        Input("url", "pathname"),
+        Input("design", "data"),
+        Input("reference", "data"),
+        Input("theme", "data"),
+        Input("program-version", "data"),
+        Input("design-known", "data"),
+    )
+    def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: Any) -> Any:
+        if page_of(path) != "design" or not look:
+            raise PreventUpdate
+        with board.lock:
+            ref = board.reference(design) or board.knee
+            if ref is None:
+                return empty("There is no feasible design yet.")
+            return design_page(context, ref, context.reference_of(reference), theme(look))
+
+    @app.callback(
+        Output("design-known", "data"),
+        Input("version", "data"),
+        State("url", "pathname"),
+        State("design", "data"),
+        State("design-known", "data"),
+        prevent_initial_call=True,
+    )
+    def know(_: str, path: str | None, design: str | None, before: str | None) -> Any:
+        """Changes when another evaluator has measured the open design, or it was verified."""
+        with board.lock:
+            ref = board.reference(design) or board.knee
+            if page_of(path) != "design" or ref is None:
+                raise PreventUpdate
+            known = known_of(board, ref)
+        if known == before:
+            raise PreventUpdate
+        return known
+
+
+def _exporting(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("download", "data"),
+        Output("export-error", "children"),
+        Input({"type": "export", "kind": ALL, "design": ALL}, "n_clicks"),
+        prevent_initial_call=True,
+    )
+    def export(clicks: list[int | None]) -> Any:
+        target = ctx.triggered_id
+        if not any(clicks) or not isinstance(target, dict):
+            raise PreventUpdate
+        with board.lock:
+            ref = board.reference(target["design"])
+            if ref is None:
+                raise PreventUpdate
+            try:
+                name, content = exported(board, context.programs, ref, target["kind"])
+            except AlloDseError as error:
+                return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+        return dcc.send_bytes(content, name), ""
+
+
+def _compiling(app: Dash, context: Context) -> None:
+    @app.callback(
+        Output("program-version", "data"),
+        Output("compile-error", "children"),
+        Input({"type": "compile", "run": ALL}, "n_clicks"),
+        State("program-version", "data"),
+        prevent_initial_call=True,
+        running=[(Output({"type": "compile", "run": ALL}, "disabled"), True, False)],
+    )
+    def compile_program(clicks: list[int | None], version: int) -> Any:
+        target = ctx.triggered_id
+        if not any(clicks) or not isinstance(target, dict):
+            raise PreventUpdate
+        try:
+            context.programs.load(int(target["run"]))
+        except AlloDseError as error:
+            return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+        return version + 1, ""
+
+
+def known_of(board: Board, ref: Ref) -> str:
+    """What there is to show of a design, in a text that changes with it."""
+    run = board.table(ref)
+    key = run.keys[ref.row]
+    return f"{key} {len(run.rungs[key])} {run.verified.get(key)}"
+
+
+def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Any]:
+    """Everything about a design."""
+    board = context.board
+    run = board.table(ref)
+    metrics = measured(run, ref.row)
+    return [
+        _head(context, ref, reference),
+        *failure_cards(board, ref),
+        html.Div(
+            [
+                card("Parameters and mapping", _decisions(board, ref)),
+                card("Metrics by evaluator", _rungs(board, ref)),
+                _plot(
+                    "Resources against the device's limits",
+                    "resources",
+                    resources_figure(uses(run.facts.device, metrics), look),
+                ),
+                _plot("How busy what was", "bound", bound_figure(metrics.get("bound") or {}, look)),
+            ],
+            className="tiles",
+        ),
+        html.Div(program_cards(context, ref, look), className="program"),
+        card(
+            "Reproduce",
+            html.Pre(reproduce_text(board, context.programs, ref), id="reproduce"),
+            tools=[dcc.Clipboard(target_id="reproduce", title="Copy", className="copy")],
+        ),
+        html.Details(
+            [html.Summary("Log entry"), html.Pre(json.dumps(run.record(ref.row), indent=2, ensure_ascii=False))],
+            className="card",
+        ),
+    ]
+
+
+def _plot(title: str, name: str, figure: dict[str, Any]) -> Any:
+    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
+    return card(title, html.Div(plot, role="img", **{"aria-label": title}), tools=image_buttons(name))
+
+
+def failure_cards(board: Board, ref: Ref) -> list[Any]:
+    """Per evaluator that failed what it said, and the end of what it printed."""
+    run = board.table(ref)
+    cards = []
+    for position, rung in enumerate(run.rungs[run.keys[ref.row]]):
+        record = run.record(ref.row, position)
+        if record.get("error"):
+            parts: list[Any] = [html.Pre(str(record["error"]))]
+            printed = printed_text(run.path, str(record.get("log") or ""))
+            if printed:
+                parts.append(html.Details([html.Summary("What it printed"), html.Pre(printed)]))
+            cards.append(card(f"Failed: {rung.evaluator or 'evaluator'}", *parts))
+    return cards
+
+
+def printed_text(run: Path, name: str) -> str:
+    """The end of a file of the run's directory `logs` by the name that a record gives it; empty where there is none."""
+    path = run / name
+    if not name or path.resolve().parent != (run / LOGS).resolve() or not path.is_file():
+        return ""
+    return path.read_bytes()[-MAX_PRINTED:].decode(errors="replace")
+
+
+def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
+    """What the design is, its objectives, and what can be taken away."""
+    board = context.board
+    run = board.table(ref)
+    verification = run.verified.get(run.keys[ref.row])
+    message = [html.P(verification.message, className="hint below")] if verification is not None else []
+    objectives = [
+        html.Div([html.B(text(run.columns[n].value(ref.row))), html.Span(label(n))], className="number")
+        for n in run.names("objective")
+    ]
+    return html.Section(
+        [
+            html.Div(_title(board, ref), className="card-head"),
+            *message,
+            html.Div(objectives, className="numbers"),
+            html.Div(_export_buttons(board, ref), className="buttons"),
+            html.Div(id="export-error", className="error", role="alert"),
+            _against(board, ref, reference),
+        ],
+        className="card",
+    )
+
+
+def _title(board: Board, ref: Ref) -> list[Any]:
+    """The design's key, what became of it, and where it is from."""
+    run = board.table(ref)
+    key, state = run.keys[ref.row], status_text(board, ref)
+    kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
+    verification = run.verified.get(key)
+    checked: Any = html.Span("not verified", className="badge plain")
+    if verification is not None:
+        words, how = ("verified", "good") if verification.ok else ("wrong numbers", "bad")
+        checked = html.Span(words, className=f"badge {how}", title=verification.message)
+    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device}"
+    badge = html.Span(state, className=f"badge {kind}")
+    return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]
+
+
+def _export_buttons(board: Board, ref: Ref) -> list[Any]:
+    exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device) else [])]
+    design = board.text(ref)
+    return [
+        html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=hint)
+        for kind, name, hint in exports
+    ]
+
+
+def _against(board: Board, ref: Ref, reference: Ref | None) -> Any:
+    if reference is None or reference == ref:
+        return html.P("This is the reference design.", className="hint")
+    lines = difference_lines(board, ref, reference)[1:]
+    from ..design_texts import plain
+
+    return html.Details(
+        [
+            html.Summary(f"What differs from the reference {board.table(reference).keys[reference.row][:8]}"),
+            html.Ul([html.Li(plain(line)) for line in lines]),
+        ]
+    )
+
+
+def _decisions(board: Board, ref: Ref) -> Any:
+    """Parameters and mapping, those that the study varies first."""
+    run = board.table(ref)
+    names = run.names("parameter", "mapping")
+    varying = [n for n in names if run.columns[n].varies]
+    fixed = [n for n in names if n not in varying]
+    pairs = [(n, text(run.columns[n].value(ref.row))) for n in varying]
+    return html.Div(
+        [
+            facts(pairs),
+            html.H3("The same in all designs"),
+            facts([(n, text(run.columns[n].value(ref.row))) for n in fixed]),
+        ]
+    )
+
+
+def _rungs(board: Board, ref: Ref) -> Any:
+    """Metrics, one column per evaluator that has measured the design."""
+    run = board.table(ref)
+    head, rows = rung_table(run, run.keys[ref.row])
+    return table(head, [list(row) for row in rows]) if rows else empty("No evaluator has measured this design.")

@@ -1,0 +1,320 @@
+"""The page: header, navigation, and the four pages, which stay loaded so that they keep their state.
+
+What the first view needs is part of it: every question the browser asks first delays the picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash_ag_grid
+from dash import dcc, html
+
+from allo_dse.errors import AlloDseError
+
+from ...data.board import Board
+from ...figures.style import Theme
+from ..context import Context
+from ..parts import card, checks, field, graph, image_buttons, plot_card, select
+from ..wiring.gestures import first_answer
+from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
+from ..wiring.shell import status_line
+from ..wiring.tables import column_definitions
+
+_SHORTCUTS = (
+    ("1 2 3 4", "Front, Progress, Design, Compare"),
+    ("/", "write a filter"),
+    ("Esc", "clear the selection"),
+    ("j k", "next, previous design of the front"),
+    ("Enter", "open the design"),
+    ("r", "make the design the reference"),
+    ("c", "compare the design with the reference"),
+    ("t", "dark or light"),
+    ("?", "this list"),
+)
+
+
+def page(context: Context, look: Theme) -> Any:
+    """Everything, with the board's runs as they are now."""
+    board = context.board
+    shown = first_answer(context, look.name)
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh="callback-nav"),
+            dcc.Store(id="theme", data=look.name),
+            dcc.Store(id="version", data=board.version),
+            dcc.Store(id="alive"),
+            dcc.Store(id="shown", data={"state": shown["state"], "drawn": shown["drawn"], "words": shown["words"]}),
+            dcc.Store(id="design", data=shown["state"]["design"]),
+            dcc.Store(id="reference"),
+            dcc.Store(id="parallel-wanted"),
+            dcc.Store(id="saved"),
+            dcc.Store(id="program-version", data=0),
+            dcc.Store(id="design-known"),
+            dcc.Store(id="compare-of"),
+            dcc.Store(id="part-shown"),
+            dcc.Download(id="download"),
+            html.A("Skip to the designs", href="#pages", className="skip"),
+            _header(context),
+            html.Main(
+                [
+                    html.Div(_front(context, shown["figure"], shown["words"]), id="page-front", className="page"),
+                    html.Div(id="page-progress", className="page"),
+                    html.Div(html.Div(id="design-page"), id="page-design", className="page"),
+                    html.Div(_compare(), id="page-compare", className="page"),
+                ],
+                id="pages",
+            ),
+            _help(),
+        ],
+        id="root",
+    )
+
+
+def title_of(board: Board) -> str:
+    """What a page is about, in a few words."""
+    return ", ".join(board.names)
+
+
+def error_page(board: Board, error: AlloDseError) -> Any:
+    """The page of runs that cannot be read."""
+    title = html.Div([html.Span("allo-dse", className="brand"), html.H1(title_of(board))], className="title")
+    words = [html.P(error.message, className="error"), *([html.P(error.hint, className="hint")] if error.hint else [])]
+    return html.Div(
+        [
+            html.Header(title, className="top"),
+            html.Main(html.Div(card("This cannot be shown", *words), role="alert"), id="pages"),
+        ],
+        id="root",
+    )
+
+
+def _header(context: Context) -> Any:
+    board = context.board
+    links = [
+        dcc.Link(text, href=f"/{name}", id=f"tab-{name}", className="tab", title=f"{text} ({key})")
+        for key, (name, text) in enumerate(
+            (("front", "Front"), ("progress", "Progress"), ("design", "Design"), ("compare", "Compare")), start=1
+        )
+    ]
+    several = len(board.runs) > 1
+    runs = dcc.Checklist(
+        id="runs",
+        options=[{"label": name, "value": number} for number, name in enumerate(board.names)],
+        value=list(range(len(board.runs))),
+        inline=True,
+        className="checks runs",
+        style={} if several else {"display": "none"},
+    )
+    title = "" if several else board.names[0]
+    return html.Header(
+        [
+            html.Div([html.Span("allo-dse", className="brand"), html.H1(title), runs], className="title"),
+            html.Nav(links, className="tabs", **{"aria-label": "Pages"}),
+            html.Div(status_line(context), id="status", className="status", role="status"),
+            html.Div(
+                [
+                    html.A(
+                        "Optuna", href="/optuna", target="_blank", className="button", title="Optuna's own dashboard"
+                    ),
+                    html.Button("Theme", id="theme-button", title="Dark or light (t)"),
+                    html.Button("?", id="help-button", title="Keyboard shortcuts (?)", **{"aria-label": "Shortcuts"}),
+                ],
+                className="actions",
+            ),
+        ],
+        className="top",
+    )
+
+
+def _front(context: Context, figure: Any, words: dict[str, Any]) -> list[Any]:
+    board = context.board
+    options, (x, y) = axis_choices(board)
+    controls = html.Div(
+        [
+            field("x", select("x", value=x, options=options)),
+            field("y", select("y", value=y, options=options)),
+            field("z", select("z", clearable=True, placeholder="2-D", options=options)),
+            html.Fieldset(
+                [
+                    html.Legend("Axes"),
+                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, sorted(FIRST_LOG)),
+                ]
+            ),
+            html.Fieldset(
+                [
+                    html.Legend("Show"),
+                    checks("show", {"dominated": "dominated", "infeasible": "infeasible"}, ["dominated"]),
+                ]
+            ),
+        ],
+        className="controls",
+    )
+    scatter = [
+        controls,
+        graph("scatter", height="tall", label="Designs by two or three metrics", figure=figure),
+        dcc.Tooltip(id="tooltip", direction="right", className="tooltip"),
+        html.P(words["scatter-note.children"], id="scatter-note", className="hint"),
+    ]
+    return [
+        _filter_bar(),
+        html.Div(
+            [
+                card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card"),
+                _design_card(words),
+            ],
+            className="split",
+        ),
+        plot_card(
+            "What varies",
+            "parallel",
+            note="Drag along an axis to select; click the axis to undo.",
+            height="medium broad",
+            wide=True,
+            style=parallel_style(board),
+        ),
+        _table_card(board),
+    ]
+
+
+def _design_card(words: dict[str, Any]) -> Any:
+    """What is known of the chosen design, and what can be done with it."""
+
+    def button(name: str, text: str, hint: str, kind: str = "") -> Any:
+        return html.Button(text, id=name, className=f"small {kind}", title=hint)
+
+    steps = [
+        button("previous-design", "◂", "Previous design of the front (k)"),
+        button("next-design", "▸", "Next design of the front (j)"),
+    ]
+    actions = [
+        button("open-design", "Open", "Enter", "primary"),
+        button("compare-now", "Compare with reference", "c"),
+        button("make-reference", "Make reference", "r"),
+    ]
+    return html.Aside(
+        [
+            html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
+            html.Div(words["design-words.children"], id="design-words"),
+            html.Div(actions, className="buttons"),
+        ],
+        className="card side",
+        **{"aria-label": "Chosen design"},
+    )
+
+
+def _filter_bar() -> Any:
+    return html.Div(
+        [
+            html.Label("Filter", htmlFor="filter"),
+            dcc.Input(
+                id="filter",
+                type="text",
+                debounce=0.2,
+                placeholder="latency_us < 900 and bram18 < 80   ( / )",
+                spellCheck=False,
+                autoComplete="off",
+                className="filter",
+            ),
+            html.Span(id="filter-error", className="error", role="alert"),
+            html.Span(id="selection-text", className="chosen"),
+            html.Button("Clear selection", id="clear", className="small", title="Esc", style={"display": "none"}),
+        ],
+        className="filterbar",
+    )
+
+
+def _table_card(board: Board) -> Any:
+    grid = dash_ag_grid.AgGrid(
+        id="table",
+        rowModelType="infinite",
+        columnDefs=column_definitions(board, hide_equal=True),
+        defaultColDef={"sortable": True, "resizable": True, "minWidth": 90, "filter": True},
+        getRowId="params.data._id",
+        dashGridOptions={
+            "theme": {"function": "themeQuartz"},
+            "cacheBlockSize": 50,
+            "rowBuffer": 2,
+            "maxBlocksInCache": 10,
+            "infiniteInitialRowCount": 30,
+            "rowSelection": {"mode": "multiRow", "checkboxes": True, "headerCheckbox": False},
+            "selectionColumnDef": {"pinned": "left", "width": 44},
+            "suppressFieldDotNotation": True,
+            "rowHeight": 30,
+            "headerHeight": 34,
+            "enableCellTextSelection": True,
+            "animateRows": False,
+        },
+        rowClassRules={
+            "row-front": "params.data && params.data._mark === 'front'",
+            "row-knee": "params.data && params.data._mark === 'knee'",
+        },
+        style={"height": "420px", "width": "100%"},
+    )
+    tools = [
+        checks("hide-equal", {"equal": "hide equal columns"}, ["equal"]),
+        html.Button("Table as CSV", id="export-table", className="small"),
+        html.Button("Front as CSV", id="export-front", className="small"),
+        html.Button("Compare two picked", id="compare-picked", className="small"),
+    ]
+    return card("Table", grid, html.P(id="table-note", className="hint"), tools=tools, wide=True, id="table-card")
+
+
+def progress_page(board: Board) -> list[Any]:
+    run = field(
+        "run",
+        dcc.Dropdown(
+            id="progress-run",
+            options=[{"label": n, "value": i} for i, n in enumerate(board.names)],
+            value=0,
+            clearable=False,
+        ),
+    )
+    objective = field("importance for", select("importance-objective"))
+    bar = html.Div([run, objective], className="filterbar")
+    return [
+        html.Div(id="numbers", className="numbers"),
+        bar,
+        html.Div(
+            [
+                plot_card("Hypervolume against designs", "hv-designs"),
+                plot_card("Hypervolume against time", "hv-time"),
+                plot_card("Designs per second", "rate"),
+                plot_card("Feasible share", "feasible"),
+                plot_card("Ruled out over time, by kind", "failures"),
+                plot_card("Ruled out by", "lost"),
+                plot_card("Importance of parameters", "importance", note="PED-ANOVA"),
+                plot_card("Workers", "workers"),
+            ],
+            className="tiles",
+        ),
+    ]
+
+
+def _compare() -> list[Any]:
+    return [
+        html.Div(
+            [
+                field("first", select("compare-a")),
+                field("second", select("compare-b")),
+                html.Button("Swap", id="compare-swap", className="small"),
+            ],
+            className="filterbar compare",
+        ),
+        html.Div(id="compare-page"),
+        plot_card(
+            "Change of each metric",
+            "compare-plot",
+            note="second relative to first; objectives in green are better, hatched red ones worse",
+            wide=True,
+            height="auto",
+        ),
+    ]
+
+
+def _help() -> Any:
+    rows = [html.Tr([html.Td(html.Kbd(keys)), html.Td(text)]) for keys, text in _SHORTCUTS]
+    return html.Dialog(
+        [html.H2("Keyboard"), html.Table(rows), html.Button("Close", id="help-close")],
+        id="help",
+        **{"aria-label": "Keyboard shortcuts"},
+    )

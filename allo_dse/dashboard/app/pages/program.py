@@ -1,0 +1,130 @@
+"""What of a design's page needs the compiled program: graphs, placement, timeline, mapping primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import MATCH, Dash, Input, Output, State, dcc, html
+
+from allo_dse.errors import AlloDseError
+
+from ...data.board import Ref
+from ...figures.style import Theme, theme
+from ...pictures import PLACE_SECONDS, svg_uri
+from ..context import Context
+from ..parts import card, empty, table
+
+MAX_SOURCE = 20_000
+
+
+def register(app: Dash, context: Context) -> None:
+    def box(kind: str, *more: Any) -> tuple[Any, ...]:
+        own = {"type": kind, "design": MATCH}
+        return Output(own, "children"), Input(own, "id"), *more
+
+    def shown(target: dict[str, str], what: Any) -> Any:
+        ref = context.board.reference(target["design"])
+        if ref is None:
+            return empty("This design is not in the run any more.")
+        try:
+            return what(ref)
+        except AlloDseError as error:
+            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
+
+    @app.callback(*box("graphs", State("theme", "data")))
+    def graphs(target: dict[str, str], look: str | None) -> Any:
+        return shown(target, lambda ref: graph_pictures(context, ref, theme(look)))
+
+    @app.callback(*box("placement", State("theme", "data")))
+    def placement(target: dict[str, str], look: str | None) -> Any:
+        return shown(target, lambda ref: placement_picture(context, ref, theme(look)))
+
+
+def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Any]:
+    """Graph, placement and timeline, or the button that makes them."""
+    if not context.programs.is_loaded(ref.run):
+        return [_offer(context, ref)]
+    design = context.board.text(ref)
+
+    def later(kind: str) -> Any:
+        return dcc.Loading(html.Div(id={"type": kind, "design": design}, className="later"), type="dot")
+
+    try:
+        candidate = context.programs.candidate(ref).design
+        words, source = context.programs.explain(ref), candidate.vmg.mapping_source()
+    except AlloDseError as error:
+        return [card("Program", html.P(f"{error.message} ({error.hint})", className="error"))]
+    npu = candidate.device.family == "npu"
+    return [
+        card("In words", html.P(words)),
+        card("Virtual mapping graph, before and after folding", later("graphs"), wide=True),
+        *([card("Placement on the array", later("placement"), wide=True)] if npu else []),
+        later("timeline"),
+        card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source")),
+    ]
+
+
+def _offer(context: Context, ref: Ref) -> Any:
+    file = context.programs.file_of(ref.run)
+    if file is None:
+        words = "The run does not say which file defines its study; start the dashboard with --study FILE.py."
+        return card("Graph, placement and timeline", html.P(words, className="hint"))
+    return card(
+        "Graph, placement and timeline",
+        html.P(["These need the program: this executes ", html.Code(str(file)), "."], className="hint"),
+        html.Div(
+            html.Button("Compile the program", id={"type": "compile", "run": ref.run}, className="primary"),
+            className="buttons",
+        ),
+        html.Div(id="compile-error", className="error", role="alert"),
+    )
+
+
+def svg_image(svg: str, words: str, look: Theme) -> Any:
+    """A picture in the page's colours."""
+    picture = html.Img(src=svg_uri(svg, look), alt=words)
+    return html.Div(picture, className="svg-box", tabIndex=0, role="group", **{"aria-label": f"{words}, scrollable"})
+
+
+def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:
+    """The graph as written, and as folded."""
+    from allo_dse.drawing import vmg_svg
+
+    design = context.programs.candidate(ref).design
+    return html.Div(
+        [
+            html.Div([html.H3("Before"), svg_image(vmg_svg(design.program.vmg), "The unfolded graph", look)]),
+            html.Div([html.H3("After"), svg_image(vmg_svg(design.vmg), "The folded graph", look)]),
+        ],
+        className="tiles",
+    )
+
+
+def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
+    """The design on the array, with routes and the use of every tile's ports and memory."""
+    from allo_dse.drawing import placement_svg
+    from allo_dse.mapper.place import PlacedDesign, place
+
+    design = context.programs.candidate(ref).design
+    placed = place(design.vmg, design.device, design.buffering, time_limit_s=PLACE_SECONDS)
+    if not isinstance(placed, PlacedDesign):
+        return html.P(f"Not placed: {placed}", className="error")
+    head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]
+    rows = [
+        [
+            str(tile),
+            use.dma_in,
+            use.dma_out,
+            use.descriptors,
+            use.locks,
+            f"{use.bytes:,}",
+            ", ".join(f"{side} {count}" for side, count in use.ports.items()),
+        ]
+        for tile, use in placed.usage.items()
+    ]
+    return html.Div(
+        [
+            svg_image(placement_svg(placed), "The placed design", look),
+            html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
+        ]
+    )

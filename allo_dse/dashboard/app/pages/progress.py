@@ -1,0 +1,161 @@
+"""Callbacks of the progress page."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash.exceptions import PreventUpdate
+
+from ...data.board import Board, Ref
+from ...data.progress import statuses, timeline
+from ...data.query.analysis import importance, sample
+from ...data.table.table import RunTable
+from ...data.units import label, text
+from ...figures import progress as figures
+from ...figures.style import theme
+from ..context import Context, hidden_runs, page_of
+from ..parts import card, table
+from .layout import progress_page
+
+MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
+"""Failures whose messages are read, messages that are shown, and characters of each."""
+
+
+def register(app: Dash, context: Context) -> None:
+    _drawing(app, context)
+    _importance(app, context)
+
+
+def _drawing(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
+    def build(path: str | None, before: Any) -> Any:
+        """Its plots cost the browser time, so they are made when the page is shown for the first time."""
+        if before or page_of(path) != "progress":
+            return no_update
+        return [*progress_page(board), html.Div(id="failed-messages")]
+
+    @app.callback(
+        Output("failed-messages", "children"),
+        Output("numbers", "children"),
+        Output("hv-designs", "figure"),
+        Output("hv-time", "figure"),
+        Output("rate", "figure"),
+        Output("feasible", "figure"),
+        Output("failures", "figure"),
+        Output("lost", "figure"),
+        Output("workers", "figure"),
+        Input("url", "pathname"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("progress-run", "value"),
+        Input("runs", "value"),
+    )
+    def draw(path: str | None, _: str, look: str | None, number: int, shown: list[int]) -> Any:
+        if page_of(path) != "progress" or not look:
+            raise PreventUpdate
+        paint, hidden = theme(look), hidden_runs(board, shown)
+        with board.lock:
+            run = board.runs[number or 0]
+            spans = timeline(run)
+            return (
+                failed_card(board, number or 0),
+                key_numbers(run),
+                figures.hypervolume_figure(board, paint, hidden=hidden),
+                figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
+                figures.rate_figure(spans, paint),
+                figures.feasible_figure(spans, paint),
+                figures.failures_figure(spans, paint),
+                figures.lost_figure(run, paint),
+                figures.workers_figure(spans, paint),
+            )
+
+
+def _importance(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @lru_cache(maxsize=16)
+    def shares(run: int, objective: str, _size: int) -> dict[str, float]:
+        with board.lock:
+            found = sample(board.runs[run], objective)
+        return importance(found)
+
+    @app.callback(
+        Output("importance-objective", "options"),
+        Output("importance-objective", "value"),
+        Input("progress-run", "value"),
+        State("importance-objective", "value"),
+    )
+    def objectives(number: int, chosen: str | None) -> Any:
+        names = board.runs[number or 0].objectives
+        options = [{"label": label(n), "value": n} for n in names]
+        return options, chosen if chosen in names else names[0]
+
+    @app.callback(
+        Output("importance", "figure"),
+        Input("url", "pathname"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("progress-run", "value"),
+        Input("importance-objective", "value"),
+    )
+    def importances(path: str | None, _: str, look: str | None, number: int, objective: str | None) -> Any:
+        if page_of(path) != "progress" or not look or not objective:
+            raise PreventUpdate
+        with board.lock:
+            size = len(board.runs[number or 0])
+            # While a run grows, the order of its parameters changes slowly: it is computed anew every few percent.
+            step = max(20, 1 << max(0, size.bit_length() - 4))
+        return figures.importance_figure(shares(number or 0, objective, size // step), theme(look))
+
+
+def failed_card(board: Board, number: int) -> list[Any]:
+    """What the latest failed evaluations said, how often, and one design of each; nothing where none failed."""
+    run = board.runs[number]
+    status = run.column("status")
+    if status is None or "failed" not in status.categories:
+        return []
+    rows = np.flatnonzero(status.codes == status.categories.index("failed"))
+    said: dict[str, list[int]] = {}
+    for row in rows[-MAX_FAILED:].tolist():
+        message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
+        said.setdefault(message, []).append(row)
+    ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
+    cells = [[message, text(len(own)), _link(board, Ref(number, own[-1]))] for message, own in ranked]
+    latest = f"of the latest {MAX_FAILED} failures" if len(rows) > MAX_FAILED else ""
+    return [card("What failed evaluations said", table(["message", "designs", "for instance"], cells), note=latest)]
+
+
+def _link(board: Board, ref: Ref) -> Any:
+    """To a design's page."""
+    return dcc.Link(board.table(ref).keys[ref.row][:8], href=f"/design#{board.text(ref)}")
+
+
+def key_numbers(run: RunTable) -> list[Any]:
+    """The state of a run in numbers."""
+    counts = statuses(run)
+    at = run.numbers("at")
+    seconds = float(at.max()) if len(at) else 0.0
+    proposed = len(run) + counts["violation"]
+    last = run.ticks[-1] if run.ticks else None
+    cached = run.column("cached")
+    hits = last.cache_hits if last else (0 if cached is None else float((cached.codes >= 0).sum()))
+    volume = run.hypervolume[-1] if len(run) else float("nan")
+    numbers = {
+        "designs evaluated": text(len(run)),
+        "wall time (s)": text(round(seconds, 1)),
+        "designs per second": text(len(run) / seconds) if seconds else "–",
+        "feasible": f"{100 * counts['ok'] / proposed:.0f} %" if proposed else "–",
+        "ruled out by limits": text(counts["violation"]),
+        "constraints violated": text(counts["infeasible"]),
+        "failed": text(counts["failed"]),
+        "cache hits": text(hits),
+        "repeats": text(last.repeats if last else 0),
+        "on the front": text(len(run.front)),
+        f"hypervolume ({figures.hypervolume_unit(run)})": text(round(volume, 4)),
+    }
+    return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]

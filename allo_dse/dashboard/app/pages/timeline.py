@@ -1,0 +1,290 @@
+"""The timeline of a design's page: the whole run at a glance, and any part of it in detail."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
+from dash.exceptions import PreventUpdate
+
+from allo_dse.errors import AlloDseError
+
+from ...figures.style import Theme, theme
+from ..context import Context
+from ..parts import GRAPH_CONFIG, card, empty, image_buttons, table
+
+if TYPE_CHECKING:  # the simulator is loaded with the first program
+    from ...recordings import Part, Recorded, Span
+
+_NAMES = {"first": "Beginning", "middle": "Middle", "last": "End"}
+_MOVES = {"earlier": -1, "later": 1}
+_OVERVIEW_CONFIG = {**GRAPH_CONFIG, "displayModeBar": False}
+
+_STAYS = {"visibility": "visible", "opacity": 0.6}
+"""What is shown stays until the next part is there."""
+
+
+class Runs:
+    """Runs of designs, and the parts of them that were looked at last."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._recorded = lru_cache(maxsize=4)(self._record)
+        self._part = lru_cache(maxsize=3)(self._find)  # each has hundreds of thousands of operations
+
+    def recorded(self, design: str) -> Recorded:
+        """Raises AlloDseError if the design cannot be simulated."""
+        return self._recorded(design)
+
+    def part(self, design: str, span: Span) -> Part:
+        return self._part(design, span)
+
+    def _record(self, design: str) -> Recorded:
+        ref = self._context.board.reference(design)
+        assert ref is not None
+        return self._context.programs.recorded(ref)
+
+    def _find(self, design: str, span: Span) -> Part:
+        return self._recorded(design).part(span)
+
+
+def register(app: Dash, context: Context) -> None:
+    runs = Runs(context)
+    own = {"type": "timeline", "design": MATCH}
+
+    @app.callback(Output(own, "children"), Input(own, "id"), State("theme", "data"), State("part-shown", "data"))
+    def timeline(target: dict[str, str], look: str | None, shown: dict[str, Any] | None) -> Any:
+        design = target["design"]
+        if context.board.reference(design) is None:
+            return empty("This design is not in the run any more.")
+        try:
+            found = runs.recorded(design)
+            kept = shown["span"] if shown is not None and shown["design"] == design else None
+            part = runs.part(design, found.span(*kept) if kept else found.opening)
+        except AlloDseError as error:
+            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
+        return timeline_cards(found, part, design, theme(look))
+
+    @app.callback(
+        Output({"type": "helps", "design": MATCH}, "children"), Input({"type": "helps", "design": MATCH}, "id")
+    )
+    def helps(target: dict[str, str]) -> Any:
+        from ...figures.recorded_run import HELP_HEAD, help_rows
+
+        try:
+            return table(HELP_HEAD, help_rows(runs.recorded(target["design"])))
+        except AlloDseError as error:
+            return html.P(error.message, className="error")
+
+    @app.callback(
+        Output("part", "children"),
+        Output("overview-plot", "figure"),
+        Output("part-from", "value"),
+        Output("part-to", "value"),
+        Output("part-shown", "data"),
+        *[Input(f"part-{name}", "n_clicks") for name in (*_NAMES, *_MOVES, "show")],
+        Input("part-from", "n_submit"),
+        Input("part-to", "n_submit"),
+        Input("overview-plot", "selectedData"),
+        Input("overview-plot", "clickData"),
+        State("part-from", "value"),
+        State("part-to", "value"),
+        State("part-of", "data"),
+        State("theme", "data"),
+        prevent_initial_call=True,
+    )
+    def move(*values: Any) -> Any:
+        *_, selected, clicked, start, end, design, look = values
+        used = next((hit["prop_id"] for hit in ctx.triggered if hit["value"]), None)
+        if used is None:  # as when the page is drawn
+            raise PreventUpdate
+        found = runs.recorded(design)
+        span = moved(found, used, (start, end), selected, clicked)
+        if span is None:
+            raise PreventUpdate
+        part = runs.part(design, span)
+        style = theme(look)
+        low, high = found.shown(part)
+        keep = {"design": design, "span": [low, high]}
+        return part_cards(found, part, style), overview(found, part, style), low, high, keep
+
+
+def moved(
+    found: Recorded,
+    used: str,
+    now: tuple[Any, Any],
+    selected: dict[str, Any] | None,
+    clicked: dict[str, Any] | None,
+) -> Span | None:
+    """The part that the user wants to see next, in ticks; None for none.
+
+    Args:
+        used: what was used, and which property of it has changed, as Dash calls it.
+        now: what the two fields say, in cycles.
+        selected, clicked: in the picture of the whole run.
+    """
+    per = found.ticks_per_cycle
+    if used == "overview-plot.selectedData":
+        area = (selected or {}).get("range", {}).get("x")
+        return None if area is None else found.span(*area)
+    if used == "overview-plot.clickData":
+        points = (clicked or {}).get("points")
+        half = found.length / per / 2
+        return found.span(points[0]["x"] - half, points[0]["x"] + half) if points else None
+    name = used.partition(".")[0].removeprefix("part-")
+    if name in _NAMES:
+        return found.place(name)
+    start, end = now
+    if start is None or end is None:
+        return None
+    length = end - start
+    step = _MOVES.get(name, 0) * length
+    step = min(max(step, -start), found.cycles - end)
+    return found.span(start + step, end + step)
+
+
+def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any:
+    """The whole run, and a part of it in detail."""
+    from ...figures.recorded_run import HELD_HEAD, HELP_WORDS, held_rows, totals_words, whole_words
+    from ...figures.timeline import totals_figure
+
+    low, high = found.shown(part)
+    return html.Div(
+        [
+            dcc.Store(id="part-of", data=design),
+            card(
+                "The whole run",
+                html.P(whole_words(found), className="hint"),
+                html.Div(
+                    dcc.Graph(
+                        id="overview-plot",
+                        figure=overview(found, part, look),
+                        config=_OVERVIEW_CONFIG,
+                        className="graph",
+                    ),
+                    role="img",
+                    **{"aria-label": "What the elements of each kind do over the whole run"},
+                ),
+                _chooser(found, low, high),
+                tools=image_buttons("overview-plot"),
+                wide=True,
+            ),
+            dcc.Loading(
+                html.Div(part_cards(found, part, look), id="part"), type="dot", delay_show=300, overlay_style=_STAYS
+            ),
+            html.Div(
+                [
+                    card(
+                        "Where the time goes",
+                        html.P(totals_words(found), className="hint"),
+                        _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
+                        tools=image_buttons("totals-plot"),
+                    ),
+                    card(
+                        "What would help",
+                        html.P(HELP_WORDS, className="hint"),
+                        dcc.Loading(html.Div(id={"type": "helps", "design": design}, className="later"), type="dot"),
+                    ),
+                    card(
+                        "Buffers over the whole run",
+                        html.P("The most that one of them has held at a time, the fullest first.", className="hint"),
+                        table(HELD_HEAD, held_rows(found)),
+                    ),
+                ],
+                className="tiles",
+            ),
+        ]
+    )
+
+
+def overview(found: Recorded, part: Part, look: Theme) -> dict[str, Any]:
+    """The picture of the whole run, with a frame around a part."""
+    from ...figures.timeline import overview_figure
+
+    return overview_figure(found, look, (part.timeline.start, part.timeline.end))
+
+
+def _chooser(found: Recorded, low: int, high: int) -> Any:
+    """Buttons and fields that say which part is shown in detail."""
+
+    def number(end: str, value: int) -> Any:
+        field = dcc.Input(
+            id=f"part-{end}", type="number", value=value, min=0, max=int(found.cycles) + 1, step=1, className="cycles"
+        )
+        return html.Label([html.Span(end), field], className="field")
+
+    def button(name: str, text: str, title: str, *, hidden: bool = False) -> Any:
+        return html.Button(text, id=f"part-{name}", className="small", title=title, hidden=hidden)
+
+    fits = found.length >= found.recording.cycles
+    names = {**_NAMES, "middle": "Whole run"} if fits else _NAMES
+    starts = [
+        button(name, text, f"The {text.lower()} in detail", hidden=fits and name != "middle")
+        for name, text in names.items()
+    ]
+    return html.Div(
+        [
+            html.Span("In detail:", className="hint"),
+            *starts,
+            button("earlier", "◀ Earlier", "What comes before"),
+            button("later", "Later ▶", "What comes after"),
+            number("from", low),
+            number("to", high),
+            button("show", "Show", "These cycles in detail"),
+            html.Span("or drag over the picture, or click in it", className="hint"),
+        ],
+        className="controls chooser",
+    )
+
+
+def part_cards(found: Recorded, part: Part, look: Theme) -> list[Any]:
+    """Timeline with stalls and critical path, and buffers, of a part of a run."""
+    from ...figures.occupancy import occupancy_figure
+    from ...figures.recorded_run import part_words, path_rows, path_title, path_words
+    from ...figures.timeline import timeline_figure
+
+    line, why, per = part.timeline, part.explanation, found.ticks_per_cycle
+    return [
+        card(
+            "Timeline",
+            html.P(part_words(found, part), className="hint"),
+            _plot(
+                "timeline-plot",
+                timeline_figure(line, why, look, ticks_per_cycle=per),
+                "What each processing element does over time",
+            ),
+            tools=image_buttons("timeline-plot"),
+            wide=True,
+        ),
+        html.Div(
+            [
+                card(
+                    path_title(part),
+                    html.P(path_words(part), className="hint"),
+                    table(["who", "cycles", "share"], path_rows(found, part)),
+                ),
+                card(
+                    "Buffers waited for most",
+                    html.P("Tokens in each over this time, up to as many as it holds.", className="hint"),
+                    _plot(
+                        "occupancy-plot",
+                        occupancy_figure(line, why, look, ticks_per_cycle=per),
+                        "Tokens in the buffers that are waited for most, over time",
+                    ),
+                    tools=image_buttons("occupancy-plot"),
+                ),
+            ],
+            className="tiles",
+        ),
+    ]
+
+
+def _plot(name: str, figure: dict[str, Any], words: str) -> Any:
+    """A plot; one over time scrolls where it would be too narrow to read."""
+    height = figure["layout"].get("height", 320)
+    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
+    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **{"aria-label": words})
+
+
+_OVER_TIME = ("timeline-plot", "occupancy-plot")

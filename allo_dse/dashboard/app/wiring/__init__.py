@@ -1,0 +1,1 @@
+"""Callbacks that pages share: gestures, plots, tables, the frame around the pages."""

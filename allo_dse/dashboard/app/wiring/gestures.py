@@ -1,0 +1,245 @@
+"""How a gesture becomes a picture: the whole way, of which this is the server's half.
+
+    browser, assets/gestures.js                               server, here
+    a box is drawn, a row ticked, j pressed, an axis chosen,
+    new designs are in the log
+      -> what was done, {"do": "box", ...}   -- /gestures -->  `followed`: the state after it
+      scatter  <- plotly.js <- figure        <-- one answer -- `answer`: figure, rows and words of that state
+      table    <- AG Grid   <- first rows
+      words    <- Dash      <- words
+    the table is scrolled or sorted          -- /rows ----->  `tables.table_rows`
+
+So each gesture costs one question, and the browser draws as soon as it has the answer. The state is all that the front
+page depends on. The browser keeps it and sends it along; the server keeps nothing. It asks one question at a time: what
+is done meanwhile is asked together afterwards, in order, and an answer that has been overtaken is not drawn. With the
+state it sends the marks of the figure and the rows that it has drawn, and of these only what differs is sent.
+
+Everything else is Dash as usual. The store `shown` has the state and words that are drawn; the words go from there to
+their places, and the other pages are told of another open design or reference by the stores of these names, which
+follow when such a page is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import flask
+from dash import ClientsideFunction, Dash, Input, Output
+from dash.development.base_component import Component
+
+from ...data.board import Board, Ref
+from ...data.query.filters import FilterError, parse_filter
+from ...data.query.selection import Selection
+from ...figures.scatter import front_figure
+from ...figures.style import theme
+from ..context import Context, State
+from ..design_texts import design_words, pointed
+from ..parts import GRAPH_CONFIG
+from .plots import FIRST_LOG, axis_choices, drawn_note, view_of
+from .tables import FIRST_ROWS, query_of, table_rows
+
+Gesture = dict[str, Any]
+
+_DONE_IN_DASH = (
+    *[(name, "value") for name in ("x", "y", "z", "log", "show", "runs", "filter")],
+    *[(name, "data") for name in ("theme", "version")],
+    *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
+    ("table", "selectedRows"),
+    ("table", "cellClicked"),
+    ("url", "hash"),
+)
+"""Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
+
+_WORDS = (
+    "scatter-note.children",
+    "filter-error.children",
+    "selection-text.children",
+    "clear.style",
+    "table-note.children",
+    "design-words.children",
+    "open-design.disabled",
+    "compare-now.disabled",
+    "make-reference.disabled",
+)
+"""Where words go."""
+
+
+def register(app: Dash, context: Context) -> None:
+    def run(name: str, *arguments: Any, **options: Any) -> None:
+        app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
+
+    run("done", *[Input(*where) for where in _DONE_IN_DASH], prevent_initial_call=True)
+    run("words", *[Output(*where.split(".")) for where in _WORDS], Input("shown", "data"))
+    run("table", Input("table", "getRowsRequest"), prevent_initial_call=True)
+
+    @app.server.post("/gestures")
+    def gestures() -> flask.Response:
+        asked = flask.request.get_json()
+        state, error = asked["state"], ""
+        with context.board.lock:
+            for gesture in asked["gestures"]:
+                try:
+                    state, error = followed(context, state, gesture), ""
+                except FilterError as wrong:
+                    error = error_text(wrong)
+            try:
+                made = answer(context, state, asked["drawn"], error)
+            except FilterError as wrong:  # a run was begun anew, and lacks a column of the filter
+                state["filter"] = ""
+                made = answer(context, state, asked["drawn"], error_text(wrong))
+        return flask.Response(json.dumps(made, default=Component.to_plotly_json), mimetype="application/json")
+
+    @app.server.post("/rows")
+    def rows() -> flask.Response:
+        asked = flask.request.get_json()
+        with context.board.lock:
+            found = table_rows(context, asked["state"], asked["start"], asked["end"])
+        return flask.Response(json.dumps(found), mimetype="application/json")
+
+
+def first_answer(context: Context, look: str) -> dict[str, Any]:
+    """What a page begins with; the table asks for its rows by itself."""
+    board = context.board
+    _, (x, y) = axis_choices(board)
+    state = State(
+        x=x,
+        y=y,
+        z=None,
+        log=sorted(FIRST_LOG),
+        show=["dominated"],
+        runs=list(range(len(board.runs))),
+        filter="",
+        selection=None,
+        design=None if board.knee is None else board.text(board.knee),
+        reference=None,
+        zoom=None,
+        tool="select",
+        camera=None,
+        order={},
+        theme=look,
+        version=board.version,
+    )
+    return answer(context, state, {"rows": mark(query_of(context, state), board.version)})
+
+
+def followed(context: Context, state: State, gesture: Gesture) -> State:
+    """The state after a gesture.
+
+    Raises:
+        FilterError: if it is a filter that cannot be understood.
+    """
+    board, after = context.board, state.copy()
+    match gesture["do"]:
+        case "set":
+            after.update(gesture["values"])
+            if "filter" in gesture["values"]:
+                check_filter(board, after["filter"])
+        case "box" | "lasso":
+            after["selection"] = kept(drawn_selection(gesture))
+        case "brush":
+            after["selection"] = kept(brushed(Selection.from_dict(state["selection"]), gesture["axes"]))
+        case "pick":
+            after["selection"] = kept(Selection(keys=frozenset(ref.partition(":")[2] for ref in gesture["designs"])))
+        case "clear":
+            after["selection"] = None
+        case "open":
+            after["design"] = written(board, board.reference(gesture["design"])) or state["design"]
+        case "point":
+            after["design"] = written(board, pointed(board, gesture["point"])) or state["design"]
+        case "walk":
+            after["design"] = written(board, neighbour(board, board.reference(state["design"]), gesture["step"]))
+        case "refer":
+            after["reference"] = state["design"]
+    return after
+
+
+def answer(context: Context, state: State, drawn: dict[str, str] | None = None, error: str = "") -> dict[str, Any]:
+    """What a browser draws that has drawn something already: `drawn`, as the last answer had it."""
+    board, known = context.board, drawn or {}
+    state = {**state, "version": board.version}
+    view = view_of(context, state)
+    marks = {"figure": mark(view, state["theme"], board.version), "rows": mark(query_of(context, state), board.version)}
+    made: dict[str, Any] = {"state": state, "drawn": marks, "words": words(context, state)}
+    made["words"]["filter-error.children"] = error
+    if known.get("figure") != marks["figure"]:
+        picture = front_figure(board, view, theme(state["theme"]))
+        made["figure"] = {**picture.figure, "config": GRAPH_CONFIG}
+        made["words"]["scatter-note.children"] = drawn_note(picture)
+    if known.get("rows") != marks["rows"]:
+        made["rows"] = table_rows(context, state, *FIRST_ROWS)
+        made["words"]["table-note.children"] = made["rows"]["note"]
+    return made
+
+
+def words(context: Context, state: State) -> dict[str, Any]:
+    """What is said about a state; those of figure and rows come with them."""
+    board, chosen = context.board, Selection.from_dict(state["selection"])
+    ref = board.reference(state["design"])
+    said = ""
+    if chosen:
+        query = query_of(context, state)
+        kept_rows = board.filtered(query.source, query.hidden)
+        count = sum(int((a & b).sum()) for a, b in zip(board.selected(chosen), kept_rows, strict=True))
+        said = f"{count:,} selected: {chosen}"
+    return {
+        "selection-text.children": said,
+        "clear.style": {} if chosen else {"display": "none"},
+        "design-words.children": design_words(context, ref, context.reference_of(state["reference"])),
+        **{f"{name}.disabled": ref is None for name in ("open-design", "compare-now", "make-reference")},
+    }
+
+
+def error_text(error: FilterError) -> str:
+    return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+def mark(*things: Any) -> str:
+    """Equal for equal things, and short."""
+    return hashlib.blake2b(repr(things).encode(), digest_size=8).hexdigest()
+
+
+def check_filter(board: Board, source: str) -> None:
+    """Raise the FilterError that drawing with a filter would."""
+    condition = parse_filter(source)
+    condition.check(board.column_names)
+    for run in board.runs:
+        condition(run)
+
+
+def kept(selection: Selection) -> dict[str, Any] | None:
+    return selection.to_dict() if selection else None
+
+
+def written(board: Board, ref: Ref | None) -> str | None:
+    return None if ref is None else board.text(ref)
+
+
+def drawn_selection(gesture: Gesture) -> Selection:
+    """The selection of a box or lasso in the scatter."""
+    x, y = gesture["x"], gesture["y"]
+    if gesture["do"] == "box":
+        spans = {x: gesture["range"]["x"], y: gesture["range"]["y"]}
+        return Selection(tuple((name, ((min(span), max(span)),)) for name, span in spans.items()))
+    corners = zip(gesture["corners"]["x"], gesture["corners"]["y"], strict=True)
+    return Selection(lasso=(x, y, tuple((float(a), float(b)) for a, b in corners)))
+
+
+def brushed(before: Selection, axes: dict[str, Any]) -> Selection:
+    """The selection after brushes on axes of the parallel coordinates changed."""
+    ranges = dict(before.ranges)
+    for name, intervals in axes.items():
+        if intervals:
+            ranges[name] = tuple((float(low), float(high)) for low, high in intervals)
+        else:
+            ranges.pop(name, None)
+    return Selection(tuple(ranges.items()))
+
+
+def neighbour(board: Board, ref: Ref | None, step: int) -> Ref | None:
+    """The next design of the front, in the order of the first objective."""
+    front = list(board.front())
+    if not front:
+        return None
+    return front[(front.index(ref) + step) % len(front)] if ref in front else front[0 if step > 0 else -1]

@@ -1,0 +1,114 @@
+"""Callbacks of the table of designs, and of what saves designs as tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dash import Dash, Input, Output, State, dcc, no_update
+from dash.exceptions import PreventUpdate
+
+from ...data.board import Board
+from ...data.grid import ID, MARK, RUN, Query, grid_columns
+from ...data.query.selection import Selection
+from ...data.units import label, text
+from ...exports import table_csv
+from ..context import Context, hidden_runs
+from ..context import State as Shown
+
+FIRST_ROWS = 0, 50
+"""The rows that come with an answer: AG Grid's first block."""
+
+
+def register(app: Dash, context: Context) -> None:
+    _table(app, context)
+    _saving(app, context)
+
+
+def _saving(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("download", "data", allow_duplicate=True),
+        Input("export-front", "n_clicks"),
+        prevent_initial_call=True,
+    )
+    def save_front(clicks: int | None) -> Any:
+        if not clicks:
+            raise PreventUpdate
+        with board.lock:
+            return dcc.send_bytes(table_csv(board, board.front()), "pareto.csv")
+
+    @app.callback(
+        Output("download", "data", allow_duplicate=True),
+        Input("export-table", "n_clicks"),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
+    def save_table(clicks: int | None, shown: dict[str, Any]) -> Any:
+        if not clicks:
+            raise PreventUpdate
+        with board.lock:
+            return dcc.send_bytes(table_csv(board, context.grid.refs(query_of(context, shown["state"]))), "designs.csv")
+
+
+def _table(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("table", "columnDefs"),
+        Input("hide-equal", "value"),
+        Input("version", "data"),
+        State("table", "columnDefs"),
+        prevent_initial_call=True,
+    )
+    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
+        with board.lock:
+            made = column_definitions(board, hide_equal="equal" in (hide or ()))
+        return no_update if made == before else made
+
+
+def query_of(context: Context, state: Shown) -> Query:
+    """What the table shows. Ticked rows are marked in it; other selections narrow it."""
+    chosen, order = Selection.from_dict(state["selection"]), state["order"]
+    return Query(
+        state["filter"],
+        hidden_runs(context.board, state["runs"]),
+        Selection() if chosen.keys else chosen,
+        sort=tuple((s["colId"], s["sort"] == "desc") for s in order.get("sort") or ()),
+        filters=tuple((name, json.dumps(m)) for name, m in (order.get("filters") or {}).items()),
+    )
+
+
+def table_rows(context: Context, state: Shown, start: int, end: int) -> dict[str, Any]:
+    """Rows of the table, how many there are in all, and that in words.
+
+    Raises:
+        FilterError: if the state's filter cannot be understood.
+    """
+    found, count = context.grid.window(query_of(context, state), start, end)
+    total = sum(len(run) for run in context.board.runs)
+    # As text: the browser would take the formats apart and compute them for every cell.
+    rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
+    return {"rows": rows, "count": count, "note": f"{count:,} of {total:,} designs"}
+
+
+def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
+    """Columns for AG Grid."""
+    several = len(board.runs) > 1
+    made: list[dict[str, Any]] = [
+        {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
+        *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
+    ]
+    for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
+        column: dict[str, Any] = {
+            "field": name,
+            "headerName": label(name),
+            "headerTooltip": f"{name} ({kind})",
+            "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
+            "width": max(90, min(220, 7 * len(label(name)) + 62)),
+        }
+        if numeric:
+            column["type"] = "rightAligned"
+        made.append(column)
+    return made

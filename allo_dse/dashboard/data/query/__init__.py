@@ -1,0 +1,1 @@
+"""Filters, selections and analyses of a run's table."""

@@ -1,0 +1,120 @@
+"""What tells designs apart, and which parameters matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..table.columns import Codes, Floats
+from ..table.table import RunTable
+
+IMPORTANCE_TRIALS = 2000
+"""Designs that the importance is computed from: enough for a stable order, and fast."""
+LEAST_TRIALS = 20
+DECIDING = ("objective", "parameter", "mapping")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column in which two designs differ.
+
+    Attributes:
+        change: relative to the first, of numbers other than zero; 0.1 is 10 % more.
+        better: whether the second is better, for objectives; else None.
+    """
+
+    name: str
+    kind: str
+    first: Any
+    second: Any
+    change: float | None
+    better: bool | None
+
+
+def differences(
+    table: RunTable, first: int, other: RunTable, second: int, kinds: tuple[str, ...] = (*DECIDING, "metric")
+) -> list[Difference]:
+    """What tells the second design from the first."""
+    names = [n for n, c in {**table.columns, **other.columns}.items() if c.kind in kinds]
+    directions = {o.name: o.sign for o in table.facts.objectives}
+    found = []
+    for name in names:
+        a, b = _value(table, name, first), _value(other, name, second)
+        if a == b:
+            continue
+        column = table.columns.get(name) or other.columns[name]
+        change = None
+        if isinstance(a, int | float) and isinstance(b, int | float) and a:
+            change = (b - a) / abs(a)
+        better = None
+        if name in directions and isinstance(a, int | float) and isinstance(b, int | float):
+            better = directions[name] * (b - a) < 0
+        found.append(Difference(name, column.kind, a, b, change, better))
+    return found
+
+
+def _value(table: RunTable, name: str, row: int) -> Any:
+    column = table.columns.get(name)
+    return None if column is None else column.value(row)
+
+
+def measured(table: RunTable, row: int) -> Mapping[str, Any]:
+    """A design's metrics by the dearest evaluator that has measured it; none of a design that was never measured."""
+    return next((rung.metrics for rung in reversed(table.rungs[table.keys[row]]) if rung.metrics), {})
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Feasible designs as the importance is computed from them.
+
+    Attributes:
+        codes: per varying parameter the number of its value.
+        losses: of one objective.
+    """
+
+    codes: Mapping[str, Codes]
+    losses: Floats
+
+
+def sample(table: RunTable, objective: str) -> Sample:
+    """An even sample of the feasible designs."""
+    rows = np.flatnonzero(table.ok & ~np.isnan(table.numbers(objective)))
+    if len(rows) > IMPORTANCE_TRIALS:
+        rows = rows[np.linspace(0, len(rows) - 1, IMPORTANCE_TRIALS).astype(np.int64)]
+    sign = next((o.sign for o in table.facts.objectives if o.name == objective), 1.0)
+    names = table.names("parameter", "mapping", varying=True)
+    return Sample({name: table.columns[name].codes[rows] for name in names}, sign * table.numbers(objective)[rows])
+
+
+def importance(found: Sample) -> dict[str, float]:
+    """How much each varying parameter decides whether a design is among the best in an objective; sums to 1.
+
+    PED-ANOVA (Watanabe, Bansal and Hutter, 2023) as Optuna computes it. Empty when there are too few designs, or
+    nothing varies.
+    """
+    import optuna
+
+    codes = {name: values for name, values in found.codes.items() if len(np.unique(values)) > 1}
+    if len(found.losses) < LEAST_TRIALS or not codes:
+        return {}
+    spread = {
+        name: optuna.distributions.CategoricalDistribution(list(range(int(values.max()) + 2)))
+        for name, values in codes.items()
+    }
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.add_trials(
+        [
+            optuna.trial.create_trial(
+                params={name: int(values[i]) + 1 for name, values in codes.items()}, distributions=spread, value=loss
+            )
+            for i, loss in enumerate(found.losses.tolist())
+        ]
+    )
+    shares = optuna.importance.get_param_importances(
+        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(), params=list(codes)
+    )
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))

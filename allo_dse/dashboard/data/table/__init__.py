@@ -1,0 +1,1 @@
+"""A run as columns that grow with its log."""

@@ -1,0 +1,146 @@
+"""What a design's entry says, flat: one cell per column. A part of it is taken apart once per text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from allo_dse.tune.store.record import json_value
+
+from ..log.entries import TEXTS, Entry
+from ..log.run_facts import RunFacts
+from .columns import Kind
+
+META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
+_TEXTS = tuple(map(attrgetter, TEXTS))
+MAX_PARTS = 50_000
+"""Texts that are remembered at once."""
+
+
+class Part(NamedTuple):
+    """Columns that a part of a design fills, and what with.
+
+    Attributes:
+        shape: a number that is the same for all parts with these names.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+    shape: int
+
+    @property
+    def cells(self) -> Iterator[tuple[str, Any]]:
+        return zip(self.names, self.values, strict=True)
+
+
+class Parts:
+    """What the texts of entries say."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        self._objectives = {o.name for o in facts.objectives}
+        self._shapes: dict[tuple[str, ...], int] = {}
+        self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
+
+    def of(self, entries: Sequence[Entry]) -> list[list[Part]]:
+        """Per text of `TEXTS` the parts of some designs: parameters, then the mapping.
+
+        Raises:
+            TypeError, AttributeError, ValueError: when a text says something else than a description of a design.
+        """
+        return [self._column(number, list(map(bytes, map(text, entries)))) for number, text in enumerate(_TEXTS)]
+
+    def _column(self, number: int, texts: list[bytes]) -> list[Part]:
+        known = self._known[number]
+        if len(known) >= MAX_PARTS:
+            known.clear()
+        distinct = set(texts)
+        for text in distinct - known.keys():
+            value = json_value(msgspec.Raw(text))
+            pairs = self._parameters(value) if TEXTS[number] == "params" else _mapping(TEXTS[number], value)
+            names = tuple(name for name, _ in pairs)
+            shape = self._shapes.setdefault(names, len(self._shapes))
+            known[text] = Part(names, tuple(value for _, value in pairs), shape)
+        return [known[text] for text in texts] if len(distinct) > 1 else [known[texts[0]]] * len(texts)
+
+    def _parameters(self, value: Any) -> list[tuple[str, Any]]:
+        taken = {*META, "reason", *self._objectives}
+        return [(name, value) for name, value in (value or {}).items() if name not in taken]
+
+
+def cells(entry: Entry, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, Any]]:
+    """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
+    return dict(_cells(entry, parts, facts))
+
+
+def _cells(entry: Entry, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, Any]]]:
+    metrics, stated = entry.metrics or {}, entry.values or {}
+    for objective in facts.objectives:
+        yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
+    parameters, *mapping = (part for (part,) in parts.of([entry]))
+    yield from ((name, ("parameter", value)) for name, value in parameters.cells)
+    for part in mapping:
+        yield from ((name, ("mapping", value)) for name, value in part.cells)
+    taken = not_metrics(parameters, facts)
+    for name, value in metrics.items():
+        if name in taken:
+            continue
+        if isinstance(value, dict):
+            for inner, amount in value.items():
+                if not isinstance(amount, dict | list):
+                    yield f"{name}.{inner}", ("metric", amount)
+        elif not isinstance(value, list):
+            yield name, ("metric", value)
+    yield from ((name, ("meta", value)) for name in META if (value := getattr(entry, name)) is not None)
+    yield "reason", ("meta", reason(entry))
+
+
+def not_metrics(parameters: Part, facts: RunFacts) -> set[str]:
+    """Names under which metrics are not shown, because something else has them."""
+    return {*META, "reason", *(o.name for o in facts.objectives), *parameters.names}
+
+
+def reason(entry: Entry) -> str | None:
+    """Why a design is not feasible, in a few words: constraints by name, failures by kind."""
+    if entry.status == "infeasible":
+        return ", ".join(name for name, v in (entry.constraints or {}).items() if v > 0) or "infeasible"
+    if entry.status == "failed":
+        return str(entry.error or "failed").split(":")[0][:60]
+    return None
+
+
+def _mapping(part: str, value: Any) -> list[tuple[str, Any]]:
+    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
+    if part == "fold":
+        return list(_fold(value.get("kernels", []))) if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        prefix = "" if part == "buffering" else f"{part}."
+        return [(f"{prefix}{name}", inner) for name, inner in value.items() if not isinstance(inner, dict | list)]
+    return list(_directives(value)) if isinstance(value, list) else []
+
+
+def _fold(kernels: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for kernel in kernels:
+        for position, axis in enumerate(kernel.get("axes", ())):
+            prefix = f"{kernel.get('kernel')}.axis{position}"
+            for part in ("spatial", "how", "pattern"):
+                if part in axis:
+                    yield f"{prefix}.{part}" if part != "spatial" else f"{prefix}.nodes", axis[part]
+        if kernel.get("order"):
+            yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
+
+
+def _directives(directives: list[str]) -> Iterator[tuple[str, Any]]:
+    """A column per directive, its options as the value: `pipeline(mm:k, initiation_interval=2)` is 2 in pipeline.mm.k.
+
+    A second directive of the same kind and target, such as a partition of another dimension, is added to the first.
+    """
+    found: dict[str, list[str]] = {}
+    for directive in directives:
+        head, _, options = directive.removesuffix(")").partition(", ")
+        values = ", ".join(option.partition("=")[2] for option in options.split(", "))
+        found.setdefault(head.replace("(", ".", 1).replace(":", ".", 1), []).append(values)
+    for name, said in found.items():
+        yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)

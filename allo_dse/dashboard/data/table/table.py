@@ -1,0 +1,395 @@
+"""A run as a table of its evaluated designs that grows with the log."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.search.front import Front, knee, pareto_positions
+from allo_dse.tune.store.log import NONSENSE, sensible
+from allo_dse.tune.store.rundir import running
+
+from ..log.entries import Entry, needed
+from ..log.follow import CHUNK_BYTES, LogFollower, Where
+from ..log.run_facts import RunFacts, read_facts
+from .batch import Columns, Irregular, columns_of
+from .cells import Parts, cells
+from .columns import Column, Floats, Kind, Mask, is_number
+
+Rows = NDArray[np.int64]
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What running a design and comparing its numbers showed."""
+
+    ok: bool
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """A design that breaks limits of the device: when it was proposed, and the limits."""
+
+    at: float
+    limits: tuple[str, ...]
+
+
+class Rung(msgspec.Struct, frozen=True, gc=False):
+    """What one evaluator found out about a design.
+
+    Attributes:
+        number: 0 for the cheapest evaluator of the study.
+        where: offset and length of the entry in the log.
+    """
+
+    number: int
+    evaluator: str
+    metrics: Mapping[str, Any]
+    where: Where
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Running totals at a time: proposals that repeat an earlier one, and results taken from the cache."""
+
+    at: float
+    repeats: float
+    cache_hits: float
+
+
+class RunTable:
+    """The evaluated designs of a run, one row each, in the order of the log.
+
+    `refresh` reads what was added since; everything else is a view on what has been read.
+    """
+
+    def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.path = path
+        self.log = LogFollower(path / "log.jsonl", chunk_bytes)
+        self._generation = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.facts: RunFacts = read_facts(self.path)
+        self._parts = Parts(self.facts)
+        self.problem: StudyError | None = None
+        self.columns: dict[str, Column] = {}
+        self.row_of: dict[str, int] = {}
+        self.keys: list[str] = []
+        self.verified: dict[str, Verified] = {}
+        self.ruled_out: list[RuledOut] = []
+        self.rungs: dict[str, list[Rung]] = {}
+        self.ticks: list[Tick] = []
+        self._volumes = array("d")
+        self._first = array("d")  # losses by the first evaluator, row by row; NaN of designs it found infeasible
+        self._top = array("i")  # the highest rung that has measured a design
+        self._front = Front(max(1, len(self.facts.objectives)))
+        self._stale = False
+        self._found: tuple[int, Rows] = (-1, np.zeros(0, np.int64))
+        self.version = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def refresh(self) -> bool:
+        """Read what was added to the log; whether there was something.
+
+        Raises:
+            StudyError: if there is an entry that makes no sense. What came before it has been read, and nothing after
+                it will be until the log is another one.
+        """
+        changed = False
+        while self.read_on():
+            changed = True
+        return changed
+
+    def read_on(self) -> bool:
+        """Read a few megabytes that were added to the log; whether there was something.
+
+        Raises:
+            StudyError: as in `refresh`.
+        """
+        if self.problem is not None and not self.log.replaced():
+            return False
+        try:
+            changed = self._read_on()
+        except StudyError as error:
+            self.problem = error
+            raise
+        for column in self.columns.values():
+            column.settle()  # now, and not when somebody waits for a view
+        return changed
+
+    def _read_on(self) -> bool:
+        with sensible(self.log.path):
+            found = self._look()
+            replaced = self.log.generation != self._generation
+            if replaced:
+                self._generation = self.log.generation
+                before = self.version
+                self._begin()
+                self.version = before + 1
+            self.version += len(found)
+            self._take(found)
+        return replaced or bool(found)
+
+    def _look(self) -> list[tuple[Entry, Where]]:
+        try:
+            return self.log.look()
+        except OSError as error:
+            raise StudyError(f"cannot read {self.log.path}: {error.strerror}") from error
+
+    @property
+    def notes(self) -> list[str]:
+        """What is wrong with the log, although it can be read, in words."""
+        found = [] if self.problem is None else [str(self.problem)]
+        if self.log.damaged:
+            found.append(f"{self.name}/{self.log.path.name}: damaged lines are skipped: {self.log.damaged:,}")
+        if self.problem is None and self.log.offset < self.log.size and running(self.path) is None:
+            found.append(f"{self.name}/{self.log.path.name}: the last line is cut short")
+        return found
+
+    def _take(self, found: list[tuple[Entry, Where]]) -> None:
+        """Entries in order; new designs that follow each other are added together."""
+        new: dict[str, tuple[Entry, Where]] = {}
+        try:
+            for entry, where in found:
+                if entry.type == "design" and entry.status != "violation":
+                    key = str(needed(entry, "key"))
+                    if key not in self.row_of and key not in new:
+                        new[key] = entry, where
+                        continue
+                    self._add_designs(new)
+                    new = {}
+                    self._promote(key, entry, where)
+                elif entry.type == "values":
+                    self._add_designs(new)
+                    new = {}
+                    self._revalue(entry)
+                else:
+                    self._note(entry)
+        finally:
+            self._add_designs(new)
+
+    def _note(self, entry: Entry) -> None:
+        """What is no row of the table."""
+        if entry.type == "verify":
+            key, ok, message, seconds = (needed(entry, name) for name in ("key", "ok", "message", "seconds"))
+            self._stale |= not ok or key in self.verified
+            self.verified[key] = Verified(bool(ok), str(message), seconds)
+        elif entry.type == "design":
+            limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
+            self.ruled_out.append(RuledOut(float(entry.at or 0.0), limits))
+        elif entry.type == "tick":
+            self.ticks.append(Tick(float(entry.at or 0.0), float(entry.repeats), float(entry.cache_hits)))
+
+    def _add_designs(self, new: dict[str, tuple[Entry, Where]]) -> None:
+        """Designs that the run has not had before."""
+        if not new:
+            return
+        try:
+            self._append(new, columns_of([entry for entry, _ in new.values()], self._parts, self.facts))
+        except (Irregular, *NONSENSE):
+            for key, (entry, where) in new.items():
+                alone = cells(entry, self._parts, self.facts)
+                self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
+
+    def _append(self, new: dict[str, tuple[Entry, Where]], columns: Columns) -> None:
+        rungs = [_rung(entry, where) for entry, where in new.values()]
+        losses = self._losses_of(
+            [entry.status for entry, _ in new.values()], [columns[name][1] for name in self.objectives]
+        )
+        before = len(self.keys)
+        self.keys += new
+        self.row_of.update(zip(new, range(before, len(self.keys)), strict=True))
+        self.rungs.update((key, [rung]) for key, rung in zip(new, rungs, strict=True))
+        self._top.extend(rung.number for rung in rungs)
+        for name, (kind, _) in columns.items():
+            if name not in self.columns:
+                self.columns[name] = Column(name, kind, missing=before)
+        absent = (None,) * len(new)
+        for name, column in self.columns.items():
+            column.extend(columns[name][1] if name in columns else absent)
+        self._first.extend(losses.ravel())
+        self._count(self.keys[before:], losses)
+
+    def _promote(self, key: str, entry: Entry, where: Where) -> None:
+        """A dearer evaluator's numbers take the place of a cheaper one's."""
+        rung = _rung(entry, where)
+        self.rungs[key].append(rung)
+        row = self.row_of[key]
+        self._top[row] = max(self._top[row], rung.number)
+        for name, (kind, value) in cells(entry, self._parts, self.facts).items():
+            if value is None and kind != "meta":
+                continue
+            if name in ("number", "at", "seconds"):
+                continue
+            if name not in self.columns:
+                self.columns[name] = Column(name, kind, missing=len(self.keys))
+            self.columns[name].replace(row, value)
+
+    def _revalue(self, entry: Entry) -> None:
+        """Objectives that were changed between two runs in the same directory."""
+        row = self.row_of.get(str(entry.key))
+        if row is None:
+            return
+        values = entry.values or {}
+        for name, value in {"status": entry.status, **values}.items():
+            if name in self.columns:
+                self.columns[name].replace(row, value)
+        losses = self._losses_of([entry.status], [[values.get(name)] for name in self.objectives])
+        width = losses.shape[1]
+        self._first[row * width : (row + 1) * width] = array("d", losses.ravel())
+        self._stale = True
+
+    def _losses_of(self, status: Sequence[Any], values: Sequence[Sequence[Any]]) -> Floats:
+        """(designs, objectives), to be minimised; NaN for designs that are not feasible or have not all of them.
+
+        Args:
+            values: per objective, one per design.
+        """
+        losses = np.full((len(status), self._front.objectives), np.nan)
+        for number, (objective, column) in enumerate(zip(self.facts.objectives, values, strict=True)):
+            losses[:, number] = [objective.sign * v if is_number(v) else np.nan for v in column]
+        losses[np.isnan(losses).any(axis=1) | [s != OK for s in status]] = np.nan
+        return losses
+
+    def _count(self, keys: Sequence[str], losses: Floats) -> None:
+        """Take designs into the front and the hypervolume of the first evaluator."""
+        before = self._volumes[-1] if self._volumes else np.nan
+        counted = ~np.isnan(losses[:, 0])
+        history = self._front.extend(list(compress(keys, counted)), losses[counted])
+        self._volumes.extend(np.concatenate([[before], history])[np.cumsum(counted)])
+
+    def _settle(self) -> None:
+        """Count front and hypervolume again after values have changed: by new objectives, or by a verification that
+        found wrong numbers. Done when somebody asks, not per entry."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._front = Front(max(1, len(self.facts.objectives)))
+        self._volumes = array("d")
+        losses = np.array(self._first).reshape(len(self), self._front.objectives)
+        losses[self._wrong] = np.nan
+        self._count(self.keys, losses)
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> Column | None:
+        return self.columns.get(name)
+
+    def numbers(self, name: str) -> Floats:
+        """A column's numbers; NaN throughout when there is no such column."""
+        column = self.columns.get(name)
+        return np.full(len(self), np.nan) if column is None else column.numbers
+
+    @property
+    def hypervolume(self) -> Floats:
+        """The hypervolume after each row, by the first evaluator and by the objectives as they are now."""
+        self._settle()
+        return np.array(self._volumes)
+
+    @property
+    def objectives(self) -> list[str]:
+        return [o.name for o in self.facts.objectives]
+
+    @property
+    def ok(self) -> Mask:
+        """Per row, whether the design satisfies everything and did not compute wrong numbers."""
+        column = self.columns.get("status")
+        if column is None:
+            return np.zeros(len(self), bool)
+        good = column.codes == (column.categories.index(OK) if OK in column.categories else -2)
+        good[self._wrong] = False
+        return good
+
+    @property
+    def _wrong(self) -> list[int]:
+        """The rows of designs that computed wrong numbers."""
+        return [self.row_of[key] for key, found in self.verified.items() if not found.ok and key in self.row_of]
+
+    @property
+    def losses(self) -> Floats:
+        """(rows, objectives), all to be minimised; NaN where a design has no value."""
+        signs = np.array([o.sign for o in self.facts.objectives])
+        return np.stack([self.numbers(name) for name in self.objectives], axis=1) * signs
+
+    @property
+    def front(self) -> Rows:
+        """Rows of the Pareto front, best in the first objective first.
+
+        Of the designs that the highest rung with a feasible one has measured: only those can be compared.
+        """
+        if self._found[0] != self.version:
+            self._settle()
+            losses, rows = self.losses, self.measured_rows
+            if rows is None:
+                rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
+            else:
+                rows = rows[pareto_positions(losses[rows])]
+            self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
+        return self._found[1]
+
+    @property
+    def measured_rows(self) -> Rows | None:
+        """Feasible designs that the highest rung with any has measured; None while that is the first rung."""
+        top = np.array(self._top)
+        if not (top > 0).any():
+            return None
+        usable = self.ok & ~np.isnan(self.losses).any(axis=1) & (top > 0)
+        return np.flatnonzero(usable & (top == top[usable].max())) if usable.any() else None
+
+    @property
+    def knee(self) -> int | None:
+        """The row of the front with the best balance of all objectives."""
+        front = self.front
+        return int(front[knee(self.losses[front])]) if len(front) else None
+
+    @property
+    def first_feasible(self) -> int | None:
+        """The row of the first design that satisfied everything: what one had before searching on."""
+        rows = np.flatnonzero(self.ok)
+        return int(rows[0]) if len(rows) else None
+
+    @property
+    def hypervolume_reference(self) -> dict[str, float] | None:
+        """The hypervolume's reference point, in the objectives' own units."""
+        self._settle()
+        point = self._front.reference
+        if point is None:
+            return None
+        return {o.name: o.sign * v for o, v in zip(self.facts.objectives, point, strict=True)}
+
+    def record(self, row: int, rung: int = -1) -> dict[str, Any]:
+        """A design's entry in the log: the last of its rungs, or the one at a position among them."""
+        return self.log.read(*self.rungs[self.keys[row]][rung].where)
+
+    def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
+        """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""
+        return [
+            name
+            for name, column in self.columns.items()
+            if (not kinds or column.kind in kinds)
+            and (not varying or column.varies)
+            and (not numeric or column.numeric)
+        ]
+
+
+def _rung(entry: Entry, where: Where) -> Rung:
+    return Rung(int(entry.rung), str(entry.evaluator or ""), entry.metrics or {}, where)

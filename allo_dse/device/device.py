@@ -1,0 +1,400 @@
+"""Devices: the limits that designs are checked against and the costs they are timed with.
+
+    device = Device.load("npu1_4col")                    # a name, or the path of a device file
+    device = device.with_options(clock_ghz=1.8)          # a changed copy
+    device.core.memory_bytes, device.board.dram_gb_s, device.kernel_cost("i16", "i16")
+
+docs/devices.md describes the file format. `family` says which model a file follows: "npu" or "fpga".
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ValidationError, model_validator
+
+from allo_dse.errors import DeviceError
+from allo_dse.lang.types import DType
+
+from .fpga_model import (
+    RESOURCES,
+    ArrayRules,
+    Chip,
+    Clock,
+    External,
+    FifoRules,
+    HlsRules,
+    IntegerRules,
+    Operator,
+    OperatorRows,
+    Resources,
+    at_clock,
+)
+from .loader import DeviceTable, device_names, read_device_table, suggest
+from .model import (
+    Array,
+    Board,
+    Core,
+    ElementwiseCost,
+    Host,
+    Interconnect,
+    KernelCost,
+    KernelLibrary,
+    MemoryTile,
+    Model,
+    ScalarLoop,
+    Size,
+    Tile,
+)
+from .validation import device_error, option_error
+
+_TYPE_PREFIX = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf", "index": "i", "bool": "u"}
+_OTHER = "other"
+_LUT_PER_NODE = 100
+
+
+def type_key(dtype: DType) -> str:
+    """How device files write an element type: `i16`, `u8`, `bf16`, `f32`; other kinds keep their own name."""
+    prefix = _TYPE_PREFIX.get(dtype.kind)
+    return f"{prefix}{dtype.bits}" if prefix else dtype.name
+
+
+class Device(Model):
+    """What devices of all families have in common.
+
+    Attributes:
+        family: "npu" or "fpga": which model the device follows (`NpuDevice`, `FpgaDevice`).
+        architecture: "xdna1", "ultrascale+", ... : what kernels are compiled for.
+    """
+
+    name: str
+    family: str
+    architecture: str
+    description: str
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Self:
+        """The device of a name (`Device.names()`) or of a device file; `NpuDevice.load` takes NPUs only.
+
+        Raises:
+            DeviceError: naming the file, the key and the reason.
+        """
+        named = isinstance(name_or_path, str) and name_or_path in device_names()
+        return cls.of(_load_named(str(name_or_path)) if named else _load(name_or_path))
+
+    @classmethod
+    def of(cls, device: Device) -> Self:
+        """The same device, known to be of this family.
+
+        Raises:
+            DeviceError: when it is of another one.
+        """
+        if isinstance(device, cls):
+            return device
+        wanted = next(family for family, model in FAMILIES.items() if issubclass(model, cls))
+        raise DeviceError(
+            f"{device.name} is of family {device.family!r}, and this needs {wanted!r}",
+            hint=f"devices by name: {', '.join(device_names())}",
+        )
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """The devices that come with the package."""
+        return device_names()
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with other values of what may differ from board to board; which ones depends on the family."""
+        raise NotImplementedError
+
+    @property
+    def max_nodes(self) -> int:
+        """The most processing elements a design can have."""
+        raise NotImplementedError
+
+    @property
+    def clock_ghz(self) -> float:
+        raise NotImplementedError
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Hash of everything that can change what a design is worth on this device; names and prose do not count."""
+        content = self.model_dump(mode="json", exclude=self._prose)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def _prose(self) -> set[str]:
+        """Fields that change no result."""
+        return {"name", "description"}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.name == other.name and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.key))
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class NpuDevice(Device):
+    """An NPU: its tiles, and what its board and kernel libraries make of them.
+
+    Attributes:
+        boards: named variants of everything that differs by board; `board_name` selects `board`.
+        reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
+            kernel library, because it depends on the tools that build the kernels.
+        kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
+        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
+    """
+
+    family: Literal["npu"]
+    array: Array
+    core: Core
+    memory_tile: MemoryTile
+    shim: Tile
+    interconnect: Interconnect
+    host: Host
+    boards: Mapping[str, Board]
+    board_name: str = "default"
+    board: Board
+    reserved_bytes: Mapping[str, Size]
+    kernels: Mapping[str, KernelLibrary]
+    kernel_library: str
+    elementwise: Mapping[str, ElementwiseCost]
+    scalar_loop: ScalarLoop
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> NpuDevice:
+        if self.kernel_library not in self.kernels:
+            raise ValueError(f"kernel_library {self.kernel_library!r} is not in kernels ({', '.join(self.kernels)})")
+        for library, costs in self.kernels.items():
+            if _OTHER not in costs:
+                raise ValueError(f"kernels.{library}: needs an entry {_OTHER!r} for element types that are not listed")
+            reserved = self.reserved_bytes.get(library)
+            if reserved is None:
+                raise ValueError(f"reserved_bytes.{library}: missing; every kernel library needs one")
+            if not self.core.stack_bytes <= reserved < self.core.memory_bytes:
+                raise ValueError(
+                    f"reserved_bytes.{library}: {reserved} is not between core.stack_bytes {self.core.stack_bytes} "
+                    f"and core.memory_bytes {self.core.memory_bytes}"
+                )
+        if _OTHER not in self.elementwise:
+            raise ValueError(f"elementwise: needs an entry {_OTHER!r} for operations that are not listed")
+        return self
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with another board variant (`board="ph"`), kernel library (`kernel_library="tuned"`) or board values.
+
+        Board values (`clock_ghz=1.8`, `dram_gb_s=17.5`, ...) apply on top of the selected variant.
+
+        Raises:
+            DeviceError: for an unknown option or variant, or an impossible value.
+        """
+        board_name = options.pop("board", self.board_name)
+        library = options.pop("kernel_library", self.kernel_library)
+        if board_name not in self.boards:
+            raise DeviceError(
+                f"{self.name}: no board variant {board_name!r}", hint=suggest(str(board_name), self.boards)
+            )
+        if library not in self.kernels:
+            raise DeviceError(f"{self.name}: no kernel library {library!r}", hint=suggest(str(library), self.kernels))
+        for option in options:
+            if option not in Board.model_fields:
+                known = ["board", "kernel_library", *Board.model_fields]
+                raise DeviceError(f"{self.name}: no option {option!r}", hint=suggest(option, known))
+        base = self.board if board_name == self.board_name else self.boards[board_name]
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        try:
+            board = Board.model_validate({**base.model_dump(), **options})
+        except ValidationError as error:
+            raise option_error(error) from None
+        return type(self).model_validate(
+            {**fields, "board_name": board_name, "board": board, "kernel_library": library}
+        )
+
+    @property
+    def compute_tiles(self) -> int:
+        """How many cores there are: the most nodes a design can have."""
+        return self.array.columns * self.array.core_rows
+
+    @property
+    def reserved_core_bytes(self) -> int:
+        """Data memory of a core that buffers cannot use, with the selected kernel library."""
+        return self.reserved_bytes[self.kernel_library]
+
+    @property
+    def max_nodes(self) -> int:
+        return self.compute_tiles
+
+    @property
+    def clock_ghz(self) -> float:
+        return self.board.clock_ghz
+
+    @property
+    def _prose(self) -> set[str]:
+        return {"name", "description", "boards", "board_name"}
+
+    def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
+        """Cost of a matrix multiplication by its element types: operands, then the result.
+
+        The most specific entry of the library wins: "i8->i16" before "i8", "i16xi8->i32" before "i16xi8"; element
+        types without an entry are scalar code ("other").
+        """
+        *operands, result = (t if isinstance(t, str) else type_key(t) for t in types)
+        distinct = list(dict.fromkeys(operands)) or [result]
+        costs = self.kernels[library or self.kernel_library]
+        name = "x".join(distinct)
+        candidates = [f"{name}->{result}", name, *(["x".join(reversed(distinct))] if len(distinct) > 1 else [])]
+        return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
+
+    def has_kernel(self, library: str, types: Sequence[DType | str], shape: Sequence[int]) -> bool:
+        """Whether a library has a kernel for a multiplication of these element types and this shape (m, k, n)."""
+        cost = self.kernel_cost(*types, library=library)
+        return cost is not self.kernels[library][_OTHER] and cost.takes(*shape)
+
+    def matmul_cycles(self, types: Sequence[DType | str], shape: Sequence[int]) -> float:
+        """Core cycles of a multiplication of tiles of a shape (m, k, n).
+
+        By the selected library's kernel where its contract allows, else by that of the first other library that has
+        one, else by scalar code.
+        """
+        others = (name for name in self.kernels if name != self.kernel_library)
+        for library in (self.kernel_library, *others):
+            if self.has_kernel(library, types, shape):
+                return self.kernel_cost(*types, library=library).cycles(*shape)
+        return self.kernels[self.kernel_library][_OTHER].cycles(*shape)
+
+    def elementwise_cost(self, kind: str) -> ElementwiseCost:
+        """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
+        return self.elementwise.get(kind, self.elementwise[_OTHER])
+
+    def __repr__(self) -> str:
+        return f"NpuDevice({self.name!r}, board={self.board_name!r}, key={self.key})"
+
+
+class FpgaDevice(Device):
+    """An FPGA: its resources, its clock, and what operators, arrays and streams cost at that clock.
+
+    Attributes:
+        part: the vendor's part number.
+        resources: of the chip. shell: what the platform takes of them.
+        operators: by element type ("f32") and operator ("add", "mul", "exp", ...) its implementations by clock;
+            "add_fabric" is the adder without DSPs.
+    """
+
+    family: Literal["fpga"]
+    part: str
+    resources: Chip
+    shell: Resources
+    clock: Clock
+    external: External
+    operators: Mapping[str, Mapping[str, OperatorRows]]
+    integer: IntegerRules
+    fifo: FifoRules
+    arrays: ArrayRules
+    hls: HlsRules
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> FpgaDevice:
+        for resource in RESOURCES:
+            if getattr(self.shell, resource) > getattr(self.resources, resource):
+                raise ValueError(f"shell.{resource} exceeds resources.{resource}")
+        if missing := {"add", "add_fabric", "mul"} - self.operators.get("f32", {}).keys():
+            raise ValueError(f"operators.f32: missing {', '.join(sorted(missing))}")
+        return self
+
+    def with_options(self, **options: Any) -> Self:
+        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`) or other resources (`dsp=2560`, `lut=...`).
+
+        Raises:
+            DeviceError: for an unknown option or an impossible value.
+        """
+        clock_fields = {"clock_mhz": "mhz", "uncertainty": "uncertainty"}
+        for option in options:
+            if option not in clock_fields and option not in RESOURCES:
+                raise DeviceError(
+                    f"{self.name}: no option {option!r}", hint=suggest(option, [*clock_fields, *RESOURCES])
+                )
+        clock = {clock_fields[o]: float(v) for o, v in options.items() if o in clock_fields}
+        limits = {option: value for option, value in options.items() if option in RESOURCES}
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        try:
+            fields["clock"] = Clock.model_validate({**self.clock.model_dump(), **clock})
+            fields["resources"] = Chip.model_validate({**self.resources.model_dump(), **limits})
+            if limits:  # a stated limit is what designs may use
+                fields["shell"] = Resources.model_validate({**self.shell.model_dump(), **dict.fromkeys(limits, 0)})
+            return type(self).model_validate(fields)
+        except ValidationError as error:
+            raise option_error(error) from None
+
+    def limit(self, resource: str) -> int:
+        """How much of a resource ("lut", "ff", "dsp", "bram18", "uram") designs may use."""
+        return int(getattr(self.resources, resource) - getattr(self.shell, resource))
+
+    def operator(self, element: str, name: str) -> Operator | None:
+        """The implementation of a floating-point operator at this clock; None for one without figures."""
+        rows = self.operators.get(element, {}).get(name)
+        return None if rows is None else at_clock(rows, self.clock.mhz)
+
+    @property
+    def max_nodes(self) -> int:
+        """A processing element has a state machine and an operator at least: about 100 LUTs."""
+        return max(1, self.limit("lut") // _LUT_PER_NODE)
+
+    @property
+    def clock_ghz(self) -> float:
+        return self.clock.mhz / 1e3
+
+    def __repr__(self) -> str:
+        return f"FpgaDevice({self.name!r}, {self.clock.mhz:g} MHz, key={self.key})"
+
+
+FAMILIES: dict[str, type[Device]] = {"npu": NpuDevice, "fpga": FpgaDevice}
+
+
+@functools.cache
+def _load_named(name: str) -> Device:
+    return _load(name)
+
+
+def _load(name_or_path: str | Path) -> Device:
+    table = read_device_table(name_or_path)
+    values = {"name": table.path.stem, **table.values}
+    model = FAMILIES.get(str(values.get("family")))
+    if model is None:
+        said = f"unknown family {values['family']!r}" if "family" in values else "missing"
+        raise DeviceError(f"{table.origin(('family',))}: family: {said}", hint=f"known: {', '.join(FAMILIES)}")
+    if model is NpuDevice:
+        _add_boards(values, table)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise device_error(error, model, table) from None
+
+
+def _add_boards(values: dict[str, Any], table: DeviceTable) -> None:
+    """Complete an NPU's board variants and select the default one."""
+    for derived in ("board", "board_name"):
+        if derived in values:
+            raise DeviceError(
+                f"{table.origin((derived,))}: {derived}: unknown key",
+                hint="board values belong in [boards.default] or in a named variant [boards.<name>]",
+            )
+    values["boards"] = boards = _complete_boards(values.get("boards"))
+    if "default" not in boards:
+        raise DeviceError(f"{table.origin(('boards',))}: boards.default: missing", hint="see docs/devices.md")
+    values["board"] = boards["default"]
+
+
+def _complete_boards(boards: Any) -> dict[str, Any]:
+    """Board variants with the values they do not mention taken from [boards.default]."""
+    if not isinstance(boards, dict) or not isinstance(boards.get("default"), dict):
+        return boards if isinstance(boards, dict) else {}
+    return {
+        name: {**boards["default"], **board} if isinstance(board, dict) else board for name, board in boards.items()
+    }

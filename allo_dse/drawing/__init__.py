@@ -1,0 +1,8 @@
+"""Pictures of graphs, placements and timelines: what other layers have computed, as SVG and as files for viewers."""
+
+from .graphs import vmg_svg
+from .placements import placement_svg
+from .timeline.files import save_occupancy, save_timeline
+from .timeline.perfetto import save_perfetto
+
+__all__ = ["placement_svg", "save_occupancy", "save_perfetto", "save_timeline", "vmg_svg"]

@@ -1,0 +1,188 @@
+"""What a picture of a graph shows: its nodes, or alike nodes together where they are too many, and their streams."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.labels import short_node_name
+from allo_dse.mapper.graph.tree import Task, Tree, leaf_tasks, text
+from allo_dse.program.compiled import CompiledProgram, IntArray, TaskClass
+
+MAX_BOXES = 48
+MAX_ARRAYS = 18
+"""With more arrays of streams than colours can tell apart, streams are shown without their names."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node, or alike nodes.
+
+    Attributes:
+        lines: what it says below its name.
+        tip: its schedule in full.
+    """
+
+    name: str
+    nodes: int
+    lines: tuple[str, ...]
+    tip: str
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The streams of one array from a box to another.
+
+    Attributes:
+        streams: how many.
+        tokens: in all of them over the run; None where a program does not fix it.
+    """
+
+    array: str
+    source: int
+    target: int
+    streams: int
+    tokens: int | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Attributes:
+    level: what a box stands for: "node", "group" or "kernel".
+    """
+
+    level: str
+    boxes: tuple[Box, ...]
+    flows: tuple[Flow, ...]
+
+
+def summarise(vmg: VMG, most: int = MAX_BOXES) -> Summary:
+    """At most `most` boxes: one per node, or per group of nodes with one schedule, or per kernel."""
+    groups = vmg.groups
+    if vmg.node_count <= most:
+        box_of_node = np.arange(vmg.node_count)
+        boxes = tuple(_node_box(vmg.program, group, n) for group in groups for n in range(group.count))
+        return Summary("node", boxes, _flows(vmg, box_of_node))
+    keys: list[Hashable] = list(range(len(groups)))
+    level = "group"
+    if len(groups) > most:
+        keys, level = [_kernels(group) for group in groups], "kernel"
+    numbers = {key: min(n, most - 1) for n, key in enumerate(dict.fromkeys(keys))}
+    members: list[list[NodeGroup]] = [[] for _ in range(max(numbers.values()) + 1)]
+    for key, group in zip(keys, groups, strict=True):
+        members[numbers[key]].append(group)
+    box_of_group = [numbers[key] for key in keys]
+    box_of_node = np.repeat(np.array(box_of_group, np.int64), [group.count for group in groups])
+    crowded = len(set(keys)) > most
+    boxes = tuple(_group_box(vmg.program, own, rest=crowded and n == len(members) - 1) for n, own in enumerate(members))
+    return Summary(level, boxes, _flows(vmg, box_of_node))
+
+
+def _kernels(group: NodeGroup) -> tuple[int, ...]:
+    return tuple(sorted({task.kernel for task in _tasks(group.tree)}))
+
+
+def _tasks(tree: Tree) -> list[Task]:
+    """The task classes in a tree, each once, in order."""
+    return list(dict.fromkeys(leaf_tasks(tree if isinstance(tree, Task) else _body(tree))))
+
+
+def _body(tree: Tree) -> Tree:
+    return getattr(tree, "child", tree)
+
+
+def _class(program: CompiledProgram, task: Task) -> TaskClass:
+    return program.kernels[task.kernel].classes[task.cls]
+
+
+def _node_box(program: CompiledProgram, group: NodeGroup, position: int) -> Box:
+    return Box(
+        short_node_name(program, group, position), 1, tuple(_facts(program, [group], "")), _schedule(program, group)
+    )
+
+
+def _group_box(program: CompiledProgram, groups: Sequence[NodeGroup], *, rest: bool) -> Box:
+    nodes = sum(group.count for group in groups)
+    if rest:
+        name = "everything else"
+    elif len(groups) == 1:
+        name = " + ".join(dict.fromkeys(_label(program, task) for task in _tasks(groups[0].tree)[:3]))
+    else:
+        name = " + ".join(program.kernels[k].name for k in _kernels(groups[0]))
+    tip = "; ".join(_schedule(program, group) for group in groups[:20])
+    return Box(
+        name,
+        nodes,
+        (f"{nodes:,} node{'s' if nodes > 1 else ''}", *_facts(program, groups, " each" if nodes > 1 else "")),
+        tip,
+    )
+
+
+def _label(program: CompiledProgram, task: Task) -> str:
+    kernel = program.kernels[task.kernel]
+    return kernel.name if len(kernel.classes) == 1 else f"{kernel.name}.{_class(program, task).name}"
+
+
+def _schedule(program: CompiledProgram, group: NodeGroup) -> str:
+    return text(group.tree, {task: _label(program, task) for task in _tasks(group.tree)})
+
+
+def _facts(program: CompiledProgram, groups: Sequence[NodeGroup], each: str) -> Iterator[str]:
+    """How many tasks a node runs, and the tiles that it reads and writes."""
+    tasks = {group.tree.leaf_count for group in groups}
+    if tasks != {1}:
+        count = f"{min(tasks):,}" if len(tasks) == 1 else f"{min(tasks):,} to {max(tasks):,}"
+        yield f"{count} tasks{each}"
+    ports = [p for g in groups for task in _tasks(g.tree) for p in _class(program, task).tensor_ports]
+    for word, wanted in (("reads", [p for p in ports if p.reads]), ("writes", [p for p in ports if p.writes])):
+        tiles = dict.fromkeys(f"{p.tensor.name} {'x'.join(map(str, p.tile_shape))}".strip() for p in wanted)
+        if tiles:
+            yield f"{word} {', '.join(tiles)}"
+
+
+def _flows(vmg: VMG, box_of_node: IntArray) -> tuple[Flow, ...]:
+    """Streams between nodes, added up per pair of boxes and stream array."""
+    edges = vmg.edges
+    if not len(edges):
+        return ()
+    arrays, boxes = len(vmg.program.streams), int(box_of_node.max()) + 1
+    pairs = (box_of_node[edges.source] * boxes + box_of_node[edges.target]) * arrays + edges.array
+    keys, inverse = np.unique(pairs, return_inverse=True)
+    counts = np.bincount(inverse, weights=edges.count, minlength=len(keys)).astype(np.int64)
+    tokens = _tokens_per_stream(vmg.program)
+    result = []
+    for key, streams in zip(keys.tolist(), counts.tolist(), strict=True):
+        (source, target), array = divmod(key // arrays, boxes), key % arrays
+        each = tokens[array]
+        total = None if each is None else each * streams
+        result.append(Flow(vmg.program.streams[array].name, source, target, streams, total))
+    return tuple(result) if len({flow.array for flow in result}) <= MAX_ARRAYS else _merged(result)
+
+
+def _merged(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+    """The flows of each pair of boxes as one."""
+    pairs: dict[tuple[int, int], list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault((flow.source, flow.target), []).append(flow)
+    name = f"{len({flow.array for flow in flows}):,} arrays of streams"
+    result = []
+    for (source, target), own in pairs.items():
+        tokens = [flow.tokens for flow in own if flow.tokens is not None]
+        total = sum(tokens) if len(tokens) == len(own) else None
+        result.append(Flow(name, source, target, sum(flow.streams for flow in own), total))
+    return tuple(result)
+
+
+def _tokens_per_stream(program: CompiledProgram) -> list[int | None]:
+    """Tokens of one stream of each array, where all of its streams carry equally many."""
+    seen: dict[str, set[int | None]] = {array.name: set() for array in program.streams}
+    for kernel in program.kernels:
+        for cls in kernel.classes:
+            for port in cls.stream_ports:
+                if port.direction == "put":
+                    seen[port.stream.name].add(port.tokens)
+    return [next(iter(found)) if len(found) == 1 else None for found in seen.values()]

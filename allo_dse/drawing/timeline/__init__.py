@@ -1,0 +1,1 @@
+"""Timelines of recorded runs as files: SVG, tables, Chrome traces."""

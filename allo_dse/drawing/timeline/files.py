@@ -1,0 +1,102 @@
+"""Writing timelines to files, in the format that a file's suffix names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from allo_dse.errors import SimulationError
+from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.timeline import Activity, Timeline
+from allo_dse.simulator.network.labels import Labels, resource_label
+
+from .svg import timeline_svg
+
+TABLES = (".csv", ".parquet")
+SUFFIXES = (".svg", ".json", *TABLES)
+
+
+def save_timeline(result: RunResult, path: str | Path, labels: Labels | None = None) -> None:
+    """Write a recorded run's timeline; the suffix of `path` says how.
+
+    `.svg` draws it; `.json` is the explanation; `.csv` and `.parquet` (needs pyarrow) are the table of intervals.
+
+    Raises:
+        SimulationError: for other suffixes, for `.parquet` without pyarrow, and if the run was not recorded as a whole.
+    """
+    path, explanation = Path(path), result.explain(labels)
+    suffix = path.suffix.lower()
+    if suffix == ".svg":
+        path.write_text(timeline_svg(explanation), encoding="utf-8")
+    elif suffix == ".json":
+        path.write_text(json.dumps(explanation.to_dict(), indent=1) + "\n", encoding="utf-8")
+    elif suffix in TABLES:
+        _write_table(path, interval_table(explanation))
+    else:
+        _refuse(path, SUFFIXES)
+
+
+def save_occupancy(result: RunResult, path: str | Path, labels: Labels | None = None) -> None:
+    """Write how many tokens each stream of a recorded run holds over time, as `.json`, `.csv` or `.parquet`.
+
+    Raises:
+        SimulationError: for other suffixes, for `.parquet` without pyarrow, and if the run was not recorded.
+    """
+    path, labels = Path(path), labels or result.labels
+    if path.suffix.lower() == ".json":
+        table = occupancy_table(result.timeline, labels)
+        path.write_text(table.to_json(orient="records") + "\n", encoding="utf-8")
+    elif path.suffix.lower() in TABLES:
+        _write_table(path, occupancy_table(result.timeline, labels))
+    else:
+        _refuse(path, (".json", *TABLES))
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    if path.suffix.lower() == ".csv":
+        table.to_csv(path, index=False)
+        return
+    if find_spec("pyarrow") is None:
+        raise SimulationError(f"{path}: writing parquet needs pyarrow", hint="pip install pyarrow, or write .csv")
+    table.to_parquet(path, index=False)
+
+
+def _refuse(path: Path, suffixes: Sequence[str]) -> None:
+    raise SimulationError(f"{path}: cannot write this as {path.suffix!r}", hint=f"use one of {', '.join(suffixes)}")
+
+
+def occupancy_table(timeline: Timeline, labels: Labels) -> pd.DataFrame:
+    """Columns stream, name, cycle, tokens: from that cycle on the stream holds so many tokens; by stream and cycle."""
+    streams = range(timeline.network.stream_count)
+    held = [timeline.occupancy(stream) for stream in streams]
+    counts = [len(each.time) for each in held]
+    none = [np.zeros(0, np.int64)]
+    return pd.DataFrame(
+        {
+            "stream": np.repeat(np.arange(len(held)), counts),
+            "name": np.repeat(np.array([labels.stream(stream) for stream in streams], object), counts),
+            "cycle": np.concatenate([*none, *(each.time for each in held)]),
+            "tokens": np.concatenate([*none, *(each.tokens for each in held)]),
+        }
+    )
+
+
+def interval_table(explanation: Explanation) -> pd.DataFrame:
+    """`Timeline.intervals` with the names of tasks, activities, streams and resources beside their numbers."""
+    table, labels = explanation.timeline.intervals, explanation.labels
+    resource = table["activity"].isin([Activity.WAIT_RESOURCE, Activity.SERVICE])
+    tasks = {task: labels.task(task) for task in np.unique(table["task"]).tolist()}
+    streams = {s: labels.stream(s) for s in np.unique(table["on"][~resource & (table["on"] >= 0)]).tolist()}
+    servers = {r: resource_label(labels, r) for r in np.unique(table["on"][resource]).tolist()}
+    named = table["on"].map(streams).where(~resource, table["on"].map(servers))
+    return table.assign(
+        activity=table["activity"].map({int(a): a.name.lower() for a in Activity}),
+        task_name=table["task"].map(tasks),
+        on_name=named,
+    )

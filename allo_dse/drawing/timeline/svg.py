@@ -1,0 +1,176 @@
+"""Drawing a timeline as a self-contained SVG: a row per processing element, and the tokens in the busiest FIFOs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.timeline import Activity, Occupancy, Timeline
+from allo_dse.simulator.network.labels import node_label
+from allo_dse.simulator.network.network import IntArray
+
+COLORS = {
+    Activity.WORK: ("works", "#2f6f9f"),
+    Activity.WAIT_GET: ("waits for a token", "#e8b04a"),
+    Activity.WAIT_PUT: ("waits for room", "#c8553d"),
+    Activity.WAIT_RESOURCE: ("waits for a resource", "#8d6aa8"),
+    Activity.SERVICE: ("is served by a resource", "#5fa777"),
+}
+BINS = 300
+LABEL = 34
+"""Characters of a row's label."""
+LEFT, WIDTH, TOP = 230, 900, 80
+NODE_ROW, FIFO_ROW, GAP = 16, 30, 5
+
+FloatArray = NDArray[np.float64]
+
+
+def timeline_svg(explanation: Explanation, *, max_nodes: int = 48, max_streams: int = 8) -> str:
+    """The drawing. Of more nodes or streams, those most on the critical path, then the busiest are shown.
+
+    The height of a colour in a row is the share of cycles, around that time, that the element spends on it.
+    """
+    timeline, labels = explanation.timeline, explanation.labels
+    nodes = _chosen(explanation, "node", timeline.node_cycles[:, Activity.WORK], max_nodes)
+    streams = _chosen(explanation, "stream", _waits(timeline), max_streams)
+    parts = [_text(10, 24, explanation.sentence, 'font-size="15" font-weight="bold"'), *_legend()]
+    y = TOP
+    for node in nodes:
+        parts += _row_label(node_label(labels, timeline.network, node), y + NODE_ROW - 4)
+        mine = timeline.intervals[timeline.intervals["node"] == node]
+        parts += _stack(mine, timeline, y)
+        y += NODE_ROW + GAP
+    parts += _axis(timeline, TOP, y)
+    y += 50
+    left_out = [_more(timeline.network.node_count - len(nodes), "processing elements")]
+    for stream in streams:
+        depth = int(timeline.network.depth[stream])
+        parts += _row_label(f"{labels.stream(stream)} (0 to {depth} tokens)", y + FIFO_ROW // 2 + 4)
+        parts.append(_tokens(timeline.occupancy(stream), depth, timeline, y))
+        y += FIFO_ROW + GAP
+    left_out.append(_more(timeline.network.stream_count - len(streams), "FIFOs"))
+    parts.append(_text(LEFT, y + 16, "; ".join(filter(None, left_out))))
+    size = f'width="{LEFT + WIDTH + 40}" height="{y + 30}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"])
+
+
+def _more(count: int, what: str) -> str:
+    return f"{count:,} more {what} are not shown" if count else ""
+
+
+def _chosen(explanation: Explanation, where: str, weight: IntArray, most: int) -> list[int]:
+    """At most so many nodes or streams, in order of their numbers."""
+    weight = weight.astype(np.float64)
+    for contributor in explanation.contributors:
+        if contributor.where == where:
+            weight[contributor.number] += contributor.cycles * 1e6
+    return sorted(np.argsort(-weight, kind="stable")[:most].tolist())
+
+
+def _waits(timeline: Timeline) -> IntArray:
+    """Cycles that nodes waited per stream."""
+    table = timeline.intervals
+    table = table[table["activity"].isin([Activity.WAIT_GET, Activity.WAIT_PUT])]
+    waits = np.bincount(table["on"], weights=table["end"] - table["start"], minlength=timeline.network.stream_count)
+    return waits.astype(np.int64)
+
+
+def _stack(intervals: pd.DataFrame, timeline: Timeline, y: int) -> Iterator[str]:
+    """One node's activities over time, stacked."""
+    edges = _edges(timeline)
+    base = np.zeros(BINS)
+    for activity, (name, color) in COLORS.items():
+        mine = intervals[intervals["activity"] == activity]
+        if not len(mine):
+            continue
+        share = np.diff(_cumulative(mine, edges)) / (edges[1] - edges[0])
+        outline = [*_stairs(base, y), *reversed(list(_stairs(base + share, y)))]
+        yield f'<path d="M{"L".join(outline)}Z" fill="{color}"><title>{name}</title></path>'
+        base = base + share
+
+
+def _edges(timeline: Timeline) -> FloatArray:
+    """Of the bins of time."""
+    return np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
+
+
+def _cumulative(intervals: pd.DataFrame, edges: FloatArray) -> FloatArray:
+    """Cycles in the intervals up to each edge."""
+    start, end = intervals["start"].to_numpy(), intervals["end"].to_numpy()
+    done = np.cumsum(end - start)
+    times = np.stack([start, end], axis=1).ravel()
+    values = np.stack([done - (end - start), done], axis=1).ravel()
+    return np.interp(edges, times, values)
+
+
+def _stairs(height: FloatArray, y: int) -> Iterator[str]:
+    """Corners of a step line; `height` is one per bin, 0 at the bottom of the row and 1 at its top."""
+    heights = np.round(height, 2)
+    turns = np.concatenate(([0], np.flatnonzero(np.diff(heights)) + 1, [len(heights)]))
+    for first, last in zip(turns[:-1].tolist(), turns[1:].tolist(), strict=True):
+        level = y + NODE_ROW * (1 - float(heights[first]))
+        yield f"{LEFT + WIDTH * first / BINS:.4g} {level:.4g}"
+        yield f"{LEFT + WIDTH * last / BINS:.4g} {level:.4g}"
+
+
+def _tokens(held: Occupancy, depth: int, timeline: Timeline, y: int) -> str:
+    """The most tokens in a FIFO in each bin of time."""
+    edges = _edges(timeline)
+    most = np.zeros(BINS)
+    place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
+    np.maximum.at(most, place, held.tokens)
+    at_start = held.tokens[np.maximum(np.searchsorted(held.time, edges[:-1], side="right") - 1, 0)]
+    most = np.maximum(most, at_start)
+    bars = []
+    for i, tokens in enumerate(most.tolist()):
+        top = y + FIFO_ROW * (1 - tokens / depth)
+        bars.append(f"{LEFT + WIDTH * i / BINS:.4g} {top:.4g}L{LEFT + WIDTH * (i + 1) / BINS:.4g} {top:.4g}")
+    outline = "L".join([f"{LEFT} {y + FIFO_ROW}", *bars, f"{LEFT + WIDTH} {y + FIFO_ROW}"])
+    return f'<path d="M{outline}Z" fill="#9db8c9" stroke="#46697f" stroke-width="0.5"/>'
+
+
+def _axis(timeline: Timeline, top: int, bottom: int) -> Iterator[str]:
+    """Ticks at round numbers of cycles."""
+    cycles = max(1, timeline.cycles)
+    step = _round_step(cycles / 8)
+    yield f'<line x1="{LEFT}" y1="{bottom}" x2="{LEFT + WIDTH}" y2="{bottom}" stroke="black"/>'
+    for tick in range(-(-timeline.start // step) * step, timeline.end + 1, step):
+        x = LEFT + WIDTH * (tick - timeline.start) / cycles
+        yield f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom + 4}" stroke="#00000030"/>'
+        yield _text(x, bottom + 16, f"{tick:,}", 'text-anchor="middle"')
+    yield _text(LEFT + WIDTH / 2, bottom + 34, "time (cycles)", 'text-anchor="middle"')
+
+
+def _round_step(least: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, ... that is not below `least`."""
+    scale = 1
+    while True:
+        for step in (1, 2, 5):
+            if step * scale >= least:
+                return step * scale
+        scale *= 10
+
+
+def _legend() -> Iterator[str]:
+    x = LEFT
+    for name, color in COLORS.values():
+        yield f'<rect x="{x}" y="42" width="12" height="12" fill="{color}"/>'
+        yield _text(x + 17, 52, name)
+        x += 40 + 7 * len(name)
+
+
+def _row_label(name: str, y: float) -> list[str]:
+    if len(name) <= LABEL:
+        return [_text(LEFT - 8, y, name, 'text-anchor="end"')]
+    return [_text(LEFT - 8, y, f"{name[: LABEL - 1]}…", 'text-anchor="end"', title=name)]
+
+
+def _text(x: float, y: float, text: str, style: str = "", *, title: str = "") -> str:
+    tooltip = f"<title>{escape(title)}</title>" if title else ""
+    return f'<text x="{x:.4g}" y="{y:.4g}" {style}>{tooltip}{escape(text)}</text>'

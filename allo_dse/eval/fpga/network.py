@@ -1,0 +1,193 @@
+"""A design on an FPGA as a network of operation tables.
+
+Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
+processes of their own, which use their AXI port in turn and hand a token to each task whose tile has arrived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allo_dse.backends.fpga.task import Again, Part, Pipe, Wait
+from allo_dse.mapper.limits.fpga import FpgaMapping, TensorUse
+from allo_dse.program.compiled import CompiledProgram, IntArray, StreamArray, TaskClass, TensorPort
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+
+from ..program.stream_wiring import Wiring, declared_depths, folded_wiring, one_fifo_each
+
+
+@dataclass(frozen=True)
+class FpgaNetwork:
+    """A network, and what its parts stand for.
+
+    Attributes:
+        task: table process of each of the program's tasks.
+        wiring: the FIFOs, which are the network's first streams.
+        movers: process numbers of copies in and out.
+        inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
+    """
+
+    network: Network
+    task: IntArray
+    wiring: Wiring
+    movers: tuple[int, ...]
+    inside: IntArray
+
+    @property
+    def fifos(self) -> int:
+        return len(self.wiring.depth)
+
+
+def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int]) -> FpgaNetwork:
+    """The network of a design; `depths` by stream array, where they differ from the declared ones."""
+    vmg, builder = mapping.vmg, NetworkBuilder()
+    declared = declared_depths(vmg.program)
+    for name, depth in depths.items():
+        array = next(a for a in vmg.program.streams if a.name == name)
+        declared[vmg.program.first_stream[name] : vmg.program.first_stream[name] + array.count] = depth
+    folded = vmg.node_count != vmg.task_count
+    wiring = folded_wiring(vmg, declared) if folded else one_fifo_each(vmg.program, declared)
+    builder.streams(wiring.depth)
+    network = _Builder(mapping, builder, wiring)
+    task = network.tasks()
+    movers = network.movers()
+    for group in vmg.groups:
+        tasks = group.leaves.tasks()
+        builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
+    for mover in movers:
+        builder.node([mover])
+    fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
+    return FpgaNetwork(builder.build(), task, wiring, movers, fixed)
+
+
+@dataclass
+class _Tile:
+    """A tile of a tensor: how many elements it has, and the tokens that say it has arrived, or is done."""
+
+    words: int
+    arrived: list[int]
+    done: list[int]
+
+
+class _Builder:
+    """Adds processes for tasks and tensors."""
+
+    def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, wiring: Wiring) -> None:
+        self._mapping = mapping
+        self._builder = builder
+        self._wiring = wiring
+        self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
+        self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
+        self._tiles: dict[str, dict[int, _Tile]] = defaultdict(dict)
+
+    def tasks(self) -> IntArray:
+        program = self._mapping.vmg.program
+        numbers = np.empty(program.task_count, np.int64)
+        for position, kernel in enumerate(program.kernels):
+            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+            pids = program.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, task_class in enumerate(kernel.classes):
+                own = classes == number
+                numbers[tasks[own]] = self._class(program, task_class, pids[own])
+        return numbers
+
+    def _class(self, program: CompiledProgram, task_class: TaskClass, pids: IntArray) -> list[int]:
+        streams = []
+        for binding in task_class.body.streams:
+            assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+            number = program.first_stream[binding.stream.name] + binding.index.linear(pids)
+            streams.append(self._wiring.fifo[number])
+        ports = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
+        tiles = [port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64) for port in ports]
+        numbers = []
+        for row, pid in enumerate(pids):
+            fifos = [int(column[row]) for column in streams]
+            arrivals, dones = self._tokens(ports, [int(column[row]) for column in tiles])
+            table = self._table(task_class, tuple(int(p) for p in pid), len(arrivals), len(dones))
+            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones]))
+        return numbers
+
+    def _tokens(self, ports: Sequence[TensorPort], tiles: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Streams on which a task hears that its tiles are there, and says that its results are."""
+        arrivals, dones = [], []
+        for port, number in zip(ports, tiles, strict=True):
+            words = math.prod(port.tile_shape)
+            tile = self._tiles[port.tensor.name].setdefault(number, _Tile(words, [], []))
+            if port.reads:
+                arrivals.append(self._builder.stream(1))
+                tile.arrived.append(arrivals[-1])
+            if port.writes:
+                dones.append(self._builder.stream(1))
+                tile.done.append(dones[-1])
+        return arrivals, dones
+
+    def _table(self, task_class: TaskClass, pid: tuple[int, ...], arrivals: int, dones: int) -> Table:
+        key = (task_class.kernel, task_class.name, pid if self._mapping.differs(task_class) else ())
+        if key not in self._tables:
+            table, first = Table(), len(task_class.body.streams)
+            for port in range(arrivals):
+                table.get(first + port)
+            write_parts(table, self._mapping.cost(task_class, pid).parts)
+            for port in range(dones):
+                table.put(first + arrivals + port)
+            self._tables[key] = table
+        return self._tables[key]
+
+    def movers(self) -> tuple[int, ...]:
+        """The processes that copy tensors; tensors beyond the number of AXI ports share them in turn."""
+        external = self._mapping.device.external
+        ports = [self._builder.resource() for _ in range(min(external.ports, len(self._uses)))]
+        numbers = []
+        for position, use in enumerate(self._uses.values()):
+            port = ports[position % len(ports)]
+            tiles = [tile for _, tile in sorted(self._tiles[use.tensor.name].items())]
+            if use.reads:
+                numbers.append(self._load(use, tiles, port))
+            if use.writes:
+                numbers.append(self._store(use, tiles, port))
+        return tuple(numbers)
+
+    def _load(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
+        table = Table()
+        bound: list[int] = []
+        table.wait(self._mapping.device.external.latency_cycles)
+        for tile in tiles:
+            if tile.arrived:
+                table.request(0, math.ceil(tile.words / use.words_per_cycle))
+            for stream in tile.arrived:
+                table.put(len(bound))
+                bound.append(stream)
+        return self._builder.process(table, bound, [port])
+
+    def _store(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
+        table = Table()
+        bound: list[int] = []
+        for tile in tiles:
+            for stream in tile.done:
+                table.get(len(bound))
+                bound.append(stream)
+            if tile.done:
+                table.request(0, math.ceil(tile.words / use.words_per_cycle))
+        table.wait(self._mapping.device.external.latency_cycles)
+        return self._builder.process(table, bound, [port])
+
+
+def write_parts(table: Table, parts: Iterable[Part]) -> None:
+    """What the cost model says a task does, as operations of a table."""
+    for part in parts:
+        if isinstance(part, Wait):
+            table.advance(part.cycles)
+        elif isinstance(part, Pipe):
+            with table.pipeline(part.rounds, ii=part.ii, depth=max(part.depth, *(s for s, *_ in part.ops))) as round_:
+                for stage, kind, port in part.ops:
+                    getattr(round_, kind)(port, stage=stage)
+        elif isinstance(part, Again):
+            with table.repeat(part.count):
+                write_parts(table, part.parts)

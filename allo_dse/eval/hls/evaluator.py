@@ -1,0 +1,178 @@
+"""Designs measured by the vendor's HLS tool: its report, and the cycles at the report's intervals and depths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from allo_dse.backends.hls.csim import save_arguments
+from allo_dse.backends.hls.project import HlsProject
+from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.errors import SimulationError
+from allo_dse.lang.storage import is_wide, numpy_dtype
+from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.space.design import Design
+
+from ..evaluator import Metrics
+from ..fpga.evaluator import run
+from ..fpga.network import fpga_network
+from ..fpga.retime import Retiming, retimed, retiming
+from .design import decided_depths, hls_project
+from .tool import HlsToolError, run_steps, unavailable
+
+_DONE = "allo_dse_done"
+_MARGIN_S = 120.0
+
+
+class HlsEvaluator:
+    """Writes a design's HLS project, runs synthesis, reads the report and times the design with it.
+
+    Args:
+        cosim: run RTL co-simulation too; its cycles are then the design's.
+        seconds: time limit of the tool per design; at the limit the tool is ended with all that it started.
+        directory: where projects are kept, in a directory per design, and found again; temporary ones by default.
+        depths: "solve" for the smallest stream depths that cost no time, where the design does not say, as the
+            simulator of FPGA designs does; "declared" for those of the program.
+    """
+
+    name = "hls"
+    version = "1"
+    resource = "vitis"
+    isolate = True
+
+    def __init__(
+        self,
+        *,
+        cosim: bool = False,
+        seconds: float = 3600,
+        directory: str | Path | None = None,
+        depths: Literal["solve", "declared"] = "solve",
+    ) -> None:
+        self.cosim, self.seconds, self.depths = cosim, seconds, depths
+        self.directory = None if directory is None else Path(directory)
+
+    @property
+    def deadline_s(self) -> float:
+        """What one design may take in all: the tool's limit, and time to write, read and simulate."""
+        return self.seconds + _MARGIN_S
+
+    def unavailable(self) -> str | None:
+        """Why designs cannot be measured here, and what to do; None if they can."""
+        return unavailable()
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Metrics of one design.
+
+        `latency_cycles` are the simulator's at the report's intervals and depths, or those of co-simulation;
+        `cycles_from` says which. `report_latency_cycles` is what the report itself claims.
+
+        Raises:
+            HlsToolError: if the tool is missing, fails, takes too long, or leaves no usable report.
+            SimulationError: if the design deadlocks.
+        """
+        depths = decided_depths(design, self.depths)
+        mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, depths)
+        project = hls_project(design, depths)
+        with self._workspace(design) as path:
+            report = self._report(project, path)
+        return _metrics(design, mapping, project, report)
+
+    @contextmanager
+    def _workspace(self, design: Design) -> Iterator[Path]:
+        if self.directory is None:
+            with tempfile.TemporaryDirectory(prefix="allo-dse-hls-") as path:
+                yield Path(path)
+        else:
+            path_ = self.directory / f"{design.key}{'-cosim' if self.cosim else ''}"
+            path_.mkdir(parents=True, exist_ok=True)
+            yield path_
+
+    def _report(self, project: HlsProject, path: Path) -> HlsReport:
+        """The report of a project, made now or in an earlier run."""
+        digest = hashlib.sha256(json.dumps(dict(project.files), sort_keys=True).encode()).hexdigest()
+        done = path / _DONE
+        if not done.exists() or done.read_text() != digest:
+            done.unlink(missing_ok=True)
+            shutil.rmtree(path / "hls", ignore_errors=True)
+            project.write(path)
+            if self.cosim:
+                (path / "data").mkdir(exist_ok=True)
+                save_arguments(project, _inputs(project), path / "data")
+            run_steps(path, ["csynth", "cosim"] if self.cosim else ["csynth"], seconds=self.seconds)
+        try:
+            report = read_hls_report(path / "hls" if (path / "hls").is_dir() else path)
+        except HlsReportError as error:
+            raise HlsToolError(f"the HLS tool left no usable report: {error.message}", hint=error.hint) from error
+        if not report.modules:
+            raise HlsToolError("the HLS tool left no synthesis report", hint=f"see {path}")
+        if self.cosim and (report.cosim is None or not report.cosim.passed):
+            outcome = "was not run" if report.cosim is None else "failed"
+            raise HlsToolError(f"RTL co-simulation of {report.top} {outcome}", hint="see the tool's log")
+        done.write_text(digest)
+        return report
+
+
+def _inputs(project: HlsProject) -> list[Any]:
+    """Small random numbers, the same in every run."""
+    rng = np.random.default_rng(0)
+    arrays = []
+    for tensor in project.program.tensors:
+        dtype = numpy_dtype(tensor.dtype)
+        plain = not is_wide(tensor.dtype)
+        arrays.append(rng.integers(0, 8, tensor.shape).astype(dtype) if plain else np.zeros(tensor.shape, dtype))
+    return arrays
+
+
+def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: HlsReport) -> Metrics:
+    found, device = retiming(design.program, project, report), mapping.device
+    cycles, source = _cycles(mapping, found, report)
+    clock_ns = report.clock_ns if report.clock_ns is not None else 1.0 / device.clock_ghz
+    used = {name: getattr(report.resources, name) or 0 for name in RESOURCES}
+    shares = {name: used[name] / device.limit(name) for name in RESOURCES if device.limit(name)}
+    return Metrics(
+        latency_cycles=cycles,
+        latency_us=cycles * clock_ns * 1e-3,
+        cycles_from=source,
+        report_latency_cycles=report.latency.max,
+        interval_cycles=report.interval.max,
+        clock_ns=clock_ns,
+        estimated_clock_ns=report.estimated_ns,
+        pe_count=design.vmg.node_count,
+        utilization=round(max(shares.values(), default=0.0), 4),
+        **used,
+        **{f"{name}_utilization": round(share, 4) for name, share in shares.items()},
+        binding=max(shares, key=lambda name: shares[name]) if shares else "",
+        loops_matched=found.matched,
+        loops_unmatched=list(found.unmatched),
+        report_times=found.to_dict(),
+        ii_violations=[str(violation) for violation in report.ii_violations],
+        stream_depths=dict(mapping.depths or {}),
+        hls_tool=report.tool,
+        evaluator=f"{HlsEvaluator.name} {HlsEvaluator.version}",
+    )
+
+
+def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:
+    """The design's cycles, and where they come from."""
+    cosim = report.cosim
+    if cosim is not None and cosim.passed and cosim.latency.max is not None:
+        return cosim.latency.max, "co-simulation"
+    mapping, depths = retimed(mapping, found), mapping.depths or {}
+    try:
+        fpga_network(mapping, depths)
+    except SimulationError as error:  # control that depends on data has no static times
+        if report.latency.max is None:
+            raise
+        return report.latency.max, f"report alone: {error.message}"
+    _, result = run(mapping, depths)
+    return int(result.cycles), "simulator, at the report's intervals and depths"

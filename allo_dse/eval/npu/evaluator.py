@@ -1,0 +1,173 @@
+"""The simulator as an evaluator of NPU designs: periods are simulated until they repeat, the rest is arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.errors import SimulationError
+from allo_dse.mapper.model.movement import Transport
+from allo_dse.mapper.streams.memory import local_memory_bytes
+from allo_dse.mapper.transport.plan import plan_transport
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.space.design import Design
+
+from ..evaluator import Metrics
+from .links import Links, stream_links
+from .network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
+from .schedule import GroupSchedule, schedule
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What runs between two host interventions: its periods, how long they take, and how many such blocks there are."""
+
+    periods: int
+    count: int
+    ticks: float
+    network: NpuNetwork
+
+
+class NpuSimulator:
+    """Times a design on an NPU: cores, DMA channels, memory tiles and DRAM as processes with exact clocks.
+
+    Between two rewrites of shim descriptors by the host the array runs undisturbed; a rewrite waits until everything
+    in flight has arrived. The latency is the host's part of the call, plus the simulated time between rewrites.
+    """
+
+    name = "npu-simulator"
+    version = "2"
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Metrics of one design that has passed the device checks.
+
+        Raises:
+            SimulationError: if the design deadlocks.
+        """
+        transport = plan_transport(design.vmg, NpuDevice.of(design.device), design.buffering)
+        schedules = schedule(design.vmg)
+        simulation = _Simulation(
+            design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
+        )
+        blocks = []
+        for periods, count in blocks_of(schedules[0].periods, transport):
+            network, ticks = simulation.run(periods)
+            blocks.append(_Block(periods, count, ticks, network))
+        return _metrics(design, schedules, transport, blocks)
+
+
+def blocks_of(periods: int, transport: Transport) -> list[tuple[int, int]]:
+    """(periods, how many such blocks): the periods, shared out evenly between the host's interventions."""
+    count = min(periods, max((t.pattern.descriptors for t in transport.transfers), default=1))
+    short, longer = divmod(periods, count)
+    return [(p, n) for p, n in ((short, count - longer), (short + 1, longer)) if n]
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """The simulations of one design, which differ in the number of periods only."""
+
+    design: Design
+    schedules: tuple[GroupSchedule, ...]
+    links: Links
+    transport: Transport
+
+    def run(self, periods: int) -> tuple[NpuNetwork, float]:
+        """The network of so many periods, and its ticks."""
+        network = self._network(periods)
+        result = table_engine().run(network.network, extrapolate=True)
+        if not result.finished:
+            raise SimulationError("the design deadlocks", hint="its streams are too shallow for the order of its tasks")
+        return network, float(result.cycles)
+
+    def _network(self, periods: int) -> NpuNetwork:
+        if periods < TEMPLATE_PERIODS:
+            return build_npu_network(
+                self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods
+            )
+        return self._template.with_periods(periods)
+
+    @cached_property
+    def _template(self) -> NpuNetwork:
+        return build_npu_network(
+            self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), TEMPLATE_PERIODS
+        )
+
+
+def _metrics(
+    design: Design, schedules: tuple[GroupSchedule, ...], transport: Transport, blocks: list[_Block]
+) -> Metrics:
+    device = NpuDevice.of(design.device)
+    board = device.board
+    cycles_per_us = board.clock_ghz * 1e3
+    run_us = sum(block.ticks * block.count for block in blocks) / TICKS_PER_CYCLE / cycles_per_us
+    host_us = _host_us(design, transport)
+    latency_us = run_us + host_us
+    macs, cores = _macs(schedules), design.vmg.node_count
+    bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in _busy_ticks(blocks).items()}
+    bound["host"] = host_us / latency_us
+    peak = max(_peak(group, device) for group in schedules)
+    return Metrics(
+        latency_us=latency_us,
+        latency_cycles=round(latency_us * cycles_per_us),
+        throughput_gops=2 * macs / latency_us * 1e-3,
+        pe_count=cores,
+        utilization=macs / (peak * cores * latency_us * cycles_per_us) if peak else 0.0,
+        local_memory_bytes=local_memory_bytes(design.vmg, device, design.buffering),
+        dram_bytes=sum(b.count * _over(b, b.network.dram_bytes) for b in blocks),
+        bound={name: round(share, 4) for name, share in bound.items()},
+        bottleneck=max(bound, key=lambda name: bound[name]),
+        evaluator=f"{NpuSimulator.name} {NpuSimulator.version}",
+    )
+
+
+def _host_us(design: Design, transport: Transport) -> float:
+    """The host's part of a call: launch, making its buffers visible to the device and back, rewriting descriptors."""
+    board = NpuDevice.of(design.device).board
+    tensor_bytes = sum(tensor.bytes for tensor in design.program.tensors)
+    sync_us = tensor_bytes / (board.host_sync_gb_s * 1e3)
+    return board.launch_us + sync_us + board.host_rewrite_us * transport.host_rewrites
+
+
+def _over(block: _Block, first_and_steady: tuple[int, int]) -> int:
+    """A total over a block, from its amount in the first and in every later period."""
+    first, steady = first_and_steady
+    return first + (block.periods - 1) * steady
+
+
+def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:
+    """Ticks that the busiest core, DRAM and the busiest DMA channel work over the run."""
+    busy = {"compute": 0.0, "DRAM": 0.0, "DMA channel": 0.0}
+    for block in blocks:
+        network = block.network
+        busy["compute"] += block.count * block.periods * max(network.core_ticks)
+        busy["DRAM"] += block.count * _over(block, network.dram_ticks)
+        busy["DMA channel"] += block.count * block.periods * max(network.channel_ticks.values(), default=0.0)
+    return busy
+
+
+def _macs(schedules: tuple[GroupSchedule, ...]) -> int:
+    """Multiply-accumulates of the whole program."""
+    total = 0
+    for group in schedules:
+        per_class = [
+            sum(prod(op.shape) * (op.count or 1) for op in cls.work if op.kind == "matmul") for cls in group.class_list
+        ]
+        period = int(np.array(per_class, np.int64)[group.classes].sum())
+        total += period * group.periods * group.group.count
+    return total
+
+
+def _peak(group: GroupSchedule, device: NpuDevice) -> float:
+    """Multiply-accumulates per cycle of one core at most, for the element types the group multiplies."""
+    peaks = [
+        device.kernel_cost(*op.dtypes).peak_mac_per_cycle
+        for cls in group.class_list
+        for op in cls.work
+        if op.kind == "matmul"
+    ]
+    return max(peaks, default=0.0)

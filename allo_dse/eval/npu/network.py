@@ -1,0 +1,315 @@
+"""The network of processes that times an NPU design: cores, memory-tile and shim DMA channels, and DRAM.
+
+    DRAM ── shim channel ──► memory tile ──► core L1 ──► core ──► L1 ──► memory tile ──► shim channel ── DRAM
+
+Every buffer on the way is an object FIFO: a stream of full slots one way and a stream of free slots the other way. DRAM
+is one shared resource, served first come, first served; a shim channel holds it for the tile's bytes over the board's
+bandwidth and is itself busy for the tile's bytes over the channel's width. A tile that several cores need at the same
+place in their schedules is fetched once and sent to all of them together.
+
+Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle, so that rounding a short transfer does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transport
+from allo_dse.program.compiled import IntArray
+from allo_dse.simulator.codegen.run_time.layout import Op
+from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes, Table
+
+from .cores import core_period
+from .costs import class_cycles
+from .links import Links, NodeLinks
+from .schedule import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
+
+TICKS_PER_CYCLE = 16
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """An object FIFO: `full` carries filled slots to the consumer, `free` carries them back."""
+
+    full: int
+    free: int
+
+
+@dataclass(frozen=True)
+class NpuNetwork:
+    """The network for `periods` periods of a design.
+
+    Attributes:
+        counts: rows of the operation tables whose count grows with the number of periods, and by how much for each.
+        core_ticks: per node the ticks it computes in one period.
+        dram_ticks: ticks of DRAM service in the first and in a later period.
+        channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
+        dram_bytes: bytes moved from and to DRAM in the first and in a later period.
+    """
+
+    network: Network
+    periods: int
+    counts: dict[int, int]
+    core_ticks: list[float]
+    dram_ticks: tuple[int, int]
+    channel_ticks: dict[int, float]
+    dram_bytes: tuple[int, int]
+
+    def with_periods(self, periods: int) -> NpuNetwork:
+        """The same network for another number of periods; both numbers are at least `TEMPLATE_PERIODS`."""
+        more = periods - self.periods
+        rows = self.network.rows.copy()
+        rows.reshape(-1, int(Op.SIZE))[list(self.counts), Op.VALUE] += more * np.array(
+            list(self.counts.values()), np.int64
+        )
+        return replace(self, network=replace(self.network, rows=rows), periods=periods)
+
+
+TEMPLATE_PERIODS = 3
+"""From this number of periods on, networks of a design differ only in counts."""
+
+
+@dataclass
+class _Parts:
+    """What is being built."""
+
+    device: NpuDevice
+    periods: int
+    builder: NetworkBuilder = field(default_factory=NetworkBuilder)
+    channel_ticks: dict[int, float] = field(default_factory=dict)
+    depths: list[int] = field(default_factory=list)
+    counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    shim_channels: dict[tuple[tuple[int, str, int, int], ...], tuple[Table, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
+        """Repeat what is added inside, noting that the count grows by `per_period` with every period."""
+        with table.repeat(count):
+            yield
+        if count > 1 and per_period:
+            self.counts.setdefault(id(table), []).append((len(table) - 1, per_period))
+
+    def fifo(self, depth: int) -> Fifo:
+        first = 2 * len(self.depths)
+        self.depths.append(depth)
+        return Fifo(first, first + 1)
+
+    def build(self) -> Network:
+        depths = np.repeat(np.array(self.depths, np.int64), 2)
+        initial = depths.copy()
+        initial[::2] = 0
+        self.builder.streams(depths, latency=0, initial=initial)
+        return self.builder.build()
+
+    def counted_rows(self, network: Network) -> dict[int, int]:
+        """Row of the built network to what its count grows by with every period."""
+        (processes,) = network.groups
+        assert isinstance(processes, Processes)
+        firsts = zip(self.tables, processes.first_row.tolist(), strict=True)
+        return {first + row: slope for table, first in firsts for row, slope in self.counts.get(id(table), ())}
+
+    def process(self, table: Table, streams: Sequence[int], resources: Sequence[int] = ()) -> int:
+        self.tables.append(table)
+        return self.builder.process(table, streams, resources)
+
+    def ticks(self, cycles: float) -> int:
+        return round(cycles * TICKS_PER_CYCLE)
+
+    def transfer_ticks(self, tile_bytes: int) -> int:
+        """A tile through one DMA channel."""
+        return self.ticks(tile_bytes / self.device.interconnect.stream_bytes_per_cycle)
+
+    def dram_ticks(self, flow: Flow) -> int:
+        """DRAM service for one tile: short contiguous runs waste bandwidth."""
+        board = self.device.board
+        efficiency = flow.run_bytes / (flow.run_bytes + board.dram_burst_half_bytes)
+        return self.ticks(flow.tile_bytes * board.clock_ghz / (board.dram_gb_s * efficiency))
+
+
+def build_npu_network(
+    schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: NpuDevice, periods: int
+) -> NpuNetwork:
+    """The processes of a design, for its first `periods` periods."""
+    parts = _Parts(device, periods)
+    ports = _ports_of_nodes(schedules)
+    ends: dict[tuple[int, PortKey], Fifo] = {}
+    tables: dict[tuple[str, int, Cadence, int], Table] = {}
+    staged: list[_Staged] = []
+    for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
+        schedule = ports[flow.nodes[0], flow.tensor, flow.direction, flow.tile_bytes]
+        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth)))
+        local = [parts.fifo(flow.depth) for _ in flow.nodes]
+        for node, fifo in zip(flow.nodes, local, strict=True):
+            ends[node, ports[node, flow.tensor, flow.direction, flow.tile_bytes].key] = fifo
+        _memory_tile_channel(parts, tables, staged[-1], local)
+    dram = parts.builder.resource()
+    for transfer in transport.transfers:
+        _shim_channel(parts, [staged[f] for f in transfer.flows], dram)
+    core_ticks = _cores(parts, schedules, links, ends, transport.layouts)
+    network = parts.build()
+    return NpuNetwork(
+        network=network,
+        periods=periods,
+        counts=parts.counted_rows(network),
+        core_ticks=core_ticks,
+        dram_ticks=_per_period([(parts.dram_ticks(s.flow), s.schedule) for s in staged]),
+        channel_ticks=parts.channel_ticks,
+        dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
+    )
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A flow, when its tiles move, and its buffer in the memory tile."""
+
+    flow: Flow
+    schedule: PortSchedule
+    buffer: Fifo
+
+
+def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
+    """Total of an amount per move, in the first and in a later period."""
+    first = sum(amount * schedule.cadence.first for amount, schedule in amounts)
+    return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
+
+
+def _ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, str, int], PortSchedule]:
+    """The schedule of every port by node, tensor, direction and tile size; nodes are numbered group after group."""
+    result, node = {}, 0
+    for schedule in schedules:
+        for _ in range(schedule.group.count):
+            for port in schedule.ports:
+                tensor, direction, _layout = port.key
+                result[node, tensor, direction, port.port.tile_bytes] = port
+            node += 1
+    return result
+
+
+def _memory_tile_channel(
+    parts: _Parts, tables: dict[tuple[str, int, Cadence, int], Table], staged: _Staged, local: list[Fifo]
+) -> None:
+    """The memory-tile channel of one flow: to all its cores at once, or from its core."""
+    flow, schedule = staged.flow, staged.schedule
+    ticks = parts.transfer_ticks(flow.tile_bytes)
+    key = (flow.direction, ticks, schedule.cadence, len(local))
+    if key not in tables:
+        cores = range(2, 2 + 2 * len(local), 2)
+        sources, targets = ([0], list(cores)) if flow.direction == "in" else (list(cores), [0])
+        tables[key] = _transfer_table(parts, schedule, ticks, sources, targets)
+    streams = [staged.buffer.full, staged.buffer.free, *(stream for fifo in local for stream in (fifo.full, fifo.free))]
+    process = parts.process(tables[key], streams)
+    parts.channel_ticks[process] = float(ticks * schedule.cadence.steady)
+
+
+def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: list[int], targets: list[int]) -> Table:
+    """Move tiles from FIFOs to FIFOs; a FIFO at port p has its full slots there and its free ones at p + 1."""
+    table = Table()
+    with parts.repeat(table, schedule.cadence.over(parts.periods), schedule.cadence.steady):
+        for port in sources:
+            table.get(port)
+        for port in targets:
+            table.get(port + 1)
+        table.wait(ticks)
+        for port in targets:
+            table.put(port)
+        for port in sources:
+            table.put(port + 1)
+    return table
+
+
+def _shim_channel(parts: _Parts, flows: list[_Staged], dram: int) -> None:
+    """One shim channel: the tiles of its flows in the order in which the cores need them."""
+    key = tuple((id(f.schedule), f.flow.direction, f.flow.tile_bytes, f.flow.run_bytes) for f in flows)
+    channel = parts.shim_channels.get(key)
+    if channel is None:
+        channel = parts.shim_channels[key] = _shim_table(parts, flows)
+    table, ticks = channel
+    streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
+    process = parts.process(table, streams, [dram])
+    parts.channel_ticks[process] = ticks
+
+
+def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
+    """What a shim channel does, and the ticks its moves take in a steady period."""
+    table = Table()
+    first = _order_of_moves([staged.schedule.first for staged in flows])
+    steady = _order_of_moves([staged.schedule.steady for staged in flows])
+    if np.array_equal(first, steady):
+        _shim_moves(parts, table, flows, first, parts.periods, 1)
+    else:
+        _shim_moves(parts, table, flows, first, 1, 0)
+        _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
+    times = [max(parts.dram_ticks(staged.flow), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
+    return table, float(sum(times[f] for f in steady))
+
+
+def _order_of_moves(flags: list[Flags]) -> IntArray:
+    """Positions of the flows whose tiles move, leaf after leaf."""
+    stacked = np.stack(flags, axis=1)
+    return np.nonzero(stacked)[1]
+
+
+def _shim_moves(
+    parts: _Parts, table: Table, flows: list[_Staged], order: IntArray, periods: int, per_period: int
+) -> None:
+    """The moves of one period, `periods` times; a run of the same pattern becomes a repeat."""
+    pattern, times = _shortest_pattern(order)
+    with parts.repeat(table, periods, per_period), table.repeat(times):
+        for position in pattern:
+            flow = flows[position].flow
+            dram, channel = parts.dram_ticks(flow), parts.transfer_ticks(flow.tile_bytes)
+            taken, given = (1, 0) if flow.direction == "in" else (0, 1)
+            table.get(2 * position + taken)
+            table.request(0, dram)
+            table.wait(max(0, channel - dram))
+            table.put(2 * position + given)
+
+
+def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:
+    """The shortest sequence whose repetition is `order`, and how often it repeats."""
+    total = len(order)
+    for length in range(1, min(total, 64) + 1):
+        if total % length == 0 and np.array_equal(order[length:], order[:-length]):
+            return order[:length].tolist(), total // length
+    return order.tolist(), 1
+
+
+def _cores(
+    parts: _Parts,
+    schedules: Sequence[GroupSchedule],
+    links: Links,
+    ends: dict[tuple[int, PortKey], Fifo],
+    layouts: LayoutPlan,
+) -> list[float]:
+    """One process per node. Returns the ticks each computes in one period."""
+    fifos = {channel: parts.fifo(depth) for channel, depth in sorted(links.depth.items())}
+    result, node = [], 0
+    for schedule, externals in zip(schedules, links.groups, strict=True):
+        cycles = schedule.cycles(lambda cls: class_cycles(cls, parts.device, layouts.free_sites(cls)))
+        ticks = np.rint(cycles * TICKS_PER_CYCLE).astype(np.int64)
+        table = _core_table(parts, schedule, ticks, externals)
+        for row in range(schedule.group.count):
+            own = [ends[node, port.key] for port in schedule.ports]
+            own += [fifos[channel] for channel in externals.channels[row]]
+            streams = [stream for fifo in own for stream in (fifo.full, fifo.free)]
+            parts.process(table, streams)
+            result.append(float(ticks.sum()))
+            node += 1
+    return result
+
+
+def _core_table(parts: _Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
+    """What a core does: the first period, then the steady one as often as it repeats."""
+    table = Table()
+    same = all(np.array_equal(port.first, port.steady) for port in schedule.ports)
+    first, steady = (parts.periods, 0) if same else (1, parts.periods - 1)
+    for is_steady, repeats, per_period in ((False, first, int(same)), (True, steady, int(not same))):
+        with parts.repeat(table, repeats, per_period):
+            core_period(table, schedule, ticks, external, is_steady)
+    return table

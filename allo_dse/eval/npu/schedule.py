@@ -1,0 +1,236 @@
+"""What each core of an NPU design does over time, as the timing model needs it: one period, and how often it repeats.
+
+A folded node runs a loop nest of tasks. Along the nest a tensor port needs another tile only where the tile's index
+changes; a tile that stays is not moved again. The outer loops repeat the same pattern of moves, so a schedule is one
+period of leaves plus a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd, prod
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
+from allo_dse.mapper.graph.tree import Repeat, Tree
+from allo_dse.program.compiled import CompiledProgram, IntArray, TaskClass, TensorPort
+
+Flags = NDArray[np.bool_]
+PortKey = tuple[str, str, tuple[int | None, ...]]
+"""Tensor name, direction ("in" or "out") and layout: what makes two ports of a node one port."""
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often something happens in the first period, and in every later one."""
+
+    first: int
+    steady: int
+
+    def over(self, periods: int) -> int:
+        """How often it happens in the first `periods` periods."""
+        return self.first + (periods - 1) * self.steady
+
+
+@dataclass(frozen=True, eq=False)
+class PortSchedule:
+    """When one tensor port of a node moves tiles; every array has one entry per leaf of a period.
+
+    Attributes:
+        first: in the first period, whether the leaf starts with a new tile ("in") or ends by giving one away ("out").
+        steady: the same for every later period.
+        last_use: whether the leaf is the last to use its tile, in a period that another one follows.
+    """
+
+    key: PortKey
+    port: TensorPort
+    first: Flags
+    steady: Flags
+    last_use: Flags
+
+    @cached_property
+    def cadence(self) -> Cadence:
+        """How many tiles the port moves in a period."""
+        return Cadence(int(np.count_nonzero(self.first)), int(np.count_nonzero(self.steady)))
+
+
+@dataclass(frozen=True)
+class GroupSchedule:
+    """One node group's schedule.
+
+    Attributes:
+        periods: how often the period repeats.
+        classes: per leaf of a period, the position of its class in `class_list`.
+    """
+
+    group: NodeGroup
+    periods: int
+    class_list: tuple[TaskClass, ...]
+    classes: IntArray
+    ports: tuple[PortSchedule, ...]
+
+    def cycles(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
+        """Cycles of each leaf of a period."""
+        return np.array([cost(c) for c in self.class_list])[self.classes]
+
+
+_schedules: WeakKeyDictionary[CompiledProgram, dict[Hashable, GroupSchedule | int]] = WeakKeyDictionary()
+"""Schedules and steady levels that folds of one program share, see `_shape`."""
+
+
+def schedule(vmg: VMG) -> tuple[GroupSchedule, ...]:
+    """The schedule of every node group; all groups have the same number of periods."""
+    program = vmg.program
+    known = _schedules.setdefault(program, {})
+    periods = 0
+    shapes = [_shape(program, group) for group in vmg.groups]
+    for group, shape in zip(vmg.groups, shapes, strict=True):
+        levels = known.get(shape) if shape else None
+        if levels is None:
+            levels = _steady_levels(program, group, _loops(group))
+            if shape:
+                known[shape] = levels
+        assert isinstance(levels, int)
+        periods = gcd(periods, prod(_loops(group)[:levels]))
+    result = []
+    for group, shape in zip(vmg.groups, shapes, strict=True):
+        found = known.get((shape, periods)) if shape else None
+        if found is None:
+            found = _group_schedule(program, group, periods)
+            if shape:
+                known[shape, periods] = found
+        assert isinstance(found, GroupSchedule)
+        result.append(found if found.group is group else replace(found, group=group))
+    return tuple(result)
+
+
+def _shape(program: CompiledProgram, group: NodeGroup) -> tuple[int, Tree, tuple[int, ...], tuple[int, ...]] | None:
+    """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
+
+    Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an advance
+    of a loop changes the tile or not, wherever the node stands and however far the advance goes.
+    """
+    leaves = group.leaves
+    if not isinstance(leaves, MeshLeaves):
+        return None
+    ports = (port for cls in program.kernels[leaves.kernel].classes for port in cls.tensor_ports)
+    if not all(port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix) for port in ports):
+        return None
+    return leaves.kernel, group.tree, leaves.loops, leaves.loop_axes
+
+
+def _loops(group: NodeGroup) -> tuple[int, ...]:
+    """Trip counts of the node's loop nest, outermost first; one loop of all leaves where it is not a nest."""
+    return tuple(group.leaves.loops or (group.tree.leaf_count,))
+
+
+def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int, ...]) -> int:
+    """How many of the outer loops repeat the same pattern of moves, whichever of them is the one that advances.
+
+    Only what the tree repeats counts: the tasks of a chain differ from each other.
+    """
+    body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
+    for levels in range(len(trips), 0, -1):
+        period = prod(trips[levels:])
+        if period % body == 0 and _same_pattern(program, group, trips[:levels], period):
+            return levels
+    return 0
+
+
+def _same_pattern(program: CompiledProgram, group: NodeGroup, outer: tuple[int, ...], period: int) -> bool:
+    """Whether the period that follows an advance of each outer loop starts with the same moves."""
+    patterns = []
+    for level, trips in enumerate(outer):
+        if trips > 1:
+            start = prod(outer[level + 1 :]) * period
+            patterns.append(_start_pattern(program, group, start, period))
+    return all(pattern == patterns[0] for pattern in patterns)
+
+
+def _start_pattern(
+    program: CompiledProgram, group: NodeGroup, start: int, period: int
+) -> tuple[tuple[PortKey, bool], ...]:
+    """For each port, whether its first use in the period that begins at leaf `start` needs another tile."""
+    tasks = group.leaves.tasks(start - period, start + period)[0]
+    return tuple(
+        (key, _changes(tiles, period)) for key, (_, tiles) in sorted(_port_tiles(program, tasks).items(), key=_by_key)
+    )
+
+
+def _by_key(item: tuple[PortKey, object]) -> str:
+    return repr(item[0])
+
+
+def _changes(tiles: IntArray, at: int) -> bool:
+    """Whether the first tile used at or after position `at` differs from the last one used before it."""
+    before, after = tiles[:at], tiles[at:]
+    before, after = before[before >= 0], after[after >= 0]
+    return len(after) > 0 and (len(before) == 0 or before[-1] != after[0])
+
+
+def _group_schedule(program: CompiledProgram, group: NodeGroup, periods: int) -> GroupSchedule:
+    period = group.tree.leaf_count // periods
+    tasks = group.leaves.tasks(0, min(2, periods) * period)[0]
+    class_list, classes = _classes(program, tasks)
+    ports = []
+    for key, (port, tiles) in _port_tiles(program, tasks).items():
+        ports.append(_port_schedule(key, port, tiles, period))
+    return GroupSchedule(group, periods, class_list, classes[:period], tuple(ports))
+
+
+def _port_schedule(key: PortKey, port: TensorPort, tiles: IntArray, period: int) -> PortSchedule:
+    """Moves of one port from the tiles that two periods of leaves use (-1 where a leaf does not use the port)."""
+    used = np.flatnonzero(tiles >= 0)
+    fresh = np.zeros(len(tiles), bool)
+    fresh[used] = np.concatenate(([True], tiles[used][1:] != tiles[used][:-1]))
+    done = np.zeros(len(tiles), bool)
+    done[used] = np.concatenate((tiles[used][1:] != tiles[used][:-1], [True]))
+    moves = fresh if key[1] == "in" else done
+    steady = moves[period:] if len(tiles) > period else moves
+    return PortSchedule(key, port, moves[:period], steady, done[:period])
+
+
+def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tuple[TensorPort, IntArray]]:
+    """For each port the tile that every task uses, -1 where it uses none."""
+    result: dict[PortKey, tuple[TensorPort, IntArray]] = {}
+    kernels = np.searchsorted(program.first_task, tasks, side="right") - 1
+    for k in np.unique(kernels):
+        kernel = program.kernels[k]
+        rows = np.flatnonzero(kernels == k)
+        pids = program.pids(int(k), tasks[rows])
+        classes = kernel.class_of(pids)
+        for c in np.unique(classes):
+            here = classes == c
+            for port in kernel.classes[c].tensor_ports:
+                for key in port_keys(port):
+                    _, tiles = result.setdefault(key, (port, np.full(len(tasks), -1, np.int64)))
+                    tiles[rows[here]] = port.tile.linear(pids[here])
+    return result
+
+
+def port_keys(port: TensorPort) -> list[PortKey]:
+    """The directions in which a port moves tiles."""
+    directions = [name for name, moves in (("in", port.reads), ("out", port.writes)) if moves]
+    return [(port.tensor.name, direction, port.layout) for direction in directions]
+
+
+def _classes(program: CompiledProgram, tasks: IntArray) -> tuple[tuple[TaskClass, ...], IntArray]:
+    """The classes that occur, and for each task the position of its class among them."""
+    kernels = np.searchsorted(program.first_task, tasks, side="right") - 1
+    codes = np.zeros(len(tasks), np.int64)
+    offset = 0
+    every: list[TaskClass] = []
+    for k, kernel in enumerate(program.kernels):
+        rows = np.flatnonzero(kernels == k)
+        if len(rows):
+            codes[rows] = offset + kernel.class_of(program.pids(k, tasks[rows]))
+        every.extend(kernel.classes)
+        offset += len(kernel.classes)
+    present, classes = np.unique(codes, return_inverse=True)
+    return tuple(every[c] for c in present), classes.astype(np.int64)

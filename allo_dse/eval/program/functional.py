@@ -1,0 +1,259 @@
+"""Running programs: numbers and cycles in one run, of a program or of any fold of it.
+
+    result = run_graph(program.vmg, A, B, C)          # every task on a node of its own
+    result = run_graph(folded_vmg, A, B, C)           # the tasks of a node one after the other
+
+Task bodies are compiled once and shared by all programs whose bodies have the same text; a fold is only data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.frontend.model.arguments import Arguments
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
+from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
+from allo_dse.simulator.engine.engine import Engine, compile_bodies
+from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.steady.repeated_frames import repeated
+
+from .persistent_state import State, initial_state
+from .stream_wiring import Wiring, wiring_of
+from .vendor_kernels import Externals, cycles_of
+
+RESTART = -1
+"""In place of a task's number: the pause before a node's next frame."""
+Cost = Callable[[TaskClass], IntArray]
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Names of tasks and streams for explanations."""
+
+    program: CompiledProgram
+    task_id: IntArray
+    wiring: Wiring
+
+    def task(self, task: int) -> str:
+        number = int(self.task_id[task])
+        return "start of the next frame" if number == RESTART else self.program.task_name(number)
+
+    def stream(self, stream: int) -> str:
+        return self.program.stream_name(int(self.wiring.stream[stream]))
+
+    def array(self, stream: int) -> str:
+        """The array whose declaration gives the stream its depth."""
+        return self.program.streams[int(self.wiring.array[stream])].name
+
+    def operation(self, task: int, op: int) -> str:
+        task_class = _class_of_task(self.program, int(self.task_id[task]))
+        return str(task_class.stream_ops[op].location) if op < len(task_class.stream_ops) else f"operation {op}"
+
+    def index_check(self, task: int, check: int) -> str:
+        found = _class_of_task(self.program, int(self.task_id[task])).index_checks[check]
+        return f"{found.location}: index `{found.text}` into {found.of}"
+
+
+def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
+    number = int(np.searchsorted(program.first_task, task, side="right")) - 1
+    kernel = program.kernels[number]
+    return kernel.classes[int(kernel.class_of(program.pids(number, np.array([task])))[0])]
+
+
+def run_graph(
+    vmg: VMG,
+    *arrays: Any,
+    depths: Mapping[str, int] | None = None,
+    cost: Cost | None = None,
+    seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    state: State | None = None,
+    record: bool = False,
+    values: bool = True,
+    frames: int = 1,
+) -> RunResult:
+    """Run a mapping graph on arrays, which are written in place.
+
+    Args:
+        arrays: the region's arguments in order; scalars may be plain numbers.
+        depths: stream depths by array name, where they differ from the declared ones.
+        cost: cycles at each cost site of a task class; one cycle each by default.
+        seconds: time limit.
+        progress: called now and then with the number of nodes that have finished.
+        state: variables that live from call to call, from `initial_state`; updated. Without it they begin anew.
+        record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto()`; some ten times slower.
+        values: compute them. Without, the result says the same about times, arrays hold nothing of use afterwards, and
+            programs that repeat themselves take no longer the more often they do.
+        frames: how often the region is called, each task beginning its next frame a cycle after it has done the last.
+
+    Raises:
+        DeadlockError: naming the tasks that wait for each other, with their places in the source.
+        SimulationError: for arguments that do not fit the program, or when the time limit is reached.
+    """
+    arguments = Arguments(vmg.program, arrays)
+    externals = Externals(vmg.program)
+    engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
+    wiring = wiring_of(vmg, depths or {})
+    run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
+    network, task_id = _network(vmg, run)
+    tables = engine.as_tables(network) if frames > 1 and not values else None
+    own = network if tables is None else tables
+    result = engine.run(
+        repeated(own, frames),
+        payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
+    )  # fmt: skip
+    if tables is not None and not result.finished:
+        # Operations of tables have no place in the source.
+        result = engine.run(repeated(network, frames), payload=False, seconds=seconds, record=record)
+    if result.network.task_count > len(task_id):
+        task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
+    externals.require_success()
+    result.labels, result.name = _Labels(vmg.program, task_id, wiring), vmg.program.name
+    result.require_finished()
+    arguments.write_back()
+    return result
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a run needs beside the graph."""
+
+    engine: Engine
+    arguments: Arguments
+    wiring: Wiring
+    cost: Cost
+    state: State
+    externals: Externals
+
+    @cached_property
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Arguments and shared memory, by name."""
+        return self.arguments.by_name | self.state.shared
+
+
+def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
+    """The network, and the program's task id of each of its tasks."""
+    program, builder = vmg.program, NetworkBuilder()
+    engine, wiring = run.engine, run.wiring
+    token_bytes = _token_bytes(program, engine)
+    builder.streams(wiring.depth, token_bytes=token_bytes[wiring.array])
+    for array in run.tensors.values():
+        builder.tensor(array)
+    number = np.empty(program.task_count, np.int64)
+    groups = _groups(program)
+    for group in groups:
+        symbol = group.task_class.body.symbol
+        words = engine.signatures[symbol].words(
+            len(group.tasks), _arguments(group, run), cost_site=builder.costs(run.cost(group.task_class))
+        )
+        number[group.tasks] = builder.tasks(symbol, words)
+    for nodes in vmg.groups:
+        tasks = nodes.leaves.tasks()
+        builder.nodes(number[tasks].ravel(), np.full(len(tasks), nodes.leaves.leaf_count, np.int64))
+    return builder.build(), np.concatenate([group.tasks for group in groups])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The tasks of one class, and the arguments of theirs that are the same in every run.
+
+    Attributes:
+        pid: per mesh axis.
+        tiles: per tensor its name, where each task's tile begins, and the tile's strides, in elements.
+        streams: per stream argument the number of the stream, of each task or of the array that the body indexes.
+    """
+
+    task_class: TaskClass
+    tasks: IntArray
+    pid: tuple[IntArray, ...]
+    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
+    streams: tuple[IntArray | int, ...]
+
+
+_GROUPS: WeakKeyDictionary[CompiledProgram, tuple[_Group, ...]] = WeakKeyDictionary()
+
+
+def _groups(program: CompiledProgram) -> tuple[_Group, ...]:
+    """The tasks of a program by class; made once per program."""
+    found = _GROUPS.get(program)
+    if found is None:
+        found = _GROUPS[program] = tuple(
+            _group(program, position, task_class, tasks)
+            for position, kernel in enumerate(program.kernels)
+            for task_class, tasks in _members(program, position, kernel)
+        )
+    return found
+
+
+def _members(program: CompiledProgram, position: int, kernel: Kernel) -> Iterator[tuple[TaskClass, IntArray]]:
+    tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+    classes = kernel.class_of(program.pids(position, tasks))
+    for number, task_class in enumerate(kernel.classes):
+        yield task_class, tasks[classes == number]
+
+
+def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks: IntArray) -> _Group:
+    pids = program.pids(position, tasks)
+    streams: list[IntArray | int] = []
+    for binding in task_class.body.streams:
+        if isinstance(binding, StreamArray):
+            streams.append(program.first_stream[binding.name])
+        else:
+            streams.append(program.first_stream[binding.stream.name] + binding.index.linear(pids))
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    pid = tuple(np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1]))
+    return _Group(task_class, tasks, pid, tuple(_tile(port, pids) for port in ports), tuple(streams))
+
+
+def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, ...]]:
+    """Where the tile of each task begins in the tensor, which lies row-major."""
+    shape = port.tensor.shape
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    offset = np.zeros(len(pids), np.int64)
+    if port.tile.grid:
+        coordinates = np.unravel_index(port.tile.linear(pids), port.tile.grid)
+        for coordinate, extent, stride in zip(coordinates, port.tile_shape, strides, strict=True):
+            offset += coordinate * extent * stride
+    return port.tensor.name, offset, strides
+
+
+def _arguments(group: _Group, run: _Run) -> list[Any]:
+    """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
+    tiles = [Tiles(run.tensors[name], offset, strides) for name, offset, strides in group.tiles]
+    task_class = group.task_class
+    state = [_own_rows(array) for array in run.state.variables[task_class.kernel, task_class.name]]
+    streams = [
+        number if isinstance(binding, StreamArray) else run.wiring.fifo[number]
+        for binding, number in zip(task_class.body.streams, group.streams, strict=True)
+    ]
+    return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
+
+
+def _own_rows(array: NDArray[Any]) -> Tiles:
+    """One row per task of an array of rows."""
+    size = array[0].size
+    strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))
+    return Tiles(array, np.arange(len(array)) * size, strides)
+
+
+def _token_bytes(program: CompiledProgram, engine: Engine) -> IntArray:
+    """Bytes of a token of each stream array in memory, as the bodies that use it store it."""
+    found: dict[str, int] = {}
+    for kernel in program.kernels:
+        for task_class in kernel.classes:
+            signature: Signature = engine.signatures[task_class.body.symbol]
+            own = signature.parameters[len(signature.parameters) - len(task_class.body.streams) :]
+            for binding, parameter in zip(task_class.body.streams, own, strict=True):
+                array = binding if isinstance(binding, StreamArray) else binding.stream
+                found[array.name] = max(found.get(array.name, 0), parameter.token_bytes)
+    return np.array([found.get(array.name, 0) for array in program.streams], np.int64)

@@ -1,0 +1,36 @@
+"""What lives from call to call: variables of tasks, and memory that tasks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.lang.storage import storage_dtype, stored
+from allo_dse.program.compiled import CompiledProgram
+
+
+@dataclass(frozen=True)
+class State:
+    """Attributes:
+    variables: per kernel and class, one array for each of the class's variables: a row per task.
+    shared: per shared tensor its contents.
+    """
+
+    variables: dict[tuple[str, str], list[NDArray[Any]]]
+    shared: dict[str, NDArray[Any]]
+
+
+def initial_state(program: CompiledProgram) -> State:
+    """Everything as it is before the first call."""
+    result: dict[tuple[str, str], list[NDArray[Any]]] = {}
+    for kernel in program.kernels:
+        counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
+        for count, task_class in zip(counts, kernel.classes, strict=True):
+            result[kernel.name, task_class.name] = [
+                np.tile(stored(v.initial, v.dtype), (int(count), *(1,) * len(v.shape))).astype(storage_dtype(v.dtype))
+                for v in task_class.state
+            ]
+    return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})

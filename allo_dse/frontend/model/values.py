@@ -1,0 +1,199 @@
+"""What an expression of a kernel can stand for while it is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from allo_dse.lang.region import Region
+from allo_dse.lang.types import DType
+from allo_dse.program.compiled import StreamArray
+
+from .pid_values import Meta
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    """A compile-time value that is the same for all tasks: any Python object."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The values of an index that moves with a loop: `base + values[k]` in iteration k.
+
+    Attributes:
+        loop: the loop's variable; indices with the same one move together.
+        base: what differs between tasks, or None for nothing.
+    """
+
+    loop: str
+    values: range
+    base: Meta | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A run-time scalar.
+
+    Attributes:
+        bounds: for an `index`, its smallest and largest value where they are known.
+        walk: the values it takes one after the other, where it follows the variable of a loop.
+    """
+
+    ssa: str
+    dtype: DType
+    bounds: tuple[int, int] | None = None
+    walk: Walk | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A mutable scalar: a rank-0 memref."""
+
+    ssa: str
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A tile in memory: a kernel argument, a local array, or a part of either.
+
+    Attributes:
+        type: the memref type as MLIR text.
+        root: the array that this is a part of (its own name if it is not a part).
+        arg: position of the kernel argument that it belongs to, or None.
+        constant: whether it cannot be written.
+        is_updated: whether this is the old value in `tile += ...`.
+    """
+
+    ssa: str
+    dtype: DType
+    shape: tuple[int, ...]
+    type: str
+    root: str
+    arg: int | None = None
+    constant: bool = False
+    is_updated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TileExpr:
+    """An operation on tiles that is computed when it is known where the result goes.
+
+    Attributes:
+        op: "matmul", "add", "exp", ...
+        operands: `Buffer`, `TileExpr`, `Const` or `Scalar` values.
+        dtype: the type of the result where nothing else is asked for.
+        node: the source of the operation.
+        options: what else the operation needs (an axis, an epsilon).
+    """
+
+    op: str
+    operands: tuple[Any, ...]
+    dtype: DType
+    shape: tuple[int, ...]
+    node: Any
+    options: tuple[Any, ...] = field(default=())
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRef:
+    """A stream, or an array of streams with some indices still missing."""
+
+    stream: StreamArray
+    indices: tuple[Any, ...]
+    node: Any
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.indices) == len(self.stream.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class PendingGet:
+    """A `get` of a block that is performed when it is known where the block goes."""
+
+    ref: StreamRef
+    node: Any
+
+    @property
+    def dtype(self) -> DType:
+        return self.ref.stream.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.ref.stream.block
+
+
+@dataclass(frozen=True, eq=False)
+class StreamGroup:
+    """Several streams of one type, in the order in which collective operations serve them.
+
+    Attributes:
+        grid: how they are arranged: the extents of the slices that named them.
+    """
+
+    streams: tuple[StreamRef, ...]
+    grid: tuple[int, ...]
+    node: Any
+
+
+@dataclass(frozen=True, eq=False)
+class PendingGather(PendingGet):
+    """A `gather` that is performed when it is known where the tokens go.
+
+    The tile has the grid of the streams before the shape of a token; the same tokens end to end along the first
+    dimension of a block are accepted as well.
+    """
+
+    group: StreamGroup
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.group.grid, *self.ref.stream.block)
+
+    @property
+    def joined_shape(self) -> tuple[int, ...]:
+        """The shape of the blocks end to end."""
+        block = self.ref.stream.block
+        return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A function defined inside a kernel; it sees the names of the blocks around it.
+
+    Attributes:
+        scopes: those blocks.
+    """
+
+    node: Any
+    scopes: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Tuple:
+    """Several values."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCall:
+    """A region that a task calls: it runs in the task's place, on tensors of the task's kernel.
+
+    Attributes:
+        arguments: positions of the kernel's parameters that are passed.
+    """
+
+    region: Region
+    arguments: tuple[int, ...]
+    node: Any
+
+
+Value = (
+    Const | Meta | Scalar | Variable | Buffer | TileExpr | StreamRef | StreamGroup | PendingGet | Tuple | LocalFunction
+)
+TileValue = Buffer | TileExpr | PendingGet

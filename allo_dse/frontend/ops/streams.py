@@ -1,0 +1,281 @@
+"""Puts and gets, and which stream they go to."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from allo_dse.lang.types import bool as bool_
+from allo_dse.lang.types import index
+from allo_dse.program.compiled import StreamOp
+
+from ..model import pid_values as meta
+from ..model.mlir_text import element_type
+from ..model.pid_values import Meta
+from ..model.values import Buffer, Const, PendingGet, Scalar, StreamRef, Tuple, Value, Walk
+from ..regions.task_state import PortUse, Task
+from .index_checks import Limit, check_attribute, is_known, wrong_index
+from .scalars import as_scalar, binary_as, convert
+from .tiles import assign, is_tile, materialise, shape_of
+
+Direction = Literal["get", "put"]
+
+
+def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST) -> StreamRef:
+    """One stream (or a part) of an array of streams."""
+    stream = ref.stream
+    all_indices = (*ref.indices, *indices)
+    if len(all_indices) > len(stream.shape):
+        task.fail(
+            node, f"stream `{stream.name}` has {len(stream.shape)} dimensions, {len(all_indices)} indices are given"
+        )
+    for dimension, value in enumerate(indices, len(ref.indices)):
+        _check_range(task, stream.name, dimension, stream.shape[dimension], value, node)
+    return StreamRef(stream, all_indices, node)
+
+
+def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
+    if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
+        task.fail(node, f"a stream index must be an integer, not {value.value!r}")
+    wrong = wrong_index(task, value, extent)
+    if wrong is not None:
+        task.fail(
+            node,
+            f"index {wrong} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
+            _edge_hint(task, value, extent),
+        )
+
+
+def _edge_hint(task: Task, value: Value, extent: int) -> str:
+    """Which task goes out of range."""
+    if not isinstance(value, Meta):
+        return ""
+    shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
+    bad = np.broadcast_to(task.mask, shape) & np.broadcast_to((value.array < 0) | (value.array >= extent), shape)
+    pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
+    return f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
+
+
+def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tuple[PortUse, str]:
+    """The port that an operation uses, and the run-time number of its stream."""
+    if not ref.is_single:
+        task.fail(
+            node,
+            f"`{ref.stream.name}` is an array of streams of shape {list(ref.stream.shape)}",
+            f"say which one: {ref.stream.name}[{', '.join('i' * len(ref.stream.shape))}].{direction}(...)",
+        )
+    choices = [_choices(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)]
+    if any(isinstance(value, Scalar) for value in ref.indices):
+        return _computed_port(task, ref, direction, choices, node)
+    static = tuple(choice[0] for choice in choices)
+    key = (ref.stream.name, direction, _key(static))
+    port = task.ports.get(key)
+    if port is None:
+        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
+    port.add(task.count)
+    return port, port.ssa
+
+
+def _key(index_: Sequence[Meta]) -> tuple[Any, ...]:
+    """Equal for equal functions of the pid."""
+    return tuple(m.affine or (m.array.shape, m.array.tobytes()) for m in index_)
+
+
+def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
+    """The values that an index can have, each a function of the pid."""
+    if isinstance(value, Meta):
+        return [value]
+    rank = len(task.kernel.mesh)
+    if isinstance(value, Const):
+        return [meta.constant(int(value.value), rank)]
+    values = range(extent)
+    if isinstance(value, Scalar) and value.bounds is not None:
+        values = range(max(0, value.bounds[0]), min(extent, value.bounds[1] + 1))
+    if isinstance(value, Scalar) and value.walk is not None and not task.guards:
+        return _walked(value.walk, rank)
+    return [meta.constant(i, rank) for i in values]
+
+
+def _walked(walk: Walk, rank: int) -> list[Meta]:
+    """The values of an index that moves with a loop, iteration by iteration."""
+    values = [meta.constant(i, rank) for i in walk.values]
+    return values if walk.base is None else [meta.combine("+", walk.base, value) for value in values]
+
+
+def _computed_port(
+    task: Task, ref: StreamRef, direction: Direction, choices: Sequence[Sequence[Meta]], node: ast.AST
+) -> tuple[PortUse, str]:
+    """The port of an array whose index the body computes, and the run-time number of the stream."""
+    key = (ref.stream.name, direction, None)
+    port = task.ports.get(key)
+    if port is None:
+        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", None, node)
+    _count_parts(task, port, ref, choices, node)
+    linear: Scalar | None = None
+    for value, extent in zip(ref.indices, ref.stream.shape, strict=True):
+        position = convert(task, as_scalar(task, value, node, like=index), index)
+        if linear is not None:
+            scaled = binary_as(task, "*", linear, Scalar(task.text.constant(extent, index), index), index)
+            position = binary_as(task, "+", scaled, position, index)
+        linear = position
+    assert linear is not None
+    if all(is_known(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)):
+        return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
+    size = math.prod(ref.stream.shape)
+    limit = Limit(0, linear, size, ref.node, f"stream array `{ref.stream.name}` of {size} streams")
+    check = check_attribute(task, [limit])
+    return port, task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
+
+
+def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:
+    """Note which streams a computed index reaches.
+
+    Where all run-time indices move with loops, it is known how often each stream is used.
+    """
+    walks = [value.walk if isinstance(value, Scalar) else None for value in ref.indices]
+    exact = not task.guards and not any(
+        isinstance(value, Scalar) and walk is None for value, walk in zip(ref.indices, walks, strict=True)
+    )
+    loops = {walk.loop: len(walk.values) for walk in walks if walk is not None} if exact else {}
+    each = None if not exact or task.count is None else task.count // math.prod(loops.values())
+    for index_ in _positions(choices, walks, loops) if exact else itertools.product(*choices):
+        name = _key(index_)
+        if name not in port.parts:
+            port.parts[name] = PortUse(ref.stream, port.direction, port.ssa, index_, node, certain=exact)
+        port.parts[name].certain &= exact
+        port.parts[name].add(each)
+    port.tokens = None
+
+
+def _positions(
+    choices: Sequence[Sequence[Meta]], walks: Sequence[Walk | None], loops: dict[str, int]
+) -> Iterator[tuple[Meta, ...]]:
+    """The indices of one run through all loops; those that follow the same loop move together."""
+    for iteration in itertools.product(*(range(trips) for trips in loops.values())):
+        at = dict(zip(loops, iteration, strict=True))
+        yield tuple(values[0 if walk is None else at[walk.loop]] for values, walk in zip(choices, walks, strict=True))
+
+
+def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST, blocking: bool = True) -> int:
+    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), blocking))
+    return len(task.stream_ops) - 1
+
+
+def get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.get()`: a scalar now, or a block when its place is known."""
+    if ref.stream.block:
+        return PendingGet(ref, node)
+    _, number = _port(task, ref, "get", node)
+    position = _operation(task, ref, "get", node)
+    type_ = element_type(ref.stream.dtype)
+    task.scalar_op()
+    return Scalar(task.text.op(f'"df.get"({number}) {{op = {position} : i64}} : (index) -> {type_}'), ref.stream.dtype)
+
+
+def receive(task: Task, pending: PendingGet, target: Buffer) -> None:
+    """Get a block straight into a tile of the same shape and type."""
+    _, number = _port(task, pending.ref, "get", pending.node)
+    position = _operation(task, pending.ref, "get", pending.node)
+    task.touch(target, write=True)
+    task.text.line(f'"df.get_block"({number}, {target.ssa}) {{op = {position} : i64}} : (index, {target.type}) -> ()')
+
+
+def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
+    """`stream.put(value)`."""
+    token, type_, name = _token(task, ref, value, node)
+    _, number = _port(task, ref, "put", node)
+    position = _operation(task, ref, "put", node)
+    task.text.line(f'"df.put{name}"({number}, {token}) {{op = {position} : i64}} : (index, {type_}) -> ()')
+
+
+def _token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> tuple[str, str, str]:
+    """What is put: its run-time value, its type, and what the names of operations on such tokens end in."""
+    stream = ref.stream
+    if shape_of(value) != stream.block:
+        token = f"blocks of shape {list(stream.block)}" if stream.block else "scalars"
+        given = f"a tile of shape {list(shape_of(value))}" if is_tile(value) else "a scalar"
+        task.fail(node, f"stream `{stream.name}` carries {token}, but {given} is put")
+    if not stream.block:
+        return _scalar_token(task, ref, value, node).ssa, element_type(stream.dtype), ""
+    if isinstance(value, Buffer) and value.dtype == stream.dtype:
+        block = value
+    else:
+        block = task.new_buffer(stream.dtype, stream.block)
+        if isinstance(value, Buffer):
+            _check_type(task, ref, value, node)
+        assign(task, block, value if not isinstance(value, PendingGet) else materialise(task, value), node)
+    task.touch(block, write=False)
+    return block.ssa, block.type, "_block"
+
+
+def _check_type(task: Task, ref: StreamRef, value: Buffer | Scalar, node: ast.AST) -> None:
+    """Tiles and declared variables must have the stream's own type; expressions are converted."""
+    if value.dtype != ref.stream.dtype:
+        task.fail(
+            node,
+            f"stream `{ref.stream.name}` carries {ref.stream.dtype}, but {value.dtype} is put",
+            f"declare the variable as {ref.stream.dtype}, or the stream as Stream[{value.dtype}, ...]",
+        )
+
+
+def _scalar_token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Scalar:
+    dtype = ref.stream.dtype
+    scalar = as_scalar(task, value, node, like=dtype)
+    if scalar.dtype.is_float and dtype.is_integer:
+        _check_type(task, ref, scalar, node)
+    task.scalar_op()
+    return convert(task, scalar, dtype)
+
+
+# -- operations that do not wait -------------------------------------------------------------------------------------
+
+
+def try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`value, ok = stream.try_get()`: a token if there is one; else `ok` is false and the value undefined."""
+    stream = ref.stream
+    with task.repeated(None):
+        _, number = _port(task, ref, "get", node)
+    attribute = f"{{op = {_operation(task, ref, 'get', node, blocking=False)} : i64}}"
+    task.poll()
+    if stream.block:
+        target = task.new_buffer(stream.dtype, stream.block)
+        ok = task.text.op(f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1')
+        return Tuple((target, Scalar(ok, bool_)))
+    value, ok = task.text.name(), task.text.name()
+    type_ = element_type(stream.dtype)
+    task.text.line(f'{value}, {ok} = "df.try_get"({number}) {attribute} : (index) -> ({type_}, i1)')
+    return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
+
+
+def try_put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Value:
+    """`ok = stream.try_put(value)`: put a token if there is room for it."""
+    token, type_, name = _token(task, ref, value, node)
+    with task.repeated(None):
+        _, number = _port(task, ref, "put", node)
+    attribute = f"{{op = {_operation(task, ref, 'put', node, blocking=False)} : i64}}"
+    task.poll()
+    ok = task.text.op(f'"df.try_put{name}"({number}, {token}) {attribute} : (index, {type_}) -> i1')
+    return Scalar(ok, bool_)
+
+
+def is_empty(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.empty()`: whether the stream holds no token; asked by its consumer."""
+    return _occupancy(task, ref, "get", "empty", node)
+
+
+def is_full(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+    """`stream.full()`: whether the stream has no room; asked by its producer."""
+    return _occupancy(task, ref, "put", "full", node)
+
+
+def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node: ast.AST) -> Scalar:
+    with task.repeated(0):
+        _, number = _port(task, ref, direction, node)
+    position = _operation(task, ref, direction, node, blocking=False)
+    task.poll()
+    return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)

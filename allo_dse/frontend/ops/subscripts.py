@@ -1,0 +1,200 @@
+"""Indexing: elements and parts of tiles, streams of an array, constant arrays."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from allo_dse.lang.region import Region
+from allo_dse.lang.types import index
+
+from ..model import pid_values as meta
+from ..model.mlir_text import memref_type
+from ..model.pid_values import Meta
+from ..model.values import Buffer, Const, Scalar, StreamRef, Value
+from ..regions.task_state import Task
+from .bits import bits_of
+from .index_checks import Limit, bounds_of, check_attribute, wrong_index
+from .linear_forms import constant_difference
+from .scalars import as_scalar, convert
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """A slice along one dimension: where it starts, how many elements it has, and its step."""
+
+    start: Value
+    size: int
+    step: int = 1
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of a subscript."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
+    the body runs (see `allo_dse.simulator.codegen.lowering.indices`)."""
+
+    indices: tuple[str, ...] = ()
+    checks: str = ""
+
+    def of(self, buffer: Buffer) -> str:
+        """The operand of a load or store."""
+        return f"{buffer.ssa}[{', '.join(self.indices)}]{self.checks} : {buffer.type}"
+
+
+def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Position | None]:
+    """What a subscript of a tile means: the tile and the position of one element, or a part of the tile and None."""
+    parts = parts_of(node)
+    if len(parts) > len(base.shape):
+        task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
+    ranges = [_part(task, part, dimension, base.shape[dimension]) for dimension, part in enumerate(parts)]
+    if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
+        return base, position(task, base, [r for r in ranges if not isinstance(r, Range)], parts)
+    missing = [Range(Const(0), extent) for extent in base.shape[len(ranges) :]]
+    return subview(task, base, [*ranges, *missing], node), None
+
+
+def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[ast.expr]) -> Position:
+    """The element of an array at an index per dimension."""
+    indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
+    limits = [
+        Limit(dimension, value, extent, node, f"dimension {dimension} of size {extent}")
+        for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
+    ]
+    return Position(indices, check_attribute(task, limits))
+
+
+def _index(task: Task, value: Value, node: ast.AST) -> str:
+    scalar = as_scalar(task, value, node, like=index)
+    if not scalar.dtype.is_integer:
+        task.fail(node, f"an index must be an integer, not {scalar.dtype}")
+    return convert(task, scalar, index).ssa
+
+
+def _part(task: Task, node: ast.expr, dimension: int, extent: int) -> Value | Range:
+    if isinstance(node, ast.Slice):
+        return _slice(task, node, dimension, extent)
+    value = task.lower(task, node)
+    _check_index(task, value, dimension, extent, node)
+    return value
+
+
+def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST) -> None:
+    if isinstance(value, Const):
+        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool)
+        if not is_integer:
+            task.fail(node, f"an index must be an integer, not {value.value!r}")
+    wrong = wrong_index(task, value, extent)
+    if wrong is not None:
+        task.fail(node, f"index {wrong} is out of range for dimension {dimension} of size {extent}")
+
+
+def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
+    step = 1 if node.step is None else constant_int(task, task.lower(task, node.step), node.step, "a slice's step")
+    if step < 1:
+        task.fail(node, f"a slice's step must be positive, not {step}")
+    start = Const(0) if node.lower is None else task.lower(task, node.lower)
+    stop = Const(extent) if node.upper is None else task.lower(task, node.upper)
+    upper = ast.copy_location(ast.Constant(extent), node) if node.upper is None else node.upper
+    length = constant_difference(task, node.lower, upper)
+    if length is None:
+        task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
+    low, high = bounds_of(task, start), bounds_of(task, stop)
+    if length < 0 or (low is not None and low[0] < 0) or (high is not None and high[1] > extent and not task.guards):
+        first, last = (low or ("?", "?"))[0], (high or ("?", "?"))[1]
+        task.fail(node, f"slice {first}:{last} is out of range for dimension {dimension} of size {extent}")
+    return Range(start, -(-length // step), step)
+
+
+def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:
+    """A part of a tile; dimensions with a single index are dropped."""
+    whole = [isinstance(r, Range) and r.size == extent for r, extent in zip(ranges, base.shape, strict=True)]
+    if all(whole):
+        return base
+    strided = memref_type(base.dtype, base.shape, strided=True)
+    source = base.ssa if base.type == strided else task.text.op(f"memref.cast {base.ssa} : {base.type} to {strided}")
+    starts = [r.start if isinstance(r, Range) else r for r in ranges]
+    offsets = [_index(task, start, node) for start in starts]
+    ends = [r.step * (r.size - 1) if isinstance(r, Range) else 0 for r in ranges]
+    limits = [
+        Limit(dimension, start, extent - end, node, f"dimension {dimension} of size {extent}")
+        for dimension, (start, extent, end) in enumerate(zip(starts, base.shape, ends, strict=True))
+    ]
+    checks = check_attribute(task, limits)
+    sizes = [str(r.size) if isinstance(r, Range) else "1" for r in ranges]
+    steps = [str(r.step) if isinstance(r, Range) else "1" for r in ranges]
+    shape = tuple(r.size for r in ranges if isinstance(r, Range))
+    type_ = memref_type(base.dtype, shape, strided=True)
+    part = f"[{', '.join(offsets)}] [{', '.join(sizes)}] [{', '.join(steps)}]"
+    ssa = task.text.op(f"memref.subview {source}{part}{checks} : {strided} to {type_}")
+    return Buffer(ssa, base.dtype, shape, type_, base.root, base.arg, base.constant)
+
+
+def constant_int(task: Task, value: Value, node: ast.AST, what: str) -> int:
+    """An integer that must be known at compile time, and the same for all tasks of the set."""
+    if isinstance(value, Meta):
+        value = Const(task.uniform(value))
+    if not isinstance(value, Const):
+        task.fail(node, f"{what} must be known at compile time")
+    if not isinstance(value.value, (int, np.integer)):
+        task.fail(node, f"{what} must be an integer, not {value.value!r}")
+    return int(value.value)
+
+
+def subscript(task: Task, node: ast.Subscript) -> Value:
+    """The value of `base[...]`."""
+    base = task.lower(task, node.value)
+    if isinstance(base, StreamRef):
+        return task.lower_streams(task, base, node)
+    if isinstance(base, Const):
+        return _constant_subscript(task, base.value, node)
+    if isinstance(base, Buffer):
+        part, where = view(task, base, node)
+        if where is None:
+            return part
+        task.touch(part, write=False)
+        task.scalar_op()
+        return Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
+    if isinstance(base, Scalar):
+        return bits_of(task, base, node)
+    task.fail(node, "this cannot be indexed")
+
+
+def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
+    if any(isinstance(p, ast.Slice) for p in parts_of(node)):
+        return Const(task.source.file.evaluate(node, task.constants()))
+    indices = [task.lower(task, p) for p in parts_of(node)]
+    if isinstance(base, Region):
+        indices = [Const(task.uniform(i)) if isinstance(i, Meta) else i for i in indices]
+    if all(isinstance(i, Const) for i in indices):
+        values = tuple(i.value for i in indices if isinstance(i, Const))
+        try:
+            return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
+        except Exception as error:
+            task.fail(node, f"cannot index this constant: {error}")
+    array = np.asarray(base)
+    if array.dtype.kind not in "biuf" or len(indices) > array.ndim:
+        task.fail(node, "only arrays of numbers can be indexed by values that differ between tasks")
+    for dimension, (value, part) in enumerate(zip(indices, parts_of(node), strict=True)):
+        _check_index(task, value, dimension, array.shape[dimension], part)
+    if len(indices) == array.ndim and all(isinstance(i, (Const, Meta)) for i in indices):
+        where = tuple(i.array if isinstance(i, Meta) else i.value for i in indices if isinstance(i, (Const, Meta)))
+        return meta.table(array[tuple(np.clip(w, 0, n - 1) for w, n in zip(where, array.shape, strict=True))])
+    return _constant_element(task, array, indices, node)
+
+
+def _constant_element(task: Task, array: np.ndarray[Any, Any], indices: Sequence[Value], node: ast.Subscript) -> Value:
+    """An element of a constant array at a run-time position."""
+    if len(indices) != array.ndim:
+        task.fail(node, "parts of constant arrays at run-time positions are not supported", "give all indices")
+    buffer = task.constant_buffer(array)
+    where = position(task, buffer, indices, parts_of(node))
+    return Scalar(task.text.op(f"memref.load {where.of(buffer)}"), buffer.dtype)

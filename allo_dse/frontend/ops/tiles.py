@@ -1,0 +1,336 @@
+"""Operations on whole tiles: shapes and types are known when they are written, code comes when the target is known.
+
+Integer sums and products are computed modulo the width of their target, so that what a program stores equals what
+NumPy computes in the target's type, however wide intermediate results would be.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from allo_dse.lang.types import DType, float32, index, int64
+
+from ..model.pid_values import Meta
+from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
+from ..regions.task_state import Task
+from .scalars import as_scalar, binary_as, common, const_type, convert, is_number, math_unary
+from .tile_layouts import note_assignment, spread_of
+
+RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
+ELEMENTWISE = {"add": "+", "sub": "-", "mul": "*", "div": "/", "max": "max", "min": "min", "power": "**", "mod": "%"}
+_WIDE = frozenset({"matmul", "bmm", "conv2d", "sumpool", "softmax", "layernorm", "gelu"})  # computed in float32
+UNARY = ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "tanh", "abs", "relu", "gelu", "neg")
+
+
+def is_tile(value: Value) -> bool:
+    return isinstance(value, (TileExpr, PendingGet)) or (isinstance(value, Buffer) and value.shape != ())
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    return value.shape if isinstance(value, (Buffer, TileExpr, PendingGet)) else ()
+
+
+def dtype_of(value: Value) -> DType | None:
+    """The element type of an operand; None for a Python number, which adapts."""
+    if isinstance(value, (Buffer, TileExpr, PendingGet, Scalar, Variable)):
+        return value.dtype
+    return None
+
+
+def broadcast(task: Task, shapes: Sequence[tuple[int, ...]], node: ast.AST) -> tuple[int, ...]:
+    """The shape that all of `shapes` broadcast to, as in NumPy."""
+    result: list[int] = []
+    for position in range(max(map(len, shapes))):
+        extents = {shape[-1 - position] for shape in shapes if position < len(shape)} - {1}
+        if len(extents) > 1:
+            task.fail(node, f"shapes do not match: {' and '.join(_text(s) for s in shapes)}")
+        result.append(extents.pop() if extents else 1)
+    return tuple(reversed(result))
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _natural(operands: Sequence[Value]) -> DType:
+    """The common type of some operands."""
+    result: DType | None = None
+    for operand in operands:
+        dtype = dtype_of(operand)
+        if dtype is not None:
+            result = dtype if result is None else common(result, dtype)
+    if result is None:
+        consts = [const_type(o.value) for o in operands if isinstance(o, Const)]
+        return consts[0] if consts else float32
+    floats = [o for o in operands if isinstance(o, Const) and isinstance(o.value, float)]
+    return common(result, float32) if floats and not result.is_float else result
+
+
+def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST) -> TileExpr:
+    """An elementwise operation on tiles and scalars, with broadcasting."""
+    for operand in operands:
+        if isinstance(operand, Const) and not is_number(operand.value):
+            task.fail(node, f"{op} needs tiles or numbers, not {operand.value!r}")
+    shape = broadcast(task, [shape_of(o) for o in operands], node)
+    dtype = _natural(operands)
+    if op in UNARY and op not in ("abs", "relu", "neg") and not dtype.is_float:
+        dtype = float32
+    return TileExpr(op, tuple(operands), dtype, shape, node)
+
+
+def matmul(task: Task, a: Value, b: Value, node: ast.AST) -> TileExpr:
+    """The product of two matrices."""
+    for operand in (a, b):
+        if not is_tile(operand) or len(shape_of(operand)) != 2:
+            task.fail(node, f"matmul needs two matrices, not shapes {_text(shape_of(a))} and {_text(shape_of(b))}")
+    (m, k), (k2, n) = shape_of(a), shape_of(b)
+    if k != k2:
+        task.fail(node, f"matmul of {_text((m, k))} and {_text((k2, n))}: {k} columns against {k2} rows")
+    return TileExpr("matmul", (a, b), _natural((a, b)), (m, n), node)
+
+
+# -- code ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def loops(task: Task, shape: Sequence[int]) -> Iterator[list[str]]:
+    """A nest of loops over a tile; yields the loop variables."""
+    names = []
+    with ExitStack() as stack:
+        for extent in shape:
+            name = task.text.name()
+            stack.enter_context(task.text.block(f"affine.for {name} = 0 to {extent} {{"))
+            names.append(name)
+        yield names
+
+
+def load(task: Task, buffer: Buffer, where: Sequence[str]) -> Scalar:
+    return Scalar(task.text.op(f"memref.load {buffer.ssa}[{', '.join(where)}] : {buffer.type}"), buffer.dtype)
+
+
+def store(task: Task, value: Scalar, buffer: Buffer, where: Sequence[str]) -> None:
+    task.text.line(f"memref.store {value.ssa}, {buffer.ssa}[{', '.join(where)}] : {buffer.type}")
+
+
+def fill(task: Task, value: Value, target: Buffer, node: ast.AST) -> None:
+    """Set every element of a tile to a scalar."""
+    scalar = element(task, value, target.dtype, node)
+    task.touch(target, write=True)
+    with loops(task, target.shape) as where:
+        store(task, scalar, target, where)
+    task.price("fill", target.shape, (target.dtype,), node, task.count)
+
+
+def element(task: Task, value: Value, dtype: DType, node: ast.AST) -> Scalar:
+    """A scalar as an element of a tile or variable of type `dtype`."""
+    number = value.value if isinstance(value, Const) and is_number(value.value) else None
+    if number is not None and not dtype.is_fixed and (dtype.is_float or isinstance(number, int)):
+        return Scalar(task.text.constant(number, dtype), dtype)
+    return convert(task, as_scalar(task, value, node, like=dtype), dtype)
+
+
+def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
+    """`target[...] = value`: a scalar fills it, a tile of the same (or a broadcasting) shape is copied into it."""
+    if not is_tile(value):
+        fill(task, value, target, node)
+        note_assignment(task, target, value, node)
+        return
+    note_assignment(task, target, value, node)
+    shape = shape_of(value)
+    if isinstance(value, PendingGather) and target.shape == value.joined_shape:
+        shape = target.shape
+    if broadcast(task, (shape, target.shape), node) != target.shape:
+        task.fail(node, f"shapes do not match: {_text(target.shape)} = {_text(shape)}")
+    if isinstance(value, PendingGet):
+        if shape == target.shape and value.dtype == target.dtype:
+            task.receive(task, value, target)
+            return
+        value = materialise(task, value)
+    if isinstance(value, TileExpr):
+        if shape == target.shape:
+            _compute(task, value, target)
+            return
+        value = materialise(task, value, dtype=target.dtype)
+    assert isinstance(value, Buffer)
+    copy(task, value, target, node)
+
+
+def copy(task: Task, source: Buffer, target: Buffer, node: ast.AST) -> None:
+    """Copy a tile, converting its elements and broadcasting it."""
+    if source.root == target.root and source.ssa != target.ssa:
+        temporary = task.new_buffer(source.dtype, source.shape)
+        move(task, source, temporary)
+        task.price("copy", source.shape, (source.dtype, source.dtype), node, task.count)
+        source = temporary
+    move(task, source, target)
+    task.price("copy", target.shape, (source.dtype, target.dtype), node, task.count)
+
+
+def move(task: Task, source: Buffer, target: Buffer) -> None:
+    """Copy elements, without a price."""
+    task.touch(source, write=False)
+    task.touch(target, write=True)
+    with loops(task, target.shape) as where:
+        element = load(task, source, _broadcast_index(task, source.shape, where))
+        store(task, convert(task, element, target.dtype), target, where)
+
+
+def _broadcast_index(task: Task, shape: Sequence[int], where: Sequence[str]) -> list[str]:
+    """Indices into an operand of `shape` for the element `where` of the result."""
+    own = where[len(where) - len(shape) :]
+    return [task.text.constant(0, index) if extent == 1 else name for extent, name in zip(shape, own, strict=True)]
+
+
+def materialise(task: Task, value: TileValue, dtype: DType | None = None) -> Buffer:
+    """The tile in memory; computed into a new local array unless it is one already."""
+    if isinstance(value, Buffer):
+        return value
+    target = task.new_buffer(dtype if dtype is not None and isinstance(value, TileExpr) else value.dtype, value.shape)
+    task.spreads[target.root] = spread_of(task, value)
+    if isinstance(value, PendingGet):
+        task.receive(task, value, target)
+    else:
+        _compute(task, value, target)
+    return target
+
+
+def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
+    """Compute an operation on tiles into `target`, which has its shape."""
+    work = _work_type(expr, target.dtype)
+    operands = [_operand(task, o, work, expr) for o in expr.operands]
+    in_place = expr.op not in CODE
+    roots = [o.root for o in operands if isinstance(o, Buffer) and not (in_place and _same_tile(o, target))]
+    destination = target
+    if target.root in roots or (expr.op == "matmul" and not _accumulates_in(target, work)):
+        destination = task.new_buffer(work if expr.op == "matmul" else target.dtype, expr.shape)
+    for operand in operands:
+        if isinstance(operand, Buffer):
+            task.touch(operand, write=False)
+    task.touch(target, write=True)
+    code = CODE.get(expr.op, _elementwise_code)
+    code(task, expr, operands, work, destination)
+    if destination is not target:
+        move(task, destination, target)
+    dtypes = [d for d in map(dtype_of, operands) if d is not None]
+    shape = expr.shape
+    if expr.op == "matmul":
+        shape = (expr.shape[0], shape_of(expr.operands[0])[1], expr.shape[1])
+    task.price(expr.op, shape, (*dtypes, target.dtype), expr.node, task.count)
+    if destination is target:
+        task.layouts.rearranged(expr, operands[0], target, len(task.work) - 1)
+
+
+def _work_type(expr: TileExpr, target: DType) -> DType:
+    """The type that an operation is computed in."""
+    natural = expr.dtype
+    if natural.is_integer and target.is_integer and expr.op in RING:
+        return target
+    if natural.is_integer and target.is_float and expr.op in RING:
+        return int64
+    if natural.is_float and target.is_float:
+        natural = common(natural, target)
+    if natural.is_float and natural.bits == 16 and expr.op in _WIDE:
+        return float32
+    return natural
+
+
+def _accumulates_in(target: Buffer, work: DType) -> bool:
+    """Whether a product can be summed up in the target itself: it has the right type and lies contiguously."""
+    return target.dtype == work and target.arg is None and target.ssa == target.root
+
+
+def _same_tile(operand: Buffer, target: Buffer) -> bool:
+    return operand.ssa == target.ssa and operand.shape == target.shape
+
+
+def _operand(task: Task, value: Value, work: DType, expr: TileExpr) -> Value:
+    """An operand in memory, or a scalar."""
+    if isinstance(value, TileExpr):
+        inherits = expr.op in RING and value.op in RING and value.dtype.is_integer and work.is_integer
+        return materialise(task, value, dtype=work if inherits else value.dtype)
+    if isinstance(value, PendingGet):
+        return materialise(task, value)
+    if isinstance(value, Buffer) and value.shape != ():
+        return value
+    if isinstance(value, (Const, Meta, Scalar, Variable, Buffer)):
+        return element(task, value, work, expr.node)
+    task.fail(expr.node, f"{expr.op} needs tiles or numbers")
+
+
+def _elementwise_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
+    with loops(task, expr.shape) as where:
+        scalars = [_operand_element(task, o, work, where) for o in operands]
+        if expr.op in ELEMENTWISE:
+            result = binary_as(task, ELEMENTWISE[expr.op], scalars[0], scalars[1], work)
+        else:
+            result = unary(task, expr.op, scalars[0])
+        store(task, convert(task, result, target.dtype), target, where)
+
+
+def _operand_element(task: Task, operand: Value, work: DType, where: Sequence[str]) -> Scalar:
+    if isinstance(operand, Buffer):
+        return convert(task, load(task, operand, _broadcast_index(task, operand.shape, where)), work)
+    assert isinstance(operand, Scalar)
+    return operand
+
+
+def unary(task: Task, op: str, x: Scalar) -> Scalar:
+    """A function of one scalar."""
+    dtype = x.dtype
+    zero = Scalar(task.text.constant(0, dtype), dtype)
+    if op == "neg":
+        return binary_as(task, "-", zero, x, dtype)
+    if op == "relu":
+        return binary_as(task, "max", x, zero, dtype)
+    if op == "abs":
+        return binary_as(task, "max", x, binary_as(task, "-", zero, x, dtype), dtype)
+    if op == "gelu":
+        return _gelu(task, x)
+    return math_unary(task, op, x)
+
+
+def _gelu(task: Task, x: Scalar) -> Scalar:
+    """x/2 * (1 + erf(x / sqrt 2))."""
+    dtype = x.dtype
+
+    def const(value: float) -> Scalar:
+        return Scalar(task.text.constant(value, dtype), dtype)
+
+    scaled = binary_as(task, "*", x, const(2.0**-0.5), dtype)
+    inner = binary_as(task, "+", math_unary(task, "erf", scaled), const(1.0), dtype)
+    return binary_as(task, "*", binary_as(task, "*", x, const(0.5), dtype), inner, dtype)
+
+
+def _matmul_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
+    """Row by row: each element of A scales a row of B, so that the innermost loop is contiguous and vectorises."""
+    a, b = operands
+    assert isinstance(a, Buffer)
+    assert isinstance(b, Buffer)
+    (m, k), n = a.shape, b.shape[1]
+    zero = Scalar(task.text.constant(0, work), work)
+    with loops(task, (m,)) as (i,):
+        with loops(task, (n,)) as (j,):
+            store(task, zero, target, (i, j))
+        with loops(task, (k,)) as (p,):
+            left = convert(task, load(task, a, (i, p)), work)
+            with loops(task, (n,)) as (j,):
+                right = convert(task, load(task, b, (p, j)), work)
+                product = binary_as(task, "*", left, right, work)
+                total = binary_as(task, "+", load(task, target, (i, j)), product, work)
+                store(task, total, target, (i, j))
+
+
+def _transpose_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
+    (source,) = operands
+    assert isinstance(source, Buffer)
+    with loops(task, target.shape) as where:
+        position = [where[expr.options.index(dimension)] for dimension in range(len(where))]
+        store(task, convert(task, load(task, source, position), target.dtype), target, where)
+
+
+CODE: dict[str, Callable[[Task, TileExpr, Sequence[Value], DType, Buffer], None]] = {
+    "matmul": _matmul_code,
+    "transpose": _transpose_code,
+}

@@ -1,0 +1,147 @@
+"""Checks across tasks, after all kernels are compiled: producers, consumers and counts of every stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from allo_dse.program.compiled import IntArray, Kernel, StreamArray
+
+from .regions import RegionSource
+from .stream_users import Endpoint, at, endpoint, tasks_on
+from .task_state import Task
+
+
+def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequence[Sequence[Task]]) -> list[str]:
+    """Check the streams of a program; returns warnings.
+
+    Raises:
+        ProgramError: for a stream with two producers or consumers, with other counts of puts than of gets, or one that
+            is read but never written.
+    """
+    ends: dict[tuple[str, str], list[Endpoint]] = {}
+    for kernel, sets in zip(kernels, tasks, strict=True):
+        for task in sets:
+            for port in (part for use in task.ports.values() for part in use.fixed):
+                ends.setdefault((port.stream.name, port.direction), []).append(endpoint(kernel, task, port))
+    warnings: list[str] = []
+    for stream in source.streams.values():
+        puts, gets = ends.get((stream.name, "put"), []), ends.get((stream.name, "get"), [])
+        for group, what in ((puts, "producers"), (gets, "consumers")):
+            _check_single(source, stream, group, what)
+        _check_balance(source, stream, puts, gets)
+        warnings.extend(_stream_warnings(source, stream, puts, gets))
+    warnings.extend(dict.fromkeys(one for group in tasks for task in group for one in task.warnings))
+    warnings.extend(_argument_warnings(source, kernels, tasks))
+    return warnings
+
+
+def _label(stream: StreamArray, index: Sequence[int]) -> str:
+    return f"{stream.name}[{', '.join(map(str, index))}]" if stream.shape else stream.name
+
+
+def _streams_where(
+    stream: StreamArray, condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> Iterator[tuple[int, ...]]:
+    """The streams for which a broadcasting condition holds (the first ones of those that broadcast)."""
+    for index in np.argwhere(condition):
+        yield tuple(int(i) for i in index)
+
+
+def _total(ends: Sequence[Endpoint], rank: int) -> IntArray:
+    result: IntArray = np.zeros((1,) * rank, np.int64)
+    for end in ends:
+        result = result + end.users
+    return result
+
+
+def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
+    """A stream connects one task to one task."""
+    users = _total([end for end in ends if end.port.certain], len(stream.shape))
+    for index in _streams_where(stream, users > 1):
+        found: dict[str, Endpoint] = {}
+        for end in ends:
+            if end.port.certain and at(end.users, index):
+                for pid in tasks_on(end, index)[:2]:
+                    found[end.kernel.task_name(pid)] = end
+        if len(found) > 1:
+            first, second = list(found)[:2]
+            node = found[second].port.node
+            found[second].task.fail(
+                node,
+                f"stream `{_label(stream, index)}` has two {what}: {first} and {second}",
+                "a stream connects one task to one task; declare an array of streams",
+            )
+
+
+def _check_balance(
+    source: RegionSource, stream: StreamArray, puts: Sequence[Endpoint], gets: Sequence[Endpoint]
+) -> None:
+    """As many puts as gets, where both are known."""
+    rank = len(stream.shape)
+    produced, consumed = _total(puts, rank), _total(gets, rank)
+    put_tokens, gets_tokens = _tokens(puts, rank), _tokens(gets, rank)
+    missing = (produced == 0) & ((consumed if gets_tokens is None else gets_tokens) > 0)
+    for index in _streams_where(stream, missing):
+        end = next(e for e in gets if at(e.users, index))
+        if end.port.certain:
+            end.task.fail(end.port.node, f"stream `{_label(stream, index)}` is read but never written")
+    if put_tokens is None or gets_tokens is None:
+        return
+    unequal = (produced > 0) & (consumed > 0) & (put_tokens != gets_tokens)
+    for index in _streams_where(stream, unequal):
+        put = next(e for e in puts if at(e.users, index))
+        a, b = at(np.asarray(put_tokens), index), at(np.asarray(gets_tokens), index)
+        put.task.fail(
+            put.port.node,
+            f"stream `{_label(stream, index)}`: {a} puts, {b} gets",
+            "every token that is put must be taken out",
+        )
+
+
+def _tokens(ends: Sequence[Endpoint], rank: int) -> IntArray | None:
+    result: IntArray = np.zeros((1,) * rank, np.int64)
+    for end in ends:
+        if end.tokens is None:
+            return None
+        result = result + end.tokens
+    return result
+
+
+def _stream_warnings(
+    source: RegionSource, stream: StreamArray, puts: Sequence[Endpoint], gets: Sequence[Endpoint]
+) -> Iterator[str]:
+    if stream.count == 0:
+        return
+    if not puts and not gets:
+        yield f"{stream.location}: warning: stream `{stream.name}` is never used"
+        return
+    rank = len(stream.shape)
+    unread = np.broadcast_to((_total(puts, rank) > 0) & (_total(gets, rank) == 0), stream.shape)
+    count = int(unread.sum())
+    if count == stream.count:
+        yield f"{stream.location}: warning: stream `{stream.name}` is never read"
+    elif count:
+        first = next(_streams_where(stream, unread))
+        yield (
+            f"{stream.location}: warning: {count} of {stream.count} streams of `{stream.name}` are never read, "
+            f"such as {_label(stream, first)}"
+        )
+
+
+def _argument_warnings(
+    source: RegionSource, kernels: Sequence[Kernel], tasks: Sequence[Sequence[Task]]
+) -> Iterator[str]:
+    used = set()
+    for kernel, parsed, sets in zip(kernels, source.kernels, tasks, strict=True):
+        passed = {position for task in sets for call in task.region_calls for position in call.arguments}
+        for position, parameter in enumerate(parsed.parameters):
+            used.add(parameter.tensor.name)
+            ports = [c.tensor_ports[position] for c in kernel.classes]
+            if position not in passed and not any(port.reads or port.writes for port in ports):
+                where = source.file.location(parameter.node)
+                yield f"{where}: warning: argument `{parameter.name}` of kernel `{kernel.name}` is never used"
+    for name, node in source.tensor_nodes.items():
+        if source.tensors[name].name not in used:
+            yield f"{source.file.location(node)}: warning: argument `{name}` of region `{source.name}` is never used"

@@ -1,0 +1,89 @@
+"""A plain typed function as a program: one task, whose results are extra arguments at the end.
+
+def add(A: int32[M], B: int32[M]) -> int32[M]:          arguments A, B and return_0
+    return allo.add(A, B)
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from types import FunctionType
+
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.region import enclosing_names
+from allo_dse.lang.types import DType, TensorType
+from allo_dse.program.compiled import IndexMap, Tensor
+
+from ..model.source import function_source, names_of
+from .regions import KernelSource, Parameter, Part, RegionSource, plain_arguments, tensor_type
+
+RESULT = "return_"
+
+
+def is_typed(function: FunctionType) -> bool:
+    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated).
+
+    One without parameters is a program if its result has such a type.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount] or ("return",)
+    annotations = [function.__annotations__.get(name) for name in names]
+    if not all(_may_be_type(a) for a in annotations):
+        return False
+    try:
+        file, node = function_source(function)
+        written = [a.annotation for a in node.args.args] if code.co_argcount else [node.returns]
+        values = [
+            file.evaluate_annotation(a, names_of(function, enclosing_names(function.__code__, sys._getframe(1))))
+            for a in written
+            if a is not None
+        ]
+    except ProgramError:
+        return not any(isinstance(a, str) for a in annotations)
+    return all(_may_be_type(v) and not isinstance(v, str) for v in values)
+
+
+def _may_be_type(value: object) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_may_be_type, value))
+    return isinstance(value, (DType, TensorType, str))
+
+
+def read_function(function: FunctionType) -> RegionSource:
+    """A function as a region with one kernel of one task.
+
+    Raises:
+        ProgramError: at the first thing that is wrong.
+    """
+    file, node = function_source(function)
+    source = RegionSource(node.name, file, names_of(function, enclosing_names(function.__code__, sys._getframe(1))))
+    parameters = []
+    for argument in plain_arguments(file, node):
+        type_ = tensor_type(source, argument)
+        parameters.append(_whole(Tensor(argument.arg, type_.dtype, type_.shape), argument))
+        source.tensor_nodes[argument.arg] = argument
+    results = _results(source, node)
+    for position, type_ in enumerate(results):
+        parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node))
+    source.parts = {p.name: Part.whole(p.tensor) for p in parameters}
+    kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), len(results))
+    source.kernels.append(kernel)
+    return source
+
+
+def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
+    if node.returns is None:
+        return []
+    value = source.file.evaluate_annotation(node.returns, source.names)
+    types = list(value) if isinstance(value, tuple) else [] if value is None else [value]
+    for type_ in types:
+        if not isinstance(type_, (DType, TensorType)):
+            source.file.fail(node.returns, f"a result must have an element or tensor type, not {type_!r}")
+    return [TensorType(t, ()) if isinstance(t, DType) else t for t in types]
+
+
+def _whole(tensor: Tensor, node: ast.AST) -> Parameter:
+    rank = len(tensor.shape)
+    tile = IndexMap((1,) * rank, ((0,),) * rank, (0,) * rank)
+    return Parameter(tensor.name, tensor, (None,) * rank, tensor.shape, tile, node)

@@ -1,0 +1,400 @@
+"""From a region's source to its parts: tensors, streams and kernels. Nothing is compiled yet."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.memory import Layout
+from allo_dse.lang.region import Region, kernel
+from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
+from allo_dse.program.compiled import IndexMap, IntArray, SourceLocation, StreamArray, Tensor
+
+from ..model.source import SourceFile, function_source, names_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
+
+    Attributes:
+        shape: of the tile.
+        grid: the number of tiles along each dimension.
+        position: which of them it is.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    position: tuple[int, ...]
+
+    @staticmethod
+    def whole(tensor: Tensor) -> Part:
+        rank = len(tensor.shape)
+        return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel's parameter: the region's tensor it stands for, and the tile of it that each task sees."""
+
+    name: str
+    tensor: Tensor
+    layout: tuple[int | None, ...]
+    tile_shape: tuple[int, ...]
+    tile: IndexMap
+    node: ast.AST
+
+    def part(self, pid: IntArray) -> Part:
+        """The tile that the task with a pid has."""
+        linear = int(self.tile.linear(pid[None, :])[0]) if self.tile.grid else 0
+        position = tuple(int(i) for i in np.unravel_index(linear, self.tile.grid)) if self.tile.grid else ()
+        return Part(self.tensor, self.tile_shape, self.tile.grid, position)
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
+
+    Attributes:
+        parameter: each task's part of the tensor, which has the arrays of all tasks end to end along dimension 0.
+        initial: its contents before the first run.
+    """
+
+    parameter: Parameter
+    initial: np.ndarray[Any, Any]
+
+    @staticmethod
+    def of_kernel(
+        kernel: KernelSource, name: str, dtype: DType, initial: np.ndarray[Any, Any], node: ast.AST
+    ) -> SharedArray:
+        """The arrays of shape and contents `initial` of all tasks of a kernel."""
+        shape, tasks = initial.shape, math.prod(kernel.mesh)
+        strides = tuple(math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh)))
+        rows = (strides, *((0,) * len(strides) for _ in shape[1:]))
+        tile = IndexMap((tasks, *(1,) * (len(shape) - 1)), rows, (0,) * len(shape))
+        tensor = Tensor(name, dtype, (tasks * shape[0], *shape[1:]))
+        parameter = Parameter(name, tensor, (None,) * len(shape), shape, tile, node)
+        return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
+
+
+@dataclass(frozen=True)
+class Sync:
+    """How the tasks of a region that another task calls begin and end.
+
+    Attributes:
+        start, done: the arrays of streams that say so.
+        repeated: whether there may be any number of calls; a false token ends them.
+        node: the call.
+        pid: of the calling task, the leading indices into them.
+        first: the position of the kernel's first task among those of the region, the last index.
+    """
+
+    start: StreamArray
+    done: StreamArray
+    repeated: bool
+    node: ast.AST
+    pid: tuple[int, ...] = ()
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSource:
+    """A kernel before compilation.
+
+    Attributes:
+        results: how many parameters at the end stand for what the function returns (plain functions only).
+        sync: when its tasks run, where a task calls the region in the middle of other work.
+    """
+
+    name: str
+    node: ast.FunctionDef
+    mesh: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+    location: SourceLocation
+    results: int = 0
+    sync: Sync | None = None
+
+
+@dataclass(eq=False)
+class RegionSource:
+    """A region before compilation.
+
+    Attributes:
+        names: what free names in it stand for.
+        prefix: stands before the names of streams and kernels of a region that is called by a task.
+        parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
+        stream_nodes: the declaration of each stream.
+        enclosing: local variables of the functions around the region, as they were when it was defined.
+        scope: how qualified names of functions defined beside the region begin; empty for regions of a module.
+    """
+
+    name: str
+    file: SourceFile
+    names: dict[str, Any]
+    prefix: str = ""
+    parts: dict[str, Part] = field(default_factory=dict)
+    tensor_nodes: dict[str, ast.arg] = field(default_factory=dict)
+    streams: dict[str, StreamArray] = field(default_factory=dict)
+    stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
+    kernels: list[KernelSource] = field(default_factory=list)
+    enclosing: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = ""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensor behind each argument."""
+        return {name: part.tensor for name, part in self.parts.items()}
+
+    def names_of(self, function: FunctionType) -> dict[str, Any]:
+        """What the free names of a helper function stand for.
+
+        One that is defined beside the region, in the same function, sees the variables that the region sees.
+        """
+        beside = self.scope != "" and function.__qualname__.startswith(self.scope)
+        return names_of(function, self.enclosing if beside else {})
+
+
+def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
+    """Read a region's declarations.
+
+    Args:
+        prefix: put before the names of its streams and kernels.
+        actual: what its arguments stand for, when another region's task calls it.
+
+    Raises:
+        ProgramError: at the first thing that is wrong.
+    """
+    file, node = function_source(region.function)
+    source = RegionSource(region.name, file, names_of(region.function, region.enclosing), prefix)
+    source.enclosing = region.enclosing
+    source.scope = region.function.__qualname__.removesuffix(region.function.__name__)
+    _bind_type_parameters(source, node, region.arguments)
+    arguments = plain_arguments(file, node)
+    if actual is not None and len(actual) != len(arguments):
+        file.fail(node, f"region `{region.name}` takes {len(arguments)} arguments, {len(actual)} are given")
+    for position, argument in enumerate(arguments):
+        type_ = tensor_type(source, argument)
+        part = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
+        if actual is not None:
+            _check_same(file, argument, part.tensor, actual[position])
+            part = actual[position]
+        source.parts[argument.arg] = part
+        source.tensor_nodes[argument.arg] = argument
+    for statement in node.body:
+        _read_statement(source, statement)
+    if not source.kernels:
+        file.fail(node, f"region `{region.name}` has no kernel", "define one inside it with @df.kernel(mapping=[...])")
+    return source
+
+
+def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Part) -> None:
+    if (formal.dtype, formal.shape) != (actual.tensor.dtype, actual.shape):
+        what = (
+            f"`{actual.tensor.name}`" if actual.shape == actual.tensor.shape else f"the tile of `{actual.tensor.name}`"
+        )
+        file.fail(
+            argument,
+            f"`{argument.arg}` is declared as {TensorType(formal.dtype, formal.shape)}, "
+            f"but {what} is {TensorType(actual.tensor.dtype, actual.shape)}",
+        )
+
+
+def _bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[Any]) -> None:
+    parameters = [p.name for p in getattr(node, "type_params", [])]
+    if len(parameters) != len(values):
+        source.file.fail(
+            node,
+            f"region `{node.name}` has {len(parameters)} type parameters, {len(values)} are given",
+            f"instantiate it: {node.name}[{', '.join(parameters)}]" if parameters else "",
+        )
+    source.names.update(zip(parameters, values, strict=True))
+
+
+def plain_arguments(file: SourceFile, node: ast.FunctionDef) -> list[ast.arg]:
+    """The parameters of a region or kernel."""
+    rest = [a for a in (node.args.vararg, node.args.kwarg, *node.args.kwonlyargs) if a is not None]
+    if rest or node.args.defaults:
+        file.fail(
+            rest[0] if rest else node.args.defaults[0], "regions and kernels take plain positional arguments only"
+        )
+    return [*node.args.posonlyargs, *node.args.args]
+
+
+def tensor_type(source: RegionSource, argument: ast.arg) -> TensorType:
+    """The declared type of a parameter; a scalar has rank 0."""
+    if argument.annotation is None:
+        source.file.fail(argument, f"argument `{argument.arg}` needs a type", f"write {argument.arg}: int32[M, N]")
+    type_ = source.file.evaluate_annotation(argument.annotation, source.names)
+    if isinstance(type_, DType):
+        type_ = TensorType(type_, ())
+    if not isinstance(type_, TensorType):
+        source.file.fail(argument.annotation, f"`{argument.arg}` must have an element or tensor type, not {type_!r}")
+    if 0 in type_.shape:
+        source.file.fail(argument.annotation, f"`{argument.arg}` has an empty dimension: {type_}")
+    return type_
+
+
+def _read_statement(source: RegionSource, statement: ast.stmt) -> None:
+    if isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    ):
+        return
+    if isinstance(statement, ast.FunctionDef):
+        _read_kernel(source, statement)
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        _read_declaration(source, statement, statement.target.id)
+    elif isinstance(statement, ast.Assign) and all(isinstance(t, ast.Name) for t in statement.targets):
+        _read_assignment(source, statement)
+    else:
+        source.file.fail(
+            statement,
+            "a region contains only stream declarations and kernels",
+            "move computations into a function decorated with @df.kernel",
+        )
+
+
+def _read_assignment(source: RegionSource, statement: ast.Assign) -> None:
+    """A constant, or a stream in the older spelling `pipe = df.pipe(dtype=..., shape=..., depth=...)`."""
+    value = source.file.evaluate(statement.value, source.names)
+    for target in statement.targets:
+        assert isinstance(target, ast.Name)
+        if isinstance(value, StreamType):
+            _declare_stream(source, statement, target.id, value)
+        else:
+            source.names[target.id] = value
+
+
+def _read_declaration(source: RegionSource, statement: ast.AnnAssign, name: str) -> None:
+    type_ = source.file.evaluate_annotation(statement.annotation, source.names)
+    if isinstance(type_, ConstExprType) and statement.value is not None:
+        source.names[name] = source.file.evaluate(statement.value, source.names)
+        return
+    if not isinstance(type_, StreamType):
+        source.file.fail(
+            statement.annotation, f"only streams can be declared in a region; `{name}` is {type_!r}",
+            "declare arrays inside kernels, or make them arguments of the region",
+        )  # fmt: skip
+    if statement.value is not None:
+        source.file.fail(statement.value, "a stream declaration has no value")
+    _declare_stream(source, statement, name, type_)
+
+
+def _declare_stream(source: RegionSource, statement: ast.stmt, name: str, type_: StreamType) -> None:
+    if name in source.streams or name in source.parts:
+        source.file.fail(statement, f"`{name}` is declared twice")
+    location = source.file.location(statement)
+    source.streams[name] = StreamArray(
+        source.prefix + name, type_.dtype, type_.block, type_.depth, type_.shape, location
+    )
+    source.stream_nodes[name] = statement
+
+
+def _read_kernel(source: RegionSource, node: ast.FunctionDef) -> None:
+    file = source.file
+    call = _kernel_decorator(source, node)
+    options = {k.arg: k.value for k in call.keywords}
+    if "mapping" not in options:
+        file.fail(call, f"kernel `{node.name}` needs mapping=[...]", "mapping=[1] is a single task")
+    name = source.prefix + node.name
+    if any(k.name == name for k in source.kernels):
+        file.fail(node, f"kernel `{node.name}` is defined twice")
+    mesh = _mesh(source, options["mapping"])
+    arguments = plain_arguments(file, node)
+    tensors = _kernel_tensors(source, options.get("args"))
+    if "args" not in options:
+        tensors = _interface(source, arguments)
+    if len(arguments) != len(tensors):
+        file.fail(
+            node,
+            f"kernel `{node.name}` has {len(arguments)} parameters, but args lists {len(tensors)} arguments",
+            "the i-th entry of args is passed as the i-th parameter",
+        )
+    parameters = tuple(_parameter(source, a, t, mesh) for a, t in zip(arguments, tensors, strict=True))
+    source.kernels.append(KernelSource(name, node, mesh, parameters, file.location(node)))
+
+
+def _kernel_decorator(source: RegionSource, node: ast.FunctionDef) -> ast.Call:
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            function = source.file.evaluate(decorator.func, source.names)
+            if function is kernel or getattr(function, "__name__", None) == "kernel":
+                return decorator
+    source.file.fail(node, f"function `{node.name}` inside a region must be a kernel", "add @df.kernel(mapping=[...])")
+
+
+def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
+    value = source.file.evaluate(node, source.names)
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 3:
+        source.file.fail(node, f"a mapping lists one to three extents, not {value!r}", "for example mapping=[4, 4]")
+    for extent in value:
+        if isinstance(extent, (bool, float)) or not isinstance(extent, (int, np.integer)) or extent < 1:
+            source.file.fail(node, f"the extents of a mapping are positive integers, not {extent!r}")
+    return tuple(int(extent) for extent in value)
+
+
+def _kernel_tensors(source: RegionSource, node: ast.expr | None) -> list[Part]:
+    if node is None:
+        return []
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        source.file.fail(node, "args must be a list of the region's arguments")
+    tensors = []
+    for item in node.elts:
+        if not isinstance(item, ast.Name) or item.id not in source.parts:
+            known = ", ".join(source.parts) or "none"
+            source.file.fail(item, "args may only name arguments of the region", f"its arguments are: {known}")
+        tensors.append(source.parts[item.id])
+    return tensors
+
+
+def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]:
+    """A kernel without `args`: its own parameters become arguments of the region, those with the same name one."""
+    tensors = []
+    for argument in arguments:
+        type_ = tensor_type(source, argument)
+        if argument.arg not in source.parts:
+            source.parts[argument.arg] = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
+            source.tensor_nodes[argument.arg] = argument
+        tensors.append(source.parts[argument.arg])
+    return tensors
+
+
+def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[int, ...]) -> Parameter:
+    type_ = tensor_type(source, argument)
+    _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
+    layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))
+    counts = [1 if axis is None else mesh[axis] for axis in layout]
+    for dimension, (extent, count, axis) in enumerate(zip(part.shape, counts, layout, strict=True)):
+        if extent % count:
+            source.file.fail(
+                argument,
+                f"dimension {dimension} of {part.tensor.name} is {extent}, "
+                f"not divisible by mesh axis {axis} of size {count}",
+            )
+    tile_shape = tuple(extent // count for extent, count in zip(part.shape, counts, strict=True))
+    matrix = tuple(tuple(int(axis == a) for a in range(len(mesh))) for axis in layout)
+    grid = tuple(outer * inner for outer, inner in zip(part.grid, counts, strict=True))
+    first = tuple(outer * inner for outer, inner in zip(part.position, counts, strict=True))
+    return Parameter(argument.arg, part.tensor, layout, tile_shape, IndexMap(grid, matrix, first), argument)
+
+
+def _layout(
+    source: RegionSource, argument: ast.arg, layout: Layout | None, rank: int, mesh_rank: int
+) -> tuple[int | None, ...]:
+    if layout is None:
+        return (None,) * rank
+    if len(layout) != rank:
+        source.file.fail(
+            argument, f"layout {layout} of `{argument.arg}` has {len(layout)} entries for {rank} dimensions"
+        )
+    try:
+        return layout.axes(mesh_rank)
+    except ProgramError as error:
+        source.file.fail(argument, error.message, error.hint)

@@ -1,0 +1,464 @@
+"""The state of compiling one set of tasks of a kernel: its text, names, work and stream ports.
+
+All tasks of the set must run the same code. Where a compile-time condition tells them apart, `Task.decide` raises
+`Split` and compilation starts over with each part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.lang.types import DType, Float, Int, UInt, index
+from allo_dse.lang.types import bool as bool_
+from allo_dse.program.compiled import (
+    ExternalCall,
+    IndexCheck,
+    IntArray,
+    SourceLocation,
+    SourceLoop,
+    StateVariable,
+    StreamArray,
+    StreamOp,
+    TileOp,
+)
+
+from ..model.mlir_text import FunctionText, dense, memref_type
+from ..model.pid_values import Meta, selected
+from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
+from .layout_notes import LayoutNotes
+from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
+
+Mask = NDArray[np.bool_]
+# How often something happens in each task: a number, a value per task, or None when it depends on data.
+Count = int | IntArray | None
+
+
+_ELEMENTS: dict[str, Callable[[int], DType]] = {"i": Int, "u": UInt, "f": Float, "b": lambda bits: bool_}
+
+
+_INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
+_INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+
+
+def _computable(tree: tuple[Any, ...]) -> bool:
+    """Whether a function of the pid can be computed by index arithmetic."""
+    if tree[0] in ("pid", "const"):
+        return True
+    if tree[0] == "table":
+        return bool(tree[1].dtype.kind in "iu")
+    return tree[0] in (*_INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
+
+
+class Split(Exception):
+    """The tasks of a set must be compiled apart; `masks` are the parts."""
+
+    def __init__(self, masks: Sequence[Mask]) -> None:
+        super().__init__("tasks differ")
+        self.masks = masks
+
+
+@dataclass(eq=False)
+class PortUse:
+    """A stream argument of the body under construction.
+
+    Attributes:
+        index: per dimension of the stream array its index, or None where the body computes the index at run time.
+        tokens: tokens that move.
+        parts: where the body computes the index, the streams that it can reach.
+        certain: whether all tasks surely use the stream.
+    """
+
+    stream: StreamArray
+    direction: Literal["get", "put"]
+    ssa: str
+    index: tuple[Meta, ...] | None
+    node: ast.AST
+    tokens: Count = 0
+    parts: dict[Any, PortUse] = field(default_factory=dict)
+    certain: bool = True
+
+    @property
+    def fixed(self) -> list[PortUse]:
+        """The ports with known indices that this stands for."""
+        return [self] if self.index is not None else list(self.parts.values())
+
+    def add(self, tokens: Count) -> None:
+        """Count more tokens."""
+        self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names declared in one block.
+
+    Attributes:
+        helper: whether it is the outermost block of an inlined function, which sees no names around it.
+        hidden: names that a function defined inside a kernel assigns: they are its own.
+        fixed: variables of loops: they cannot be assigned.
+        chosen: names that the taken branches of compile-time conditions declared.
+    """
+
+    names: dict[str, Value] = field(default_factory=dict)
+    helper: bool = False
+    hidden: frozenset[str] = frozenset()
+    fixed: set[str] = field(default_factory=set)
+    chosen: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Frame:
+    """Where `break`, `continue` or `return` go: a loop, or the function itself.
+
+    Attributes:
+        loop: whether it is a loop.
+        loops, guards: how many loops and data-dependent conditions surround it.
+        skip: the flag that the rest of the iteration (or function) is not executed.
+        stop: the flag that the loop is left.
+        jumps: how many jumps to it have been written so far.
+        unrolled: whether it is a loop at compile time.
+        ended: whether such a loop has been left at compile time.
+        returns: the declared type of a helper function's result, if it has one.
+        result: what it returned at its end.
+        slots: where results of conditional returns are kept.
+    """
+
+    loop: bool
+    loops: int
+    guards: int
+    skip: str | None = None
+    stop: str | None = None
+    jumps: int = 0
+    unrolled: bool = False
+    ended: bool = False
+    returns: Any = None
+    result: Value | None = None
+    slots: Value | None = None
+
+
+@dataclass(eq=False)
+class Loop:
+    """What a loop contains: scalar work and looks at streams directly, and other loops."""
+
+    has_scalar_work: bool = False
+    has_loops: bool = False
+    polls: bool = False
+
+
+@dataclass(eq=False)
+class Task:
+    """Compilation of the tasks in `mask` (which broadcasts against the kernel's mesh).
+
+    Attributes:
+        lower, lower_block, lower_streams, receive: the compilers of expressions, blocks, subscripts of streams and
+            block gets; handed in because they need this class themselves.
+        count: how often the code being written runs in each task.
+        path: the answers of compile-time conditions so far; tasks with equal paths form a class.
+        mutable: per function being inlined, the scalars that are assigned after their declaration.
+        loops: the enclosing loops; the first entry is the function itself.
+        guards: how many data-dependent conditions surround the code being written.
+        calls: names of the helper functions being inlined.
+        frames: where jumps go, innermost last.
+        does_more: whether the tasks call regions and do other things as well (see `handover.py`).
+        handovers: per called region how its tasks are started and say that they are done.
+        shares: declarations of local arrays that called regions work on as well.
+        wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
+        shared: those arrays, as further parameters of the body.
+        declared_at: where each local array was declared, by the name of its buffer.
+        spreads: per local array what its tiles are parts of (see `spreads.py`).
+        warnings: what is not wrong, but hardly meant; without repetitions.
+        dead: whether the code being written can never be reached, after a jump.
+        returned: whether the innermost function has returned for certain.
+    """
+
+    source: RegionSource
+    kernel: KernelSource
+    mask: Mask
+    lower: Callable[[Task, ast.expr], Value]
+    lower_block: Callable[[Task, Sequence[ast.stmt]], None]
+    lower_streams: Callable[[Task, StreamRef, ast.Subscript], Value]
+    receive: Callable[[Task, PendingGet, Buffer], None]
+    text: FunctionText = field(default_factory=FunctionText)
+    scopes: list[Scope] = field(default_factory=lambda: [Scope()])
+    count: Count = 1
+    work: list[TileOp] = field(default_factory=list)
+    source_loops: list[SourceLoop] = field(default_factory=list)
+    stream_ops: list[StreamOp] = field(default_factory=list)
+    index_checks: list[IndexCheck] = field(default_factory=list)
+    ports: dict[Any, PortUse] = field(default_factory=dict)
+    region_calls: list[RegionCall] = field(default_factory=list)
+    does_more: bool = False
+    shares: frozenset[ast.AST] = frozenset()
+    wanted: set[ast.AST] = field(default_factory=set)
+    shared: list[SharedArray] = field(default_factory=list)
+    declared_at: dict[str, ast.AST] = field(default_factory=dict)
+    handovers: list[Sync] = field(default_factory=list)
+    state: list[StateVariable] = field(default_factory=list)
+    externals: list[ExternalCall] = field(default_factory=list)
+    reads: set[int] = field(default_factory=set)
+    layouts: LayoutNotes = field(default_factory=LayoutNotes)
+    writes: set[int] = field(default_factory=set)
+    path: list[str] = field(default_factory=list)
+    mutable: list[frozenset[str]] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=lambda: [Loop()])
+    guards: int = 0
+    calls: list[str] = field(default_factory=list)
+    spreads: dict[str, Any] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
+    warnings: dict[str, None] = field(default_factory=dict)
+    dead: bool = False
+    returned: bool = False
+
+    # -- diagnostics -------------------------------------------------------------------------------------------------
+
+    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
+        self.source.file.fail(node, message, hint)
+
+    def warn(self, node: ast.AST, message: str) -> None:
+        self.warnings[f"{self.location(node)}: warning: {message}"] = None
+
+    def location(self, node: ast.AST) -> SourceLocation:
+        return self.source.file.location(node)
+
+    def parameter(self, position: int) -> Parameter:
+        """What an argument of the body stands for: the kernel's parameters come first, then shared local arrays."""
+        own = self.kernel.parameters
+        return own[position] if position < len(own) else self.shared[position - len(own)].parameter
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, helper: bool = False) -> Iterator[Scope]:
+        """A block: names declared in it end with it."""
+        self.scopes.append(Scope(helper=helper))
+        yield self.scopes[-1]
+        self.scopes.pop()
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """The taken branch of a compile-time condition: what it declares is there afterwards, unless it shadows."""
+        with self.scope() as inner:
+            yield
+        outer = self.scopes[-1]
+        for name, value in inner.names.items():
+            if name in outer.chosen or self.find(name) is None:
+                outer.names[name] = value
+                outer.chosen.add(name)
+
+    def find(self, name: str) -> Value | None:
+        """The local variable `name`, if there is one."""
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope.names[name]
+            if scope.helper or name in scope.hidden:
+                return None
+        return None
+
+    def declare(self, name: str, value: Value) -> None:
+        self.scopes[-1].names[name] = value
+
+    def declare_loop(self, name: str, value: Value, node: ast.AST) -> None:
+        """The variable of a loop."""
+        self.check_not_fixed(name, node)
+        self.declare(name, value)
+        self.scopes[-1].fixed.add(name)
+
+    def check_not_fixed(self, name: str, node: ast.AST) -> None:
+        """Refuse to give another meaning to the variable of a loop that is running.
+
+        Raises:
+            ProgramError: if `name` is one.
+        """
+        for scope in reversed(self.scopes):
+            if name in scope.fixed:
+                self.fail(node, f"`{name}` is the variable of a loop around this", "use another name")
+            if name in scope.names or scope.helper or name in scope.hidden:
+                return
+
+    def constants(self) -> dict[str, Any]:
+        """The names that an expression evaluated by Python may use."""
+        names = dict(self.source.names)
+        visible: list[Scope] = []
+        for scope in reversed(self.scopes):
+            visible.append(scope)
+            if scope.helper:
+                break
+        for scope in reversed(visible):
+            for name, value in scope.names.items():
+                if isinstance(value, Const):
+                    names[name] = value.value
+                else:
+                    names.pop(name, None)
+        return names
+
+    def is_mutable(self, name: str) -> bool:
+        """Whether a scalar variable is assigned after its declaration."""
+        return name in self.mutable[-1]
+
+    # -- sets of tasks -----------------------------------------------------------------------------------------------
+
+    def decide(self, condition: Value, node: ast.AST) -> bool:
+        """Whether a compile-time condition holds; splits the set where tasks differ."""
+        if isinstance(condition, Const):
+            answer = bool(condition.value)
+        elif isinstance(condition, Meta):
+            answer = bool(self._same(condition))
+        else:
+            self.fail(
+                node,
+                "this condition must be known at compile time",
+                "use `if` for conditions that depend on data",
+            )
+        self.path.append("1" if answer else "0")
+        return answer
+
+    def uniform(self, value: Meta) -> Any:
+        """The one value that all tasks of the set have; splits the set where they differ."""
+        result = self._same(value)
+        if value.array.size > 1:
+            self.path.append(f"v{result}".replace("-", "m").replace(".", "p"))
+        return result
+
+    def _same(self, value: Meta) -> Any:
+        values = selected(value.array, self.mask)
+        first = values[0]
+        if (values != first).any():
+            raise Split([self.mask & (value.array == v) for v in np.unique(values)[::-1]])
+        return first.item()
+
+    def per_task(self, value: Meta) -> NDArray[Any]:
+        """The values that the tasks of the set have."""
+        return selected(value.array, self.mask)
+
+    def published(self, count: Count) -> int | None:
+        """A count as it is reported: None where it is not the same for all tasks."""
+        if isinstance(count, np.ndarray):
+            values = selected(count, self.mask)
+            return int(values[0]) if (values == values[0]).all() else None
+        return count
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def pid(self, value: Meta) -> str:
+        """The run-time value (an `index`) of a function of the pid."""
+        if value.affine is not None:
+            return self._affine(*value.affine)
+        if _computable(value.tree):
+            return self._tree(value.tree)
+        loaded = self._table_entry(value.array.astype(np.int64), Int(64))
+        return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
+
+    def pid_number(self, value: Meta, dtype: DType) -> str:
+        """The run-time value, of a floating-point type, of a function of the pid."""
+        return self._table_entry(value.array, dtype)
+
+    def _affine(self, row: tuple[int, ...], offset: int) -> str:
+        if not any(row):
+            return self.text.constant(offset, index)
+        if offset == 0 and sorted(row) == [0] * (len(row) - 1) + [1]:
+            return f"%pid{row.index(1)}"
+        dims = ", ".join(f"d{a}" for a in range(len(row)))
+        terms = [f"d{a}" if factor == 1 else f"d{a} * {factor}" for a, factor in enumerate(row) if factor]
+        terms += [str(offset)] if offset else []
+        pids = ", ".join(f"%pid{a}" for a in range(len(row)))
+        return self.text.shared(f"affine.apply affine_map<({dims}) -> ({' + '.join(terms)})>({pids})")
+
+    def _tree(self, tree: tuple[Any, ...]) -> str:
+        if tree[0] == "pid":
+            return f"%pid{tree[1]}"
+        if tree[0] == "const":
+            return self.text.constant(int(tree[1]), index)
+        if tree[0] == "table":
+            loaded = self._table_entry(tree[1].astype(np.int64), Int(64))
+            return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
+        op, left, right = tree[0], self._tree(tree[1]), self._tree(tree[2])
+        if op == "%":
+            quotient = self.text.shared(f"arith.floordivsi {left}, {right} : index")
+            product = self.text.shared(f"arith.muli {quotient}, {right} : index")
+            return self.text.shared(f"arith.subi {left}, {product} : index")
+        return self.text.shared(f"arith.{_INDEX_OPERATIONS[op]} {left}, {right} : index")
+
+    def _table_entry(self, values: NDArray[Any], dtype: DType) -> str:
+        """This task's entry of an array that broadcasts against the mesh."""
+        table = self.constant_buffer(values, dtype)
+        zero = self.text.constant(0, index)
+        where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
+        return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
+
+    def new_buffer(self, dtype: DType, shape: tuple[int, ...], name: str = "") -> Buffer:
+        """A local array; `name` is its name in the source."""
+        type_ = memref_type(dtype, shape)
+        ssa = self.text.alloc(type_, name)
+        return Buffer(ssa, dtype, shape, type_, ssa)
+
+    def shared_buffer(self, name: str, dtype: DType, initial: NDArray[Any], node: ast.AST) -> Buffer:
+        """A local array that called regions work on as well: one more argument of the body."""
+        position = len(self.kernel.parameters) + len(self.shared)
+        same = sum(one.parameter.node is node for one in self.shared)  # declared once, but compiled several times
+        line = self.location(node).line
+        full = f"{self.kernel.name}_{name}_{line}" + (f"_{same}" if same else "")
+        self.shared.append(SharedArray.of_kernel(self.kernel, full, dtype, initial, node))
+        type_ = memref_type(dtype, initial.shape, strided=True)
+        return Buffer(ssa := f"%shared{len(self.shared) - 1}", dtype, initial.shape, type_, ssa, position)
+
+    def constant_buffer(self, array: NDArray[Any], dtype: DType | None = None) -> Buffer:
+        """A constant array in memory, of the given type or that of the array."""
+        dtype = dtype or _ELEMENTS[array.dtype.kind](array.dtype.itemsize * 8)
+        type_ = memref_type(dtype, array.shape)
+        ssa = self.text.global_constant(self.kernel.name, dense(array, dtype), type_)
+        return Buffer(ssa, dtype, array.shape, type_, ssa, constant=True)
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def touch(self, buffer: Buffer, *, write: bool) -> None:
+        """Note that the body reads or writes a buffer."""
+        if buffer.arg is not None:
+            (self.writes if write else self.reads).add(buffer.arg)
+        self.layouts.touch(buffer, write=write)
+
+    def price(
+        self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count, name: str = ""
+    ) -> None:
+        """Record work that was just written, and let the body's clock advance by its cost."""
+        site = len(self.work)
+        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(count), self.location(node), name))
+        self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
+
+    def scalar_op(self) -> None:
+        """Note that the innermost loop contains scalar work."""
+        self.loops[-1].has_scalar_work = True
+
+    def poll(self) -> None:
+        """Note that the innermost loop looks at streams."""
+        self.scalar_op()
+        self.loops[-1].polls = True
+
+    @contextmanager
+    def loop(self) -> Iterator[Loop]:
+        """A run-time loop."""
+        self.loops[-1].has_loops = True
+        self.loops.append(Loop())
+        yield self.loops[-1]
+        self.loops.pop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Whatever is compiled inside happens only where data says so."""
+        self.guards += 1
+        with self.repeated(None):
+            yield
+        self.guards -= 1
+
+    @contextmanager
+    def repeated(self, trips: Count) -> Iterator[None]:
+        """Whatever is compiled inside happens `trips` times for each time outside."""
+        outer = self.count
+        self.count = None if outer is None or trips is None else outer * trips
+        yield
+        self.count = outer

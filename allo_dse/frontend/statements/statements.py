@@ -1,0 +1,344 @@
+"""From a statement to code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from allo_dse.lang.intrinsics import intrinsic_of
+
+from ..model.mlir_text import element_type
+from ..model.pid_values import Meta
+from ..model.values import (
+    Buffer,
+    Const,
+    LocalFunction,
+    PendingGet,
+    Scalar,
+    StreamRef,
+    TileExpr,
+    Tuple,
+    Value,
+    Variable,
+)
+from ..ops import scalars, subscripts, tiles
+from ..ops.arithmetic import apply
+from ..ops.bits import bits_of, with_bits
+from ..ops.subscripts import Position
+from ..ops.tile_layouts import note_elements
+from ..regions.task_state import Task
+from .declarations import declaration, declare_untyped, initialise
+from .expressions import OPERATORS
+from .jumps import break_or_continue, return_, unless_raised
+from .loops import for_loop, while_loop
+
+
+def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = None) -> None:
+    """Compile the statements of one block, in the scope that is open."""
+    chain = chain or _Chain()
+    for position, statement in enumerate(body):
+        if task.dead or task.returned:
+            return
+        frame = task.frames[-1]
+        before = frame.jumps
+        if isinstance(statement, ast.With):
+            _with(task, statement, chain)
+        else:
+            chain.open = False
+            _handler(task, statement)(task, statement)
+        rest = body[position + 1 :]
+        if frame.jumps != before and rest and not task.dead:
+            assert frame.skip is not None
+            with unless_raised(task, frame.skip):
+                lower_block(task, rest, chain)
+            return
+
+
+def _handler(task: Task, statement: ast.stmt) -> Callable[[Task, Any], None]:
+    handler = _HANDLERS.get(type(statement))
+    if handler is None:
+        kind = type(statement).__name__.lower()
+        task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
+    return handler
+
+
+class _Chain:
+    """A chain of meta_if, meta_elif and meta_else: whether one is open, and whether a branch of it was taken."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.taken = False
+
+
+def _with(task: Task, node: ast.With, chain: _Chain) -> None:
+    if len(node.items) > 1:  # `with a, b:` is `with a:` around `with b:`
+        inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
+        node = ast.copy_location(ast.With(node.items[:1], [inner]), node)
+    call = node.items[0].context_expr
+    name = None
+    if isinstance(call, ast.Call):
+        callee = task.lower(task, call.func)
+        name = intrinsic_of(callee.value) if isinstance(callee, Const) else None
+    if name == "meta_for":
+        chain.open = False
+        _meta_for(task, node)
+        return
+    if name not in ("meta_if", "meta_elif", "meta_else") or not isinstance(call, ast.Call):
+        task.fail(node, "`with` is only used with allo.meta_if, meta_elif, meta_else and meta_for")
+    if name != "meta_if" and not chain.open:
+        task.fail(node, f"{name} without a meta_if before it")
+    if name == "meta_if":
+        chain.open, chain.taken = True, False
+    expected = 0 if name == "meta_else" else 1
+    if len(call.args) != expected or call.keywords:
+        task.fail(call, f"{name} takes {expected} conditions, {len(call.args)} are given")
+    if not chain.taken and (name == "meta_else" or task.decide(task.lower(task, call.args[0]), call.args[0])):
+        chain.taken = True
+        with task.branch():
+            lower_block(task, node.body)
+    if name == "meta_else":
+        chain.open = False
+
+
+def _meta_for(task: Task, node: ast.With) -> None:
+    """A loop that is unrolled at compile time."""
+    call, target = node.items[0].context_expr, node.items[0].optional_vars
+    assert isinstance(call, ast.Call)
+    if not isinstance(target, ast.Name):
+        task.fail(node, "meta_for needs a variable", "write `with allo.meta_for(4) as i:`")
+    bounds = [subscripts.constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args]
+    if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
+        task.fail(call, "meta_for takes the arguments of range()")
+    frame = task.frames[-1]
+    before = frame.jumps
+    with ExitStack() as stack:
+        for value in range(*bounds):
+            if task.dead or task.returned:
+                break
+            if frame.jumps != before and frame.skip is not None:
+                stack.enter_context(unless_raised(task, frame.skip))
+            with task.scope():
+                task.declare_loop(target.id, Const(value), target)
+                lower_block(task, node.body)
+
+
+# -- assignments -----------------------------------------------------------------------------------------------------
+
+
+def _expression(task: Task, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Constant):
+        return
+    value = task.lower(task, node.value)
+    if isinstance(value, (TileExpr, PendingGet)):
+        tiles.materialise(task, value)
+
+
+def _assignment(task: Task, node: ast.Assign) -> None:
+    value = task.lower(task, node.value)
+    for target in node.targets:
+        _assign(task, target, value, node)
+
+
+def _assign(task: Task, target: ast.expr, value: Value, node: ast.stmt) -> None:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        items = _items(task, value, node)
+        if len(items) != len(target.elts):
+            task.fail(node, f"{len(items)} values for {len(target.elts)} names")
+        for element, item in zip(target.elts, items, strict=True):
+            _assign(task, element, item, node)
+    elif isinstance(target, ast.Name):
+        _assign_name(task, target, value, node)
+    elif isinstance(target, ast.Subscript):
+        _assign_subscript(task, target, value, node)
+    else:
+        task.fail(target, "cannot assign to this")
+
+
+def _items(task: Task, value: Value, node: ast.AST) -> Sequence[Value]:
+    if isinstance(value, Tuple):
+        return value.items
+    if isinstance(value, Const) and isinstance(value.value, (tuple, list)):
+        return [Const(v) for v in value.value]
+    if isinstance(value, Meta):
+        task.fail(node, "one value for several names", f"the mesh of {task.kernel.name} has one axis")
+    task.fail(node, "this is not a tuple")
+
+
+def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> None:
+    task.check_not_fixed(target.id, target)
+    known = task.find(target.id)
+    if isinstance(known, Variable):
+        scalar = tiles.element(task, value, known.dtype, node)
+        task.text.line(f"memref.store {scalar.ssa}, {known.ssa}[] : memref<{element_type(known.dtype)}>")
+        task.scalar_op()
+    elif isinstance(known, Buffer):
+        if known.shape == ():
+            _store_element(task, known, Position(), value, node)
+        else:
+            _writable(task, known, target)
+            initialise(task, known, value, node)
+    else:
+        declare_untyped(task, target.id, value, node)
+
+
+def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
+    if buffer.constant:
+        task.fail(node, "a constant array cannot be written")
+
+
+def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast.stmt) -> None:
+    base = task.lower(task, target.value)
+    if isinstance(base, Scalar):
+        _assign(task, target.value, with_bits(task, base, target, value), node)
+        return
+    if isinstance(base, StreamRef):
+        task.fail(target, "a stream is written with put(value)")
+    if not isinstance(base, Buffer):
+        hint = "declare it with its type to have an array: x: int32[3] = [1, 2, 3]" if isinstance(base, Const) else ""
+        task.fail(target, "a constant cannot be written" if isinstance(base, Const) else "cannot assign to this", hint)
+    part, where = subscripts.view(task, base, target)
+    _writable(task, part, target)
+    if where is None:
+        initialise(task, part, value, node)
+    else:
+        _store_element(task, part, where, value, node)
+
+
+def _store_element(task: Task, buffer: Buffer, where: Position, value: Value, node: ast.stmt) -> None:
+    scalar = tiles.element(task, value, buffer.dtype, node)
+    task.touch(buffer, write=True)
+    note_elements(task, buffer)
+    task.scalar_op()
+    task.text.line(f"memref.store {scalar.ssa}, {where.of(buffer)}")
+
+
+def _augmented(task: Task, node: ast.AugAssign) -> None:
+    """`target op= value`."""
+    op = OPERATORS.get(type(node.op))
+    if op is None:
+        task.fail(node, "this operator is not supported in an assignment")
+    if isinstance(node.target, ast.Subscript):
+        base = task.lower(task, node.target.value)
+        if isinstance(base, Scalar):
+            old_bits = bits_of(task, base, node.target)
+            new_bits = apply(task, op, old_bits, task.lower(task, node.value), node)
+            _assign(task, node.target.value, with_bits(task, base, node.target, new_bits), node)
+            return
+        if not isinstance(base, Buffer):
+            task.fail(node.target, "cannot assign to this")
+        part, where = subscripts.view(task, base, node.target)
+        _writable(task, part, node.target)
+        value = task.lower(task, node.value)
+        if where is None:
+            tiles.assign(task, part, apply(task, op, replace(part, is_updated=True), value, node), node)
+            return
+        task.touch(part, write=False)
+        old = Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
+        _store_element(task, part, where, apply(task, op, old, value, node), node)
+    elif isinstance(node.target, ast.Name):
+        old_value = task.lower(task, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+        _assign_name(task, node.target, apply(task, op, old_value, task.lower(task, node.value), node), node)
+    else:
+        task.fail(node.target, "cannot assign to this")
+
+
+# -- control ---------------------------------------------------------------------------------------------------------
+
+
+def _if(task: Task, node: ast.If) -> None:
+    condition = task.lower(task, node.test)
+    if isinstance(condition, (Const, Meta)):
+        with task.scope():
+            lower_block(task, node.body if task.decide(condition, node.test) else node.orelse)
+        return
+    test = scalars.truth(task, condition, node.test)
+    task.scalar_op()
+    closing = "} else {" if node.orelse else "}"
+    with task.guarded():
+        with task.text.block(f"scf.if {test.ssa} {{", closing), task.scope():
+            lower_block(task, node.body)
+        dead, task.dead = task.dead, False
+        if node.orelse:
+            with task.text.continued(), task.scope():
+                lower_block(task, node.orelse)
+    task.dead = dead and task.dead
+
+
+def _return(task: Task, node: ast.Return) -> None:
+    value: Value | None = None
+    if not task.calls:
+        _return_results(task, node)
+    elif node.value is not None:
+        value = task.lower(task, node.value)
+        if isinstance(value, (TileExpr, PendingGet)):
+            value = tiles.materialise(task, value)
+    return_(task, value, node)
+
+
+def _return_results(task: Task, node: ast.Return) -> None:
+    """The results of a plain function go into the parameters that stand for them."""
+    results = task.kernel.parameters[len(task.kernel.parameters) - task.kernel.results :]
+    empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+    if empty and not results:
+        return
+    if not results:
+        task.fail(
+            node, "nothing can be returned here", "write results into an argument, or declare the result: -> int32"
+        )
+    value = Const(None) if node.value is None else task.lower(task, node.value)
+    items = _items(task, value, node) if len(results) > 1 else [value]
+    if len(items) != len(results):
+        task.fail(node, f"{len(items)} values are returned, {len(results)} are declared")
+    for parameter, item in zip(results, items, strict=True):
+        target = task.find(parameter.name)
+        assert isinstance(target, Buffer)
+        if target.shape:
+            initialise(task, target, item, node)
+        else:
+            _store_element(task, target, Position(), item, node)
+
+
+def _pass(task: Task, node: ast.Pass) -> None:
+    return
+
+
+def _local_function(task: Task, node: ast.FunctionDef) -> None:
+    """A helper function that is defined inside a kernel."""
+    if node.decorator_list:
+        task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
+    task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
+
+
+def _nonlocal(task: Task, node: ast.Nonlocal) -> None:
+    """Names that a function inside a kernel shares with it; see `helpers.own_names`."""
+    for name in node.names:
+        if task.find(name) is None:
+            task.fail(node, f"unknown name `{name}`")
+
+
+_HINTS: dict[type[ast.stmt], str] = {
+    ast.Import: "import at the top of the file",
+    ast.Assert: "check results outside, after the call",
+    ast.Delete: "names end with their block",
+    ast.Global: "pass values as arguments, or keep them in a Stateful variable",
+    ast.Try: "there are no exceptions in hardware",
+}
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
+    ast.Expr: _expression,
+    ast.AnnAssign: declaration,
+    ast.Assign: _assignment,
+    ast.AugAssign: _augmented,
+    ast.For: for_loop,
+    ast.While: while_loop,
+    ast.If: _if,
+    ast.Return: _return,
+    ast.Pass: _pass,
+    ast.FunctionDef: _local_function,
+    ast.Nonlocal: _nonlocal,
+    ast.Break: break_or_continue,
+    ast.Continue: break_or_continue,
+}

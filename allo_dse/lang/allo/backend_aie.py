@@ -1,0 +1,34 @@
+"""What programs import from `allo.backend.aie`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..diagnostics import ProgramError
+
+
+def is_available() -> bool:
+    """Whether the compiler for the AI engines is on the search path."""
+    return shutil.which("aiecc.py") is not None or shutil.which("aiecc") is not None
+
+
+@dataclass(frozen=True)
+class ExternalModule:
+    """A vendor kernel that a program calls.
+
+    Attributes:
+        top: the name of its function.
+        impl_path: its source file.
+        input_idx, output_idx: which of its arguments it reads and which it writes.
+    """
+
+    top: str
+    impl_path: str = ""
+    input_idx: Sequence[int] = ()
+    output_idx: Sequence[int] = ()
+
+    def __call__(self, *args: Any) -> NoReturn:
+        raise ProgramError(f"external kernel {self.top} can only be called inside a kernel")

@@ -1,0 +1,226 @@
+"""Mesh folds as `mapping_primitives`: the list Allo takes, and a small program that makes it.
+
+Tasks along chained axes are chained first, one node after the other; then nodes are bundled. Where streams lead from
+node to node of one kernel, the nodes they connect are bundled together, as tuples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allo_dse.program.compiled import CompiledProgram, Kernel
+
+from ..graph.axes import AxisRule
+from ..graph.names import bundle_name, chain_name
+from .fold import KernelFold, MeshFold
+from .mesh import axis_steps, chained_axes
+
+Primitives = list[tuple[str, list[Any]]]
+Rules = Sequence[Sequence[AxisRule]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel's fold, sorted by what happens to its axes.
+
+    Attributes:
+        chained: axes along which tasks are chained, outermost loop first.
+        bundled: axes along which nodes are bundled, outermost loop first; without those that other kernels share.
+        linked: other axes along which streams lead from node to node: nodes along them are bundled as tuples.
+        free: the remaining axes, whose nodes are bundled separately.
+    """
+
+    kernel: Kernel
+    fold: KernelFold
+    rules: Sequence[AxisRule]
+    chained: tuple[int, ...]
+    bundled: tuple[int, ...]
+    linked: tuple[int, ...]
+    free: tuple[int, ...]
+
+    def trips(self, axis: int) -> int:
+        return self.kernel.mesh[axis] // self.fold.axes[axis].spatial
+
+    def pid(self, axis: int, u: int, v: int) -> int:
+        """Index along an axis of the task that node `u` executes in iteration `v`."""
+        choice, trips = self.fold.axes[axis], self.trips(axis)
+        between, within = axis_steps(choice.pattern, choice.spatial, trips)
+        if axis in self.chained and self.rules[axis].direction < 0:
+            v = trips - 1 - v
+        return between * u + within * v
+
+    def pid_text(self, axis: int) -> str:
+        """`pid` as an expression in `u<axis>` and `v<axis>`."""
+        choice, trips = self.fold.axes[axis], self.trips(axis)
+        v = f"v{axis}"
+        if axis in self.chained and self.rules[axis].direction < 0:
+            v = f"{trips - 1} - {v}"
+        if choice.spatial == 1:
+            return v
+        return f"u{axis} + {choice.spatial} * {v}" if choice.pattern == "cyclic" else f"{trips} * u{axis} + {v}"
+
+
+def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
+    """What each kernel folds by itself."""
+    result = []
+    for kernel, kernel_fold, kernel_rules in zip(program.kernels, fold.kernels, rules, strict=True):
+        chained = chained_axes(kernel_fold, kernel.mesh)
+        bundled = tuple(a for a in kernel_fold.order if kernel_rules[a].link is None or kernel_rules[a].follows)
+        others = [a for a in range(len(kernel.mesh)) if a not in bundled]
+        linked = tuple(a for a in others if kernel_rules[a].streams and kernel_fold.axes[a].spatial > 1)
+        free = tuple(a for a in range(len(kernel.mesh)) if a not in linked)
+        result.append(Plan(kernel, kernel_fold, kernel_rules, chained, bundled, linked, free))
+    return result
+
+
+def mesh_primitives(program: CompiledProgram, fold: MeshFold, rules: Rules) -> Primitives:
+    """The sequence that folds the program's graph as a normalised fold of independent kernels does."""
+    primitives: Primitives = []
+    for plan in plans(program, fold, rules):
+        if plan.chained or plan.bundled:
+            first_task: dict[str, str] = {}
+            bundle_nodes(plan, chain_nodes(plan, primitives, first_task), primitives, first_task)
+    return primitives
+
+
+Coordinate = tuple[int, ...]
+
+
+def chain_nodes(plan: Plan, primitives: Primitives, first_task: dict[str, str]) -> dict[Coordinate, str]:
+    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others.
+
+    Each node's first task is noted in `first_task`, by the node's name.
+    """
+    mesh, spatial = plan.kernel.mesh, [axis.spatial for axis in plan.fold.axes]
+    extents = [spatial[a] if a in plan.chained else mesh[a] for a in range(len(mesh))]
+    steps = list(itertools.product(*(range(plan.trips(a)) for a in plan.chained)))
+    order = [a for a in range(len(mesh)) if a not in plan.chained] + list(plan.chained)
+    nodes = {}
+    for picked in itertools.product(*(range(extents[a]) for a in order)):
+        at = dict(zip(order, picked, strict=True))
+        pid, tasks = [at[a] for a in range(len(mesh))], []
+        for step in steps:
+            for axis, v in zip(plan.chained, step, strict=True):
+                pid[axis] = plan.pid(axis, at[axis], v)
+            tasks.append(plan.kernel.task_name(tuple(pid)))
+        node = tasks[0]
+        for task in tasks[1:]:
+            primitives.append(("chain", [node, task]))
+            node = chain_name((node, task))
+        nodes[tuple(at[a] for a in range(len(mesh)))] = node
+        first_task[node] = tasks[0]
+    return nodes
+
+
+def bundle_nodes(
+    plan: Plan, nodes: dict[Coordinate, str], primitives: Primitives, first_task: dict[str, str]
+) -> dict[Coordinate, str]:
+    """Bundle nodes, or tuples of linked nodes, over all iterations of the kernel's own bundled loops.
+
+    Returns nodes by the node's index along chained and bundled axes and the task's along others.
+    """
+    if not plan.bundled:
+        return nodes
+    mesh = plan.kernel.mesh
+    own = {*plan.chained, *plan.bundled}
+    extents = [axis.spatial if a in own else mesh[a] for a, axis in enumerate(plan.fold.axes)]
+    iterations = list(itertools.product(*(range(plan.trips(a)) for a in plan.bundled)))
+    members = list(itertools.product(*(range(extents[a]) for a in plan.linked)))
+    result = {}
+    for picked in itertools.product(*(range(extents[a]) for a in plan.free)):
+        rows: list[tuple[str, ...]] = []
+        for iteration in iterations:
+            row = []
+            for member in members:
+                at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
+                for axis, v in zip(plan.bundled, iteration, strict=True):
+                    at[axis] = plan.pid(axis, at[axis], v)
+                row.append(nodes[tuple(at[a] for a in range(len(mesh)))])
+            rows.append(tuple(row))
+        primitives.append(("bundle", list(rows) if len(members) > 1 else [row[0] for row in rows]))
+        for member, name in zip(members, rows[0], strict=True):
+            at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
+            node = bundle_name(name, len(rows))
+            first_task[node] = first_task[name]
+            result[tuple(at[a] for a in range(len(mesh)))] = node
+    return result
+
+
+def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
+    """Python text of a function `mapping_primitives()` that returns the same list as `mesh_primitives`."""
+    lines = ["def mapping_primitives():", f'    """Fold {program.name} onto {fold.node_count} nodes."""']
+    lines.append("    primitives = []")
+    for plan in plans(program, fold, rules):
+        if plan.chained:
+            lines += _chain_source(plan)
+        if plan.bundled:
+            lines += _bundle_source(plan)
+    return "\n".join([*lines, "    return primitives", ""])
+
+
+def _chain_source(plan: Plan) -> list[str]:
+    mesh, name = plan.kernel.mesh, plan.kernel.name
+    lines = [f"    # {name}: {' x '.join(map(str, mesh))} tasks, chained along {_axes_text(plan.chained)}"]
+    lines.append(f"    {name}_nodes = {{}}")
+    indent = 4
+    for axis in (a for a in range(len(mesh)) if a not in plan.chained):
+        lines.append(f"{' ' * indent}for p{axis} in range({mesh[axis]}):")
+        indent += 4
+    for axis in plan.chained:
+        if plan.fold.axes[axis].spatial > 1:
+            lines.append(f"{' ' * indent}for u{axis} in range({plan.fold.axes[axis].spatial}):")
+            indent += 4
+    digits = "".join(f"_{{{plan.pid_text(a) if a in plan.chained else f'p{a}'}}}" for a in range(len(mesh)))
+    loops = " ".join(f"for v{a} in range({plan.trips(a)})" for a in plan.chained)
+    key = ", ".join(_chained_key(plan, a) if a in plan.chained else f"p{a}" for a in range(len(mesh)))
+    body = [
+        f'node, *tasks = [f"{name}{digits}" {loops}]',
+        "for task in tasks:",
+        '    primitives.append(("chain", [node, task]))',
+        '    node = f"{node}-{task}"',
+        f"{name}_nodes[{key}{',' if len(mesh) == 1 else ''}] = node",
+    ]
+    return lines + [" " * indent + line for line in body]
+
+
+def _chained_key(plan: Plan, axis: int) -> str:
+    return f"u{axis}" if plan.fold.axes[axis].spatial > 1 else "0"
+
+
+def _bundle_source(plan: Plan) -> list[str]:
+    mesh, name = plan.kernel.mesh, plan.kernel.name
+    lines = [f"    # {name}: bundled along {_axes_text(plan.bundled)}"]
+    indent = 4
+    for axis in plan.free:
+        if plan.fold.axes[axis].spatial > 1:
+            lines.append(f"{' ' * indent}for u{axis} in range({plan.fold.axes[axis].spatial}):")
+            indent += 4
+    index = []
+    for axis in range(len(mesh)):
+        if axis in plan.bundled:
+            index.append(plan.pid_text(axis))
+        else:
+            index.append(_chained_key(plan, axis))
+    if plan.chained:
+        node = f"{name}_nodes[{', '.join(index)}{',' if len(mesh) == 1 else ''}]"
+    else:
+        node = f'f"{name}{"".join(f"_{{{i}}}" for i in index)}"'
+    if plan.linked:
+        members = " ".join(f"for u{a} in range({plan.fold.axes[a].spatial})" for a in plan.linked)
+        node = f"tuple({node} {members})"
+    loops = [f"    for v{a} in range({plan.trips(a)})" for a in plan.bundled]
+    body = ["rows = [", f"    {node}", *loops, "]", 'primitives.append(("bundle", rows))']
+    return lines + [" " * indent + line for line in body]
+
+
+def _axes_text(axes: Sequence[int]) -> str:
+    return ("axis " if len(axes) == 1 else "axes ") + ", ".join(map(str, axes))
+
+
+def list_source(primitives: Primitives) -> str:
+    """Python text of a function that returns a list spelled out, for graphs that were folded node by node."""
+    lines = [f"        ({kind!r}, {operands!r})," for kind, operands in primitives]
+    return "\n".join(["def mapping_primitives():", "    return [", *lines, "    ]", ""])

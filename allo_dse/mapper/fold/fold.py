@@ -1,0 +1,169 @@
+"""Mesh folds: how the tasks of each kernel's mesh are shared out to nodes, axis by axis.
+
+Along an axis of `n` tasks, `spatial` nodes remain, each with `n / spatial` tasks in time:
+
+    cyclic   node u has the tasks u, u + spatial, u + 2 * spatial, ...
+    block    node u has the tasks u * n / spatial, u * n / spatial + 1, ...
+
+`bundle` executes them as a `Repeat`, `chain` as a `Seq` in the direction in which streams run. Chains are innermost.
+
+Kernels whose nodes correspond one to one can share them: a node then runs its tasks of the first kernel, then those of
+the second, and so on, once per iteration of the loops that they have in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from allo_dse.errors import IllegalFold
+from allo_dse.program.compiled import CompiledProgram
+
+from ..graph.axes import AxisRule, How
+from ..graph.kernel_graph import kernel_graph
+
+Pattern = Literal["cyclic", "block"]
+
+
+@dataclass(frozen=True)
+class AxisFold:
+    """How one mesh axis is folded: onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
+
+    spatial: int
+    pattern: Pattern = "block"
+    how: How = "bundle"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"spatial": self.spatial, "pattern": self.pattern, "how": self.how}
+
+
+@dataclass(frozen=True)
+class KernelFold:
+    """How one kernel is folded.
+
+    Attributes:
+        kernel: its name.
+        axes: one entry per mesh axis.
+        order: the bundled axes as temporal loops, outermost first; those left out follow in mesh order.
+    """
+
+    kernel: str
+    axes: tuple[AxisFold, ...]
+    order: tuple[int, ...] = ()
+
+    @property
+    def node_count(self) -> int:
+        return math.prod(axis.spatial for axis in self.axes)
+
+    def normalised(self, mesh: tuple[int, ...]) -> KernelFold:
+        """The same fold with everything that makes no difference set to one value.
+
+        An axis with one task per node has no pattern and no kind, one on a single node has no pattern, and only bundled
+        axes with more than one task per node have a place in the loop order.
+        """
+        if len(mesh) != len(self.axes):
+            raise IllegalFold(f"{self.kernel}: the fold has {len(self.axes)} axes, the mesh {len(mesh)}")
+        axes, loops = [], []
+        for number, (axis, extent) in enumerate(zip(self.axes, mesh, strict=True)):
+            if axis.spatial < 1 or extent % axis.spatial:
+                raise IllegalFold(
+                    f"{self.kernel}: {axis.spatial} nodes do not divide the {extent} tasks of axis {number}",
+                    hint="choose a divisor of the axis",
+                )
+            if axis.spatial == extent:
+                axes.append(AxisFold(extent))
+                continue
+            axes.append(AxisFold(axis.spatial, axis.pattern if axis.spatial > 1 else "block", axis.how))
+            if axis.how == "bundle":
+                loops.append(number)
+        if len(set(self.order)) != len(self.order) or not set(self.order) <= set(range(len(mesh))):
+            raise IllegalFold(f"{self.kernel}: the loop order {self.order} does not name each mesh axis at most once")
+        order = tuple(a for a in self.order if a in loops)
+        order += tuple(a for a in loops if a not in order)
+        return KernelFold(self.kernel, tuple(axes), order)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "axes": [a.to_dict() for a in self.axes], "order": list(self.order)}
+
+
+@dataclass(frozen=True)
+class MeshFold:
+    """How every kernel of a program is folded, in program order.
+
+    Attributes:
+        chains: kernels that share their nodes, each tuple in the order in which its members run.
+    """
+
+    kernels: tuple[KernelFold, ...]
+    chains: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def node_count(self) -> int:
+        nodes = {kernel.kernel: kernel.node_count for kernel in self.kernels}
+        return sum(nodes.values()) - sum(nodes[name] for members in self.chains for name in members[1:])
+
+    def normalised(self, program: CompiledProgram) -> MeshFold:
+        """The one descriptor of this folded graph: hashable, and equal exactly when the folded graphs are equal."""
+        names = [kernel.name for kernel in program.kernels]
+        if [fold.kernel for fold in self.kernels] != names:
+            raise IllegalFold(
+                f"the fold is for the kernels {', '.join(f.kernel for f in self.kernels) or '(none)'}",
+                hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(names)}",
+            )
+        chained = [name for members in self.chains for name in members]
+        for name in chained:
+            if name not in names or chained.count(name) > 1:
+                problem = "is chained twice" if name in names else "is not a kernel"
+                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(names)}")
+        pairs = zip(self.kernels, program.kernels, strict=True)
+        kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
+        if not chained:
+            return MeshFold(kernels)
+        chains = kernel_graph(program).normalised([[names.index(n) for n in members] for members in self.chains])
+        return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        data: dict[str, Any] = {"kernels": [kernel.to_dict() for kernel in self.kernels]}
+        if self.chains:
+            data["chains"] = [list(members) for members in self.chains]
+        return data
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> MeshFold:
+        """The inverse of `to_dict`."""
+        return MeshFold(
+            tuple(
+                KernelFold(k["kernel"], tuple(AxisFold(**axis) for axis in k["axes"]), tuple(k["order"]))
+                for k in data["kernels"]
+            ),
+            tuple(tuple(members) for members in data.get("chains", ())),
+        )
+
+
+def unfolded(program: CompiledProgram) -> MeshFold:
+    """The fold that leaves every task on a node of its own."""
+    return MeshFold(tuple(KernelFold(k.name, tuple(map(AxisFold, k.mesh))) for k in program.kernels))
+
+
+def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
+    """What a normalised fold does against the rules of its kernel's axes."""
+    for number, (axis, rule) in enumerate(zip(fold.axes, rules, strict=True)):
+        where = f"axis {number}"
+        if axis.spatial == rule.extent:
+            continue
+        if rule.how is None:
+            yield f"{where} must stay spatial: {rule.reason}"
+        elif axis.how != rule.how:
+            why = "streams run along it" if rule.streams else rule.reason or "no stream runs along it"
+            yield f"{where} can be folded by {rule.how} only: {why}"
+        elif axis.spatial > 1 and not rule.partial:
+            yield f"{where} cannot be cut into {axis.spatial} nodes: {rule.reason}"
+        elif axis.spatial > 1 and axis.how == "chain" and axis.pattern != "block":
+            yield f"{where} is chained and cannot be folded cyclically: streams would lead from node to node and back"
+        elif rule.follows and axis.spatial > 1 and axis.pattern != "block":
+            yield f"{where} cannot be folded cyclically: it follows a chain of another kernel"
+        elif rule.follows and fold.order[-1] != number:
+            yield f"{where} must be the innermost loop: it follows a chain of another kernel"

@@ -1,0 +1,117 @@
+"""Folds of irregular programs: which tasks share a node, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from allo_dse.program.compiled import CompiledProgram
+
+from ..graph.kernel_graph import KernelGraph
+from ..graph.names import chain_name, task_names
+from ..graph.stream_arrays import TaskGraph
+from .export import Primitives
+
+
+@dataclass(frozen=True)
+class NodeFold:
+    """Tasks in nodes, each of which runs its tasks one after the other, in the order of streams.
+
+    Attributes:
+        nodes: the names of the tasks of every node with more than one, in the order in which they run.
+        names: of all tasks of the program, by id.
+    """
+
+    nodes: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(program: CompiledProgram, sets: Sequence[Sequence[int]]) -> NodeFold:
+        """The fold that has these sets of tasks (by id) on nodes of their own; canonical."""
+        rank, names = task_graph(program).rank, task_names(program)
+        nodes = [sorted(own, key=rank.__getitem__) for own in sets if len(own) > 1]
+        nodes.sort(key=lambda own: rank[own[0]])
+        return NodeFold(tuple(tuple(names[task] for task in own) for own in nodes), tuple(names))
+
+    @property
+    def node_count(self) -> int:
+        return len(self.names) - sum(len(own) - 1 for own in self.nodes)
+
+    @property
+    def kernels(self) -> tuple[()]:
+        """No kernel is folded as a whole."""
+        return ()
+
+    @property
+    def chains(self) -> tuple[tuple[str, ...], ...]:
+        """What shares a node."""
+        return self.nodes
+
+    def primitives(self, program: CompiledProgram) -> Primitives:
+        """The sequence of chains that makes this fold, task after task in the order of streams.
+
+        Made in this order every chain is legal where streams do not lead round in circles: the task that joins a node
+        leads to later tasks only, and those have nodes of their own yet.
+        """
+        rank = task_graph(program).rank
+        number = {name: task for task, name in enumerate(self.names)}
+        steps = [(rank[number[task]], node, task) for node, own in enumerate(self.nodes) for task in own[1:]]
+        label = [own[0] for own in self.nodes]
+        result: Primitives = []
+        for _, node, task in sorted(steps):
+            result.append(("chain", [label[node], task]))
+            label[node] = chain_name((label[node], task))
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        return {"nodes": [list(own) for own in self.nodes], "tasks": list(self.names)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> NodeFold:
+        """The inverse of `to_dict`."""
+        return NodeFold(tuple(tuple(own) for own in data["nodes"]), tuple(data["tasks"]))
+
+
+@dataclass(frozen=True, eq=False)
+class TwinTasks:
+    """Tasks that can be exchanged for each other without changing the graph.
+
+    Attributes:
+        before: for each task the one before it that it can be exchanged with; -1 where there is none.
+    """
+
+    before: tuple[int, ...]
+
+
+_graphs: WeakKeyDictionary[CompiledProgram, KernelGraph] = WeakKeyDictionary()
+
+
+def task_graph(program: CompiledProgram) -> KernelGraph:
+    """The tasks of a small program and the streams between them."""
+    found = _graphs.get(program)
+    if found is None:
+        edges = TaskGraph(program).edges
+        feeds = np.zeros((program.task_count, program.task_count), bool)
+        feeds[edges.source, edges.target] = True
+        np.fill_diagonal(feeds, False)
+        _graphs[program] = found = KernelGraph(feeds)
+    return found
+
+
+def twin_tasks(program: CompiledProgram) -> TwinTasks:
+    """Tasks of one class with streams from and to the same tasks."""
+    feeds = task_graph(program).feeds
+    last: dict[tuple[object, ...], int] = {}
+    before = []
+    for kernel, (first, end) in enumerate(zip(program.first_task, program.first_task[1:], strict=False)):
+        classes = program.kernels[kernel].class_of(program.pids(kernel, np.arange(first, end)))
+        for task in range(first, end):
+            key = (kernel, int(classes[task - first]), feeds[task].tobytes(), feeds[:, task].tobytes())
+            before.append(last.get(key, -1))
+            last[key] = task
+    return TwinTasks(tuple(before))

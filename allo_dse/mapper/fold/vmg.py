@@ -1,0 +1,219 @@
+"""The virtual mapping graph (VMG): the tasks of a program, and how they are folded onto nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from allo_dse.errors import IllegalFold
+from allo_dse.program.compiled import CompiledProgram, IntArray
+
+from ..graph.canonical import graph_key
+from ..graph.groups import Leaves, NodeGroup
+from ..graph.names import node_name
+from ..graph.schedule import precedence_cycle
+from ..graph.stream_arrays import TaskGraph
+from ..graph.tree import Repeat
+from .build import Builder, Primitive
+from .export import Primitives, list_source, mesh_primitives, mesh_source
+from .export_joint import joint_primitives
+from .fold import MeshFold, unfolded, violations
+from .joint import JointFold
+from .mesh import mesh_groups
+from .node_edges import NodeEdges, node_edges
+from .node_fold import NodeFold
+
+__all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
+
+
+@dataclass(frozen=True, eq=False)
+class VMG:
+    """Tasks of a program, each on exactly one node; immutable. `VMG.of(program)` is the unfolded graph.
+
+    Attributes:
+        graph: the program's tasks and streams, shared by all graphs folded from one.
+        groups: the nodes, grouped by schedule tree. Nodes are numbered group by group.
+        mesh_fold: the normalised fold this graph was made by; None once it was folded node by node.
+        applied: the primitives that made a graph without `mesh_fold`.
+        labels: the nodes' names, by node number, once the graph was folded node by node.
+    """
+
+    graph: TaskGraph
+    groups: tuple[NodeGroup, ...]
+    mesh_fold: MeshFold | None
+    applied: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(program: CompiledProgram) -> VMG:
+        """The unfolded graph: every task on a node of its own, one group per task class."""
+        graph, fold = TaskGraph(program), unfolded(program)
+        return VMG(graph, mesh_groups(program, fold, graph.rules), fold)
+
+    @property
+    def program(self) -> CompiledProgram:
+        return self.graph.program
+
+    @cached_property
+    def node_count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    @property
+    def task_count(self) -> int:
+        return self.program.task_count
+
+    @cached_property
+    def node_of_task(self) -> IntArray:
+        """Node number of every task: (task_count,)."""
+        owner = np.empty(self.task_count, np.int64)
+        first = 0
+        for group in self.groups:
+            owner[group.leaves.tasks()] = np.arange(first, first + group.count)[:, None]
+            first += group.count
+        return owner
+
+    @cached_property
+    def edges(self) -> NodeEdges:
+        """Streams between nodes, added up per pair of nodes and stream array."""
+        sliced = self.mesh_fold is not None and not self.graph.crosses_kernels
+        return node_edges(self.graph, self.groups, self.mesh_fold, None if sliced else self.node_of_task)
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes' names, by node number."""
+        if self.labels:
+            return self.labels
+        names = self.graph.names
+        if self.joint is not None:
+            labels = joint_primitives(self.joint)[1]
+            first = (task for group in self.groups for task in group.leaves.tasks(0, 1)[:, 0].tolist())
+            return tuple(labels[names[task]] for task in first)
+        if self.node_count == self.task_count:
+            return tuple(names[task] for group in self.groups for task in group.leaves.tasks()[:, 0].tolist())
+        rows = ((group, row) for group in self.groups for row in _named_leaves(group).tolist())
+        return tuple(node_name(names.__getitem__, group.tree, row) for group, row in rows)
+
+    def node_name(self, node: int) -> str:
+        """The name of one node, without naming the others."""
+        if self.labels or self.joint is not None:
+            return self.nodes[node]
+        for group in self.groups:
+            if node < group.count:
+                return node_name(self.program.task_name, group.tree, _named_leaves(group)[node].tolist())
+            node -= group.count
+        raise IndexError(f"node {node}: the graph has {self.node_count} nodes")
+
+    @cached_property
+    def joint(self) -> JointFold | None:
+        """The mesh fold this graph was made by, if it folds kernels together."""
+        joint = None if self.mesh_fold is None else JointFold.of(self.program, self.mesh_fold, self.graph.rules)
+        return joint if joint is not None and joint.is_joint else None
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the folded graph: equal exactly for equal graphs, whatever sequence made them. Order-free."""
+        return graph_key(self.program, self.groups)
+
+    @property
+    def mapping_primitives(self) -> Primitives:
+        """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
+        if self.joint is not None:
+            return joint_primitives(self.joint)[0]
+        if self.mesh_fold is not None:
+            return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
+        return [(kind, list(operands)) for kind, operands in self.applied]
+
+    def mapping_source(self) -> str:
+        """Python text of a function `mapping_primitives()` that returns `mapping_primitives`.
+
+        Loops where kernels are folded by themselves.
+        """
+        if self.mesh_fold is not None and self.joint is None:
+            return mesh_source(self.program, self.mesh_fold, self.graph.rules)
+        return list_source(self.mapping_primitives)
+
+    def fold(self, fold: MeshFold | NodeFold) -> VMG:
+        """Fold whole mesh axes of an unfolded graph, which costs nothing per task; or single tasks.
+
+        before:  one node per task        after:  one node per spatial coordinate of `fold`, with a loop nest of tasks
+
+        Raises:
+            IllegalFold: if the fold does not fit the meshes, breaks an axis rule, or the graph is folded already.
+        """
+        if self.mesh_fold is None or self.node_count != self.task_count:
+            raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
+        if isinstance(fold, NodeFold):
+            return self.apply(fold.primitives(self.program))
+        fold = fold.normalised(self.program)
+        for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
+            for reason in violations(kernel, rules):
+                raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")
+        for reason in JointFold.of(self.program, fold, self.graph.rules).violations():
+            raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
+        return VMG(self.graph, mesh_groups(self.program, fold, self.graph.rules), fold)
+
+    def chain(self, first: str, second: str) -> VMG:
+        """Run `second` after `first` on one processing element.
+
+        before:  first ──s──► second        after:  [first ; second]   (s becomes a local buffer)
+
+        The new node is called `first-second`.
+
+        Raises:
+            IllegalFold: if a path leads from `second` back to `first`, or a name is not a node's.
+        """
+        return self.apply([("chain", [first, second])])
+
+    def bundle(self, nodes: Sequence[str | Sequence[str]]) -> VMG:
+        """Run alike nodes, or alike subgraphs, in turn on the processing elements of the first of them.
+
+        before:  p ──► a0 ──► q        after:  p ──► 2x[a] ──► q
+                 p ──► a1 ──► q
+
+        before:  a0 ──► b0             after:  2x[a] ──► 2x[b]      (bundle of the tuples (a0, b0) and (a1, b1))
+                 a1 ──► b1
+
+        The new nodes are called by the first tuple: `a0x2`, `b0x2`.
+
+        Raises:
+            IllegalFold: if the nodes execute different task classes, have different peers, wait for each other, or are
+                fewer than two.
+        """
+        return self.apply([("bundle", list(nodes))])
+
+    def apply(self, mapping_primitives: Sequence[Primitive]) -> VMG:
+        """Carry out a sequence of `("chain", [a, b])` and `("bundle", [...])`, as if one by one.
+
+        Raises:
+            IllegalFold: for the first primitive that is illegal.
+        """
+        builder = Builder(self.graph, self.groups, self.nodes)
+        builder.apply(mapping_primitives)
+        groups, labels = builder.finish()
+        added = tuple((kind, tuple(operands)) for kind, operands in mapping_primitives)
+        before = tuple((kind, tuple(operands)) for kind, operands in self.mapping_primitives)
+        return VMG(self.graph, groups, None, before + added, labels)
+
+    def precedence_cycle(self) -> list[str] | None:
+        """Tasks that wait for each other in a circle, in order; None if there are none (see `schedulable`)."""
+        cycle = precedence_cycle(self.graph, self.groups, self.node_of_task)
+        return None if cycle is None else [self.program.task_name(task) for task in cycle]
+
+    @cached_property
+    def schedulable(self) -> bool:
+        """Whether tasks can be executed in some order without waiting for later ones, so that no depths can deadlock.
+
+        False does not mean that the graph deadlocks: tasks that talk back and forth may run at deep enough streams,
+        which only a simulation can tell.
+        """
+        return precedence_cycle(self.graph, self.groups, self.node_of_task) is None
+
+
+def _named_leaves(group: NodeGroup) -> IntArray:
+    """The tasks that appear in the nodes' names: those of the first iteration of a bundle."""
+    tree = group.tree
+    return group.leaves.tasks(0, tree.child.leaf_count if isinstance(tree, Repeat) else tree.leaf_count)

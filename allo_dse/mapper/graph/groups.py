@@ -1,0 +1,200 @@
+"""Groups of folded nodes with one schedule tree, and the tasks they execute.
+
+Mesh folds know their tasks by arithmetic: task ids are linear in mesh digits, so what a node executes is
+`base[node] + offset[leaf]`, and neither is computed before someone asks. Graphs folded node by node hold an array.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from allo_dse.program.compiled import IntArray
+
+from .tree import Tree
+
+
+class Leaves(Protocol):
+    """The tasks that each node of a group executes."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes."""
+
+    @property
+    def leaf_count(self) -> int:
+        """How many tasks each of them executes."""
+
+    @property
+    def loops(self) -> tuple[int, ...] | None:
+        """Trip counts of the temporal loops, outermost first (product: `leaf_count`); None if not a loop nest."""
+
+    def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
+        """Task ids of leaves `start` to `stop` (excluded) of every node, in execution order: (count, stop - start)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayLeaves:
+    """Leaves given as an array of task ids, of shape (count, leaf_count)."""
+
+    array: IntArray
+
+    @property
+    def count(self) -> int:
+        return int(self.array.shape[0])
+
+    @property
+    def leaf_count(self) -> int:
+        return int(self.array.shape[1])
+
+    @property
+    def loops(self) -> tuple[int, ...] | None:
+        return None
+
+    def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
+        return self.array[:, start:stop]
+
+
+@dataclass(frozen=True, eq=False)
+class MeshLeaves:
+    """Leaves of a mesh fold: `tasks()[node, leaf] == base[node] + offsets()[leaf]`.
+
+    Attributes:
+        kernel: position of the kernel.
+        first: task id of the first task of the node at spatial coordinate 0.
+        spatial: nodes along each mesh axis.
+        spatial_stride: what one step along each spatial axis adds to the task id.
+        loops, loop_axes, loop_stride: trip counts of the temporal loops, outermost first, the mesh axis each runs
+            along, and what one iteration adds to the task id.
+        group_of: which group each spatial coordinate belongs to, broadcastable to `spatial`.
+        group: this group's number in it.
+    """
+
+    kernel: int
+    first: int
+    spatial: tuple[int, ...]
+    spatial_stride: tuple[int, ...]
+    loops: tuple[int, ...]
+    loop_axes: tuple[int, ...]
+    loop_stride: tuple[int, ...]
+    group_of: IntArray
+    group: int
+
+    @cached_property
+    def count(self) -> int:
+        return int(np.count_nonzero(self.group_of == self.group)) * (math.prod(self.spatial) // self.group_of.size)
+
+    @property
+    def leaf_count(self) -> int:
+        return math.prod(self.loops)
+
+    @cached_property
+    def nodes(self) -> IntArray:
+        """Row-major position of each node of the group in the grid of spatial coordinates: (count,)."""
+        if self.count == math.prod(self.spatial):
+            return np.arange(self.count)
+        return np.flatnonzero(np.broadcast_to(self.group_of == self.group, self.spatial))
+
+    @cached_property
+    def every_base(self) -> IntArray:
+        """First task id at each spatial coordinate, of this group or another: of shape `spatial`."""
+        base = np.full((1,) * len(self.spatial), self.first, np.int64)
+        for axis, (extent, stride) in enumerate(zip(self.spatial, self.spatial_stride, strict=True)):
+            if extent > 1:
+                shape = [1] * len(self.spatial)
+                shape[axis] = extent
+                base = base + (np.arange(extent) * stride).reshape(shape)
+        return base
+
+    @cached_property
+    def base(self) -> IntArray:
+        """First task id of each node: (count,)."""
+        flat = self.every_base.reshape(-1)
+        return flat if len(flat) == self.count else flat[self.nodes]
+
+    def offsets(self, start: int = 0, stop: int | None = None) -> IntArray:
+        """What leaves `start` to `stop` add to a node's first task id: (stop - start,)."""
+        return nest_offsets(np.arange(*slice(start, stop).indices(self.leaf_count)), self.loops, self.loop_stride)
+
+    def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
+        return self.base[:, None] + self.offsets(start, stop)[None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPart:
+    """The tasks of one kernel in nodes that several kernels share.
+
+    Attributes:
+        base: first task id of each node: (count,).
+        shared_stride: what one iteration of each shared loop adds to the task id.
+        loops, loop_stride: trip counts of its own loops, outermost first, and what one iteration adds to the task id.
+    """
+
+    base: IntArray
+    shared_stride: tuple[int, ...]
+    loops: tuple[int, ...]
+    loop_stride: tuple[int, ...]
+
+    @property
+    def leaf_count(self) -> int:
+        """Tasks in one iteration of the shared loops."""
+        return math.prod(self.loops)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLeaves:
+    """Leaves of nodes that run tasks of several kernels, one kernel after the other, in loops that they share.
+
+    Attributes:
+        shared: trip counts of the shared loops, outermost first.
+    """
+
+    parts: tuple[ChainPart, ...]
+    shared: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.parts[0].base)
+
+    @cached_property
+    def round_length(self) -> int:
+        return sum(part.leaf_count for part in self.parts)
+
+    @property
+    def leaf_count(self) -> int:
+        return math.prod(self.shared) * self.round_length
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        return (*self.shared, self.round_length)
+
+    def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
+        leaf = np.arange(*slice(start, stop).indices(self.leaf_count))
+        rounds, place = np.divmod(leaf, self.round_length)
+        part = np.repeat(np.arange(len(self.parts)), [p.leaf_count for p in self.parts])[place]
+        own = np.concatenate([nest_offsets(np.arange(p.leaf_count), p.loops, p.loop_stride) for p in self.parts])
+        shared = np.stack([nest_offsets(rounds, self.shared, p.shared_stride) for p in self.parts])
+        base = np.stack([p.base for p in self.parts])
+        return base[part].T + (shared[part, np.arange(len(leaf))] + own[place])[None, :]
+
+
+def nest_offsets(iterations: IntArray, loops: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:
+    """What a loop nest adds up to at each of some iterations, counted over the whole nest."""
+    total = np.zeros(len(iterations), np.int64)
+    for trips, stride in zip(reversed(loops), reversed(strides), strict=True):
+        iterations, digit = np.divmod(iterations, trips)
+        total += digit * stride
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class NodeGroup:
+    """`count` nodes that execute the same schedule tree, each for its own tasks."""
+
+    tree: Tree
+    count: int
+    leaves: Leaves

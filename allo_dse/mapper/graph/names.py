@@ -1,0 +1,76 @@
+"""Names of nodes, as Allo spells them.
+
+task      <kernel>_<i>_<j>...
+chain     the names of its parts, joined by `-`
+bundle    the name of its first part, `x`, and how many there are
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from allo_dse.errors import AlloDseError
+from allo_dse.program.compiled import CompiledProgram
+
+from .tree import Repeat, Task, Tree
+
+
+def task_names(program: CompiledProgram) -> list[str]:
+    """The name of every task, by task id."""
+    names: list[str] = []
+    for kernel in program.kernels:
+        prefixes = [kernel.name]
+        for extent in kernel.mesh:
+            digits = [f"_{i}" for i in range(extent)]
+            prefixes = [prefix + digit for prefix, digit in itertools.product(prefixes, digits)]
+        names += prefixes
+    if len(set(names)) != len(names):
+        twice = next(name for name, count in _count(names).items() if count > 1)
+        raise AlloDseError(f"two tasks are called {twice}", hint="rename one of the kernels")
+    return names
+
+
+def _count(names: Sequence[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def chain_name(parts: Sequence[str]) -> str:
+    return "-".join(parts)
+
+
+def bundle_name(first: str, count: int) -> str:
+    return f"{first}x{count}"
+
+
+def node_name(task_name: Callable[[int], str], tree: Tree, leaves: Sequence[int]) -> str:
+    """The name of a node that executes `leaves` (task ids) by a schedule tree."""
+    if isinstance(tree, Task):
+        return task_name(leaves[0])
+    if isinstance(tree, Repeat):
+        return bundle_name(node_name(task_name, tree.child, leaves[: tree.child.leaf_count]), tree.count)
+    parts, start = [], 0
+    for child in tree.children:
+        parts.append(node_name(task_name, child, leaves[start : start + child.leaf_count]))
+        start += child.leaf_count
+    return chain_name(parts)
+
+
+def unknown_name_hint(program: CompiledProgram, name: str, nodes: Collection[str]) -> str:
+    """What the user may have meant by a name that no node has."""
+    kernels = {kernel.name: kernel for kernel in program.kernels}
+    parts = re.fullmatch(r"(.+?)((?:_\d+)+)", name)
+    if parts and (kernel := kernels.get(parts[1])):
+        first, last = (kernel.task_name(tuple(f * (n - 1) for n in kernel.mesh)) for f in (0, 1))
+        return f"{kernel.name} has mesh {list(kernel.mesh)}: its tasks are {first} to {last}"
+    if parts and (close := difflib.get_close_matches(parts[1], kernels, n=1)):
+        meant = f"{close[0]}{parts[2]}"
+        if meant in nodes:
+            return f"did you mean {meant}?"
+    close = difflib.get_close_matches(name, itertools.islice(nodes, 2000), n=1)
+    return f"did you mean {close[0]}?" if close else "node names are in vmg.nodes"

@@ -1,0 +1,213 @@
+"""Ports of task classes, prepared once per program, and the rounds that schedule trees repeat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from allo_dse.program.compiled import CompiledProgram, IntArray, StreamPort, TaskClass, TensorPort
+
+from ..model.movement import Direction
+from .port_families import PortFamily, port_families
+from .tree import Seq, Task, Tree, leaf_tasks
+
+PortKey: TypeAlias = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class PortSide:
+    """One direction of a tensor port of a class.
+
+    Attributes:
+        key: sides of one node that agree in it (tensor, direction, layout, tile shape) share a DMA channel.
+        factors, offset: first byte of the tile = factors @ pid + offset; factors is None when it is not affine, and
+            empty when it is constant.
+    """
+
+    key: PortKey
+    port: TensorPort
+    factors: tuple[int, ...] | None
+    offset: int
+
+    def first_bytes(self, pids: IntArray) -> IntArray:
+        """First byte of the tile for each pid; `pids` has shape (n, mesh rank)."""
+        if self.factors == ():
+            return np.full(len(pids), self.offset, np.int64)
+        if self.factors is not None:
+            return pids @ np.array(self.factors, np.int64) + self.offset
+        coordinates = np.unravel_index(self.port.tile.linear(pids), self.port.tile.grid or (1,))
+        steps = _tile_steps(self.port)
+        result = np.zeros(len(pids), np.int64)
+        for coordinate, step in zip(coordinates, steps, strict=False):
+            result += coordinate * step
+        return result
+
+
+def _tile_steps(port: TensorPort) -> tuple[int, ...]:
+    """Bytes from one tile to the next along each dimension of a row-major tensor."""
+    shape = port.tensor.shape
+    return tuple(
+        tile * math.prod(shape[dim + 1 :]) * port.tensor.dtype.bits // 8 for dim, tile in enumerate(port.tile_shape)
+    )
+
+
+def _key(port: TensorPort, direction: Direction) -> PortKey:
+    return (port.tensor.name, direction, port.layout, port.tile_shape)
+
+
+def _side(port: TensorPort, direction: Direction) -> PortSide:
+    key = _key(port, direction)
+    tile = port.tile
+    if not tile.is_affine:
+        return PortSide(key, port, None, 0)
+    steps = _tile_steps(port)
+    columns = zip(*tile.matrix, strict=True)
+    factors = tuple(sum(f * step for f, step in zip(column, steps, strict=True)) for column in columns)
+    return PortSide(key, port, factors, sum(o * step for o, step in zip(tile.offset, steps, strict=True)))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a block that a task gets and updates in place ends up: a `put` of the task, or a tensor it writes.
+
+    Attributes:
+        put: position of the put in the class's stream ports; None when it is a tensor.
+        tensor: the key of the tensor port; None when it is a put.
+    """
+
+    put: int | None = None
+    tensor: PortKey | None = None
+
+
+def _sinks(cls: TaskClass) -> dict[int, Sink]:
+    """Sinks of the stream ports of a class that get whole blocks, by position of the port.
+
+    A task that gets one block and hands on one of the same element type and shape (a partial sum, say) is taken to
+    update it in place. Each put and each tensor receives one block at most.
+    """
+    free = [(p.stream.dtype, p.stream.block, Sink(put=i)) for i, p in enumerate(cls.stream_ports) if _one(p, "put")]
+    free += [(p.tensor.dtype, p.tile_shape, Sink(tensor=_key(p, "out"))) for p in cls.tensor_ports if p.writes]
+    result = {}
+    for position, port in enumerate(cls.stream_ports):
+        if not _one(port, "get") or not port.stream.block:
+            continue
+        match = next((f for f in free if f[:2] == (port.stream.dtype, port.stream.block)), None)
+        if match is not None:
+            free.remove(match)
+            result[position] = match[2]
+    return result
+
+
+def _one(port: StreamPort, direction: str) -> bool:
+    return port.direction == direction and port.tokens == 1
+
+
+def _forwards(cls: TaskClass) -> frozenset[int]:
+    """Positions of the puts that hand on an input tile as it is: the task computes nothing and gets nothing."""
+    if cls.work or any(port.direction == "get" for port in cls.stream_ports):
+        return frozenset()
+    tiles = {(port.tensor.dtype, port.tile_shape) for port in cls.tensor_ports if port.reads}
+    return frozenset(i for i, p in enumerate(cls.stream_ports) if (p.stream.dtype, p.stream.block) in tiles)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPorts:
+    """The ports of a task class: tensor port sides (inputs first), and the sinks of its stream ports.
+
+    Attributes:
+        forwards: positions of the stream ports through which it hands on an input tile as it is.
+    """
+
+    sides: tuple[PortSide, ...]
+    streams: tuple[StreamPort, ...]
+    sinks: dict[int, Sink]
+    forwards: frozenset[int]
+
+    @cached_property
+    def families(self) -> dict[str, list[PortFamily]]:
+        """The stream ports by direction, in families whose members are positions in `streams`."""
+        found: dict[str, list[PortFamily]] = {"put": [], "get": []}
+        for family in port_families(self.streams):
+            found[family.port.direction].append(family)
+        return found
+
+
+def _class_ports(cls: TaskClass) -> ClassPorts:
+    inputs = (_side(port, "in") for port in cls.tensor_ports if port.reads)
+    outputs = (_side(port, "out") for port in cls.tensor_ports if port.writes)
+    return ClassPorts((*inputs, *outputs), cls.stream_ports, _sinks(cls), _forwards(cls))
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramPorts:
+    """The ports of every class of every kernel, `classes[kernel][class]`, and what was derived from them on the way.
+
+    Attributes:
+        wirings: memory of `wiring.group_wirings`.
+    """
+
+    classes: tuple[tuple[ClassPorts, ...], ...]
+    wirings: dict[Hashable, Any] = field(default_factory=dict)
+
+    def of(self, task: Task) -> ClassPorts:
+        return self.classes[task.kernel][task.cls]
+
+
+_cache: WeakKeyDictionary[CompiledProgram, ProgramPorts] = WeakKeyDictionary()
+
+
+def program_ports(program: CompiledProgram) -> ProgramPorts:
+    """The ports of a program's classes; one object per program."""
+    found = _cache.get(program)
+    if found is None:
+        classes = tuple(tuple(_class_ports(cls) for cls in kernel.classes) for kernel in program.kernels)
+        _cache[program] = found = ProgramPorts(classes)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ClassUse:
+    """A task class in a schedule tree.
+
+    Attributes:
+        first_leaf: position of its first task in the schedule.
+        in_round: positions of its tasks within one round: (n,).
+    """
+
+    task: Task
+    first_leaf: int
+    in_round: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of a schedule: all of it, or one iteration of the `Repeat` at its root; the others are isomorphic.
+
+    Attributes:
+        length: tasks in a round.
+        classes: the classes that occur, in order of first occurrence.
+    """
+
+    length: int
+    classes: tuple[ClassUse, ...]
+
+
+def schedule_round(tree: Tree) -> Round:
+    """What one round of a schedule tree consists of."""
+    body = tree if isinstance(tree, Task | Seq) else tree.child
+    return _round_of(body)
+
+
+@lru_cache(maxsize=512)
+def _round_of(body: Task | Seq) -> Round:
+    positions: dict[Task, list[int]] = {}
+    for position, task in enumerate(leaf_tasks(body)):
+        positions.setdefault(task, []).append(position)
+    uses = tuple(ClassUse(task, places[0], np.array(places, np.int64)) for task, places in positions.items())
+    return Round(body.leaf_count, uses)

@@ -1,0 +1,216 @@
+"""Whether a folded graph fits a device: every limit it exceeds, as values.
+
+    check_mapping(vmg, device, Buffering())        # list[Violation]; empty when it fits
+
+`docs/devices.md` lists the constraints and the rules behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.program.compiled import CompiledProgram, Directive
+
+from ..fold.vmg import VMG
+from ..graph.groups import NodeGroup
+from ..graph.labels import short_node_name
+from ..model.buffering import Buffering
+from ..model.movement import StreamFlow
+from ..model.violation import Violation
+from ..streams.access import WORD_BYTES, is_word_aligned
+from ..streams.memory import NodeMemory, group_memory, local_memory_bytes
+from ..streams.tiles import GroupTiles
+from ..streams.view import MappingView, mapping_view
+from ..transport.plan import plan_transport
+from ..transport.tile_limits import LOCKS_PER_END, tile_violations
+from .check_fpga import check_fpga
+
+__all__ = ["Violation", "check_mapping", "local_memory_bytes"]
+
+# With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
+_HOPELESS = 2
+
+
+def check_mapping(
+    vmg: VMG,
+    device: Device,
+    buffering: Buffering | None = None,
+    schedule: Sequence[Directive] = (),
+    depths: Mapping[str, int] | None = None,
+) -> list[Violation]:
+    """All limits of a device that a mapping exceeds; empty when it fits.
+
+    Streams between nodes are taken to run between neighbours, which share memory, as far as the number of neighbours
+    allows; whether the nodes can be placed that way is not decided here.
+
+    A graph with far more nodes than the device has tiles (an unfolded one, say) is checked for that, for its host
+    buffers, and no further; so is one whose tasks call regions with arrays of their own, which no tile can reach. On an
+    FPGA its resources are counted instead, with the directives of `schedule` and the stream `depths`.
+    """
+    if isinstance(device, FpgaDevice):
+        return check_fpga(vmg, device, schedule, depths)
+    buffering = buffering or Buffering()
+    device = NpuDevice.of(device)
+    found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
+    if vmg.node_count > _HOPELESS * device.compute_tiles or vmg.program.shared:
+        return found
+    view = mapping_view(vmg)
+    transport = plan_transport(vmg, device, buffering)
+    memories = group_memory(view.groups, view.links, device, buffering)
+    streams = _streams_by_node(transport.streams)
+    first_node = 0
+    for group, memory in zip(view.groups, memories, strict=True):
+        found += _core_violations(vmg.program, group, first_node, memory, streams, device, buffering)
+        first_node += group.group.count
+    found += _misaligned_tiles(view)
+    found += transport.violations
+    found += tile_violations(transport, device)
+    return found
+
+
+def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
+    if vmg.node_count > device.compute_tiles:
+        detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
+        yield Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail)
+
+
+def _shared_arrays(vmg: VMG) -> Iterator[Violation]:
+    shared = vmg.program.shared
+    if shared:
+        yield Violation("shared_arrays", vmg.program.name, len(shared), 0, ", ".join(one.tensor.name for one in shared))
+
+
+def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
+    used = {
+        port.tensor.name
+        for kernel in vmg.program.kernels
+        for cls in kernel.classes
+        for port in cls.tensor_ports
+        if port.reads or port.writes
+    }
+    limit = device.host.usable_buffers
+    if len(used) > limit:
+        names = ", ".join(tensor.name for tensor in vmg.program.tensors if tensor.name in used)
+        yield Violation("host_buffers", "the host", len(used), limit, names)
+
+
+@dataclass
+class _NodeStreams:
+    """Streams to and from other nodes."""
+
+    into: list[StreamFlow] = field(default_factory=list)
+    out: list[StreamFlow] = field(default_factory=list)
+
+
+def _streams_by_node(streams: Iterable[StreamFlow]) -> dict[int, _NodeStreams]:
+    result: dict[int, _NodeStreams] = {}
+    for stream in streams:
+        result.setdefault(stream.target, _NodeStreams()).into.append(stream)
+        result.setdefault(stream.source, _NodeStreams()).out.append(stream)
+    return result
+
+
+def _core_violations(
+    program: CompiledProgram,
+    group: GroupTiles,
+    first_node: int,
+    memory: NodeMemory,
+    streams: dict[int, _NodeStreams],
+    device: NpuDevice,
+    buffering: Buffering,
+) -> list[Violation]:
+    """Limits of the cores of one node group; its nodes are alike but for their streams, and the busiest one counts."""
+    found = []
+    if memory.total > device.core.memory_bytes:
+        largest = _place(program, group.group, memory.node - first_node)
+        found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
+    own = {node: streams[node] for node in range(first_node, first_node + group.group.count) if node in streams}
+    node = max(own, key=lambda n: len(own[n].into) + len(own[n].out), default=first_node)
+    busiest = own.get(node, _NodeStreams())
+
+    def where() -> str:
+        return _place(program, group.group, node - first_node)
+
+    found += _core_channels(where, group, busiest.into, busiest.out, device)
+    found += _core_descriptors(where, group, busiest.out, device, buffering)
+    return found
+
+
+def _core_channels(
+    where: Callable[[], str], group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: NpuDevice
+) -> Iterator[Violation]:
+    """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
+
+    Streams to the peers beyond the number of neighbours take the channels that are free, in either direction.
+    """
+    inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
+    peers = {s.source for s in into} | {s.target for s in out}
+    far = max(0, len(peers) - device.core.max_neighbours)
+    far_out = min(far, len(out), max(0, device.core.dma_out - len(outputs)))
+    far_in = min(far - far_out, len(into))
+    far_out = min(len(out), far - far_in)
+    for direction, ports, far_streams, streams, limit in (
+        ("in", inputs, far_in, into, device.core.dma_in),
+        ("out", outputs, far_out, out, device.core.dma_out),
+    ):
+        needed = len(ports) + far_streams
+        if needed > limit:
+            names = [*ports, *([f"{far_streams} of {_names(streams)}"] if far_streams else [])]
+            yield Violation(f"core_dma_{direction}", where(), needed, limit, ", ".join(names))
+
+
+def _core_descriptors(
+    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: NpuDevice, buffering: Buffering
+) -> Iterator[Violation]:
+    """Buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor."""
+    core = device.core
+    inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
+    descriptors = len(inputs) * buffering.input_depth + len(outputs) * buffering.output_depth
+    if descriptors > core.buffer_descriptors:
+        detail = (
+            f"{len(inputs)} inputs with depth {buffering.input_depth}, "
+            f"{len(outputs)} outputs with depth {buffering.output_depth}"
+        )
+        yield Violation("core_descriptors", where(), descriptors, core.buffer_descriptors, detail)
+    locks = LOCKS_PER_END * (len(inputs) + len(outputs) + len(out))
+    if locks > core.locks:
+        names = ", ".join([*inputs, *outputs, *([_names(out)] if out else [])])
+        yield Violation("core_locks", where(), locks, core.locks, names)
+    for users in group.users.values():
+        port = users[0][1].port
+        words = -(-port.tile_bytes // WORD_BYTES)
+        if words > core.descriptor.max_words:
+            yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
+
+
+def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:
+    """Tiles whose rows are not whole 32-bit words, which no DMA channel can move."""
+    seen = set()
+    for group in view.groups:
+        for users in group.users.values():
+            port = users[0][1].port
+            if port.tile_shape and not is_word_aligned(port) and (port.tensor.name, port.tile_shape) not in seen:
+                seen.add((port.tensor.name, port.tile_shape))
+                rest = port.run_bytes % WORD_BYTES or WORD_BYTES
+                shape = "x".join(map(str, port.tile_shape))
+                detail = (
+                    f"rows of {port.run_bytes} bytes in tiles {shape} of {port.tensor.dtype}; DMA moves 32-bit words"
+                )
+                yield Violation("word_alignment", f"tensor {port.tensor.name}", rest, 0, detail)
+
+
+def _tensors(group: GroupTiles, direction: str) -> list[str]:
+    """The tensors of the group's ports in one direction, one entry per DMA channel."""
+    return [key[0] for key in group.users if key[1] == direction]
+
+
+def _names(streams: Iterable[StreamFlow]) -> str:
+    return ", ".join(dict.fromkeys(s.stream for s in streams))
+
+
+def _place(program: CompiledProgram, group: NodeGroup, position: int) -> str:
+    """A node as messages name it."""
+    alike = f" and {group.count - 1} like it" if group.count > 1 else ""
+    return f"core {short_node_name(program, group, position)}{alike}"

@@ -1,0 +1,59 @@
+"""Whether a folded graph with its schedule fits an FPGA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from allo_dse.backends.fpga.plan import is_region
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.errors import SimulationError
+from allo_dse.program.compiled import Directive
+
+from ..fold.vmg import VMG
+from ..model.violation import Violation
+from .fpga import FpgaMapping
+
+_INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
+
+
+def check_fpga(
+    vmg: VMG, device: FpgaDevice, schedule: Sequence[Directive] = (), depths: Mapping[str, int] | None = None
+) -> list[Violation]:
+    """All limits of an FPGA that a mapping exceeds; empty when it fits."""
+    mapping = FpgaMapping(vmg, device, tuple(schedule), depths)
+    found = [*_partitions(vmg, (*vmg.program.schedule, *schedule)), *_interfaces(mapping)]
+    try:
+        return [*found, *_resources(mapping)]
+    except SimulationError as error:
+        return [*found, Violation("static_control", vmg.program.name, 1, 0, error.message)]
+
+
+def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
+    """A tensor cannot have more banks along a dimension than elements."""
+    shapes = {tensor.name: tensor.shape for tensor in vmg.program.tensors}
+    for directive in schedule:
+        shape = shapes.get(directive.name)
+        if directive.kind != "partition" or shape is None or not is_region(directive.scope, vmg.program):
+            continue
+        factor = directive.options.get("factor", 0)
+        for axis, extent in enumerate(shape):
+            if directive.options.get("dim", 0) in (0, axis + 1) and factor > extent:
+                where = f"dimension {axis + 1} of {directive.name}"
+                yield Violation("partition_factor", where, factor, extent)
+
+
+def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
+    needed = sum(not use.onchip for use in mapping.tensors)
+    limit = mapping.device.external.ports * _INTERFACES_PER_PORT
+    if needed > limit:
+        yield Violation("axi_interfaces", mapping.device.name, needed, limit)
+
+
+def _resources(mapping: FpgaMapping) -> Iterator[Violation]:
+    total, parts = mapping.total, mapping.resources
+    for resource in RESOURCES:
+        needed, limit = getattr(total, resource), mapping.device.limit(resource)
+        if needed > limit:
+            detail = ", ".join(f"{part} {n:,}" for part, r in parts.items() if (n := getattr(r, resource)))
+            yield Violation(resource, mapping.device.name, needed, limit, detail)

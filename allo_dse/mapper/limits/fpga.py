@@ -1,0 +1,260 @@
+"""A folded graph on an FPGA: what each task class costs, and the resources of the whole.
+
+    mapped = FpgaMapping(vmg, device, schedule, depths)
+    mapped.cost(task_class)            # TaskCost: times, loops, operators
+    mapped.resources["arrays"]         # Resources by part; mapped.total is their sum
+
+A node is a processing element: tasks that a fold puts on one node use the same hardware in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.backends.fpga.nest import read_nest
+from allo_dse.backends.fpga.plan import is_region, plan_of
+from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.program.compiled import CompiledProgram, Directive, Kernel, TaskClass, Tensor, TensorPort
+
+from ..fold.vmg import VMG
+from ..graph.groups import NodeGroup
+from ..graph.tree import Task, leaf_tasks
+
+Pid = tuple[int, ...]
+BITS_PER_BYTE = 8
+_COSTS: WeakKeyDictionary[CompiledProgram, dict[Hashable, TaskCost]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class TensorUse:
+    """How a tensor reaches the design.
+
+    Attributes:
+        onchip: it is in the design's memory already; nothing is copied.
+        words_per_cycle: elements that are copied per cycle.
+    """
+
+    tensor: Tensor
+    reads: bool
+    writes: bool
+    onchip: bool
+    words_per_cycle: float
+
+
+@dataclass(frozen=True, eq=False)
+class FpgaMapping:
+    """A folded graph with a schedule, on a device.
+
+    Attributes:
+        schedule: directives beside those of the program.
+        depths: stream depths by array name, where they differ from the declared ones.
+        measured: per kernel and class what is known of its loops (see `task_cost`).
+        rates: elements per cycle that a tensor's copies are known to move, by its name.
+    """
+
+    vmg: VMG
+    device: FpgaDevice
+    schedule: tuple[Directive, ...] = ()
+    depths: Mapping[str, int] | None = None
+    measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
+        return {}
+
+    def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
+        """Times and operators of a class; `pid` of the task, where tasks of the class differ.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        key = (task_class.kernel, task_class.name, pid if self.differs(task_class) else ())
+        if key not in self._costs:
+            known = self.measured.get((task_class.kernel, task_class.name), {})
+            find = partial(task_cost, self.vmg.program, task_class, self.device, self.schedule, pid, known)
+            self._costs[key] = find() if known else self._shared(key, task_class, find)
+        return self._costs[key]
+
+    def _shared(self, key: Hashable, task_class: TaskClass, find: Callable[[], TaskCost]) -> TaskCost:
+        """The cost of a class is the same in all designs whose directives say the same about it."""
+        program = self.vmg.program
+        plan = plan_of(program, task_class, read_nest(task_class.body.mlir), self.schedule)
+        known = _COSTS.setdefault(program, {})
+        key = (self.device.key, key, plan.key)
+        if key not in known:
+            known[key] = find()
+        return known[key]
+
+    def differs(self, task_class: TaskClass) -> bool:
+        """Whether tasks of a class take different times."""
+        return depends_on_pid(task_class.body.mlir)
+
+    def classes(self, group: NodeGroup) -> list[tuple[Kernel, TaskClass, Pid]]:
+        """The classes that a group's nodes execute, each with the pid of its first task."""
+        found: dict[Task, int] = {}
+        tasks = group.leaves.tasks()[0]
+        for leaf, task in zip(leaf_tasks(group.tree), tasks, strict=True):
+            found.setdefault(leaf, int(task))
+        program = self.vmg.program
+        result = []
+        for leaf, first in found.items():
+            kernel = program.kernels[leaf.kernel]
+            pid = program.pids(leaf.kernel, np.array([first]))[0]
+            result.append((kernel, kernel.classes[leaf.cls], tuple(int(p) for p in pid)))
+        return result
+
+    @cached_property
+    def tensors(self) -> tuple[TensorUse, ...]:
+        """The tensors that tasks use."""
+        uses = []
+        classes = [c for kernel in self.vmg.program.kernels for c in kernel.classes]
+        for tensor in self.vmg.program.tensors:
+            ports = [p for c in classes for p in c.tensor_ports if p.tensor.name == tensor.name]
+            reads, writes = any(p.reads for p in ports), any(p.writes for p in ports)
+            if tensor.shape and (reads or writes):
+                uses.append(TensorUse(tensor, reads, writes, *self._transfer(tensor)))
+        return tuple(uses)
+
+    def _transfer(self, tensor: Tensor) -> tuple[bool, float]:
+        """Whether a tensor stays on the chip, and elements per cycle that its port moves otherwise."""
+        options = {d.kind: d.options for d in self._about(tensor)}
+        onchip = options.get("place", {}).get("memory") == "onchip"
+        bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
+        banks = math.prod(
+            (tensor.shape[axis] if d.options.get("partition_type") == "complete" else d.options.get("factor", 0))
+            or tensor.shape[axis]
+            for d in self._about(tensor)
+            if d.kind == "partition"
+            for axis in range(len(tensor.shape))
+            if d.options.get("dim", 0) in (0, axis + 1)
+        )
+        per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
+        packed = max(1, bits // tensor.dtype.bits)
+        return onchip, self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
+
+    def _about(self, tensor: Tensor) -> list[Directive]:
+        program = self.vmg.program
+        every = (*program.schedule, *self.schedule)
+        return [d for d in every if is_region(d.scope, program) and d.name == tensor.name]
+
+    @cached_property
+    def resources(self) -> dict[str, Resources]:
+        """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
+        parts = {"logic": Resources(), "arrays": Resources(), "streams": self._streams(), "tensors": self._axi()}
+        for group in self.vmg.groups:
+            for _, task_class, pid in self.classes(group):
+                cost = self.cost(task_class, pid)
+                parts["logic"] = parts["logic"] + cost.logic * group.count
+                parts["arrays"] = parts["arrays"] + self._arrays(group, task_class, cost) * group.count
+        return parts
+
+    @property
+    def total(self) -> Resources:
+        """Everything the design takes."""
+        return Resources.total(self.resources.values())
+
+    def _arrays(self, group: NodeGroup, task_class: TaskClass, cost: TaskCost) -> Resources:
+        ports = {port.arg: port for port in task_class.tensor_ports}
+        onchip = {use.tensor.name for use in self.tensors if use.onchip}
+        parts = []
+        for storage in cost.storages.values():
+            argument = storage.array.argument
+            if argument is None:
+                parts.append(storage.resources(self.device))
+                continue
+            port = ports.get(argument)
+            if port is None or not (port.reads or port.writes) or not storage.array.shape:
+                continue
+            copied = port.tensor.name not in onchip
+            if copied or port.reads:  # results that stay on the chip are in the memory of whoever reads them
+                buffers = 2 if copied and port.reads and self._is_dataflow else 1
+                parts.append(storage.resources(self.device, buffers * self._tiles(group, port)))
+        return Resources.total(parts)
+
+    @property
+    def _is_dataflow(self) -> bool:
+        """Whether tasks overlap, so that what they hand on is double-buffered."""
+        return self.vmg.node_count > 1
+
+    def _tiles(self, group: NodeGroup, port: TensorPort) -> int:
+        """Different tiles of a tensor that a node of the group uses."""
+        program, tasks = self.vmg.program, group.leaves.tasks()[0]
+        kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
+        found: set[int] = set()
+        for kernel in kernels:
+            own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
+            if len(own) and port.tile.grid and len(program.kernels[kernel].mesh) == _rank(port):
+                found.update(port.tile.linear(program.pids(kernel, own)).tolist())
+        return max(1, len(found))
+
+    @property
+    def fifos(self) -> tuple[tuple[str, int], ...]:
+        """Per stream array its name and the number of FIFOs it has between nodes."""
+        return self._connections[0]
+
+    @property
+    def buffers(self) -> tuple[tuple[str, int], ...]:
+        """Per stream array its name and the number of nodes inside of which it leads from task to task.
+
+        Tasks of one node run in turn, so such a stream is a buffer for all tokens of one task at least.
+        """
+        return self._connections[1]
+
+    @cached_property
+    def _connections(self) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+        edges, program = self.vmg.graph.edges, self.vmg.program
+        if not len(edges):
+            return (), ()
+        node = self.vmg.node_of_task
+        ends = np.stack([edges.array, node[edges.source], node[edges.target]], axis=1)
+        found = []
+        for chosen in (ends[:, 1] != ends[:, 2], ends[:, 1] == ends[:, 2]):
+            arrays, counts = np.unique(np.unique(ends[chosen], axis=0)[:, 0], return_counts=True)
+            found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
+        return found[0], found[1]
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        """Tokens that one task puts into one stream of each array; its depth where that depends on data."""
+        tokens = {stream.name: 1 for stream in self.vmg.program.streams}
+        for kernel in self.vmg.program.kernels:
+            for task_class in kernel.classes:
+                for port in task_class.stream_ports:
+                    if port.direction == "put":
+                        tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or port.stream.depth)
+        return tokens
+
+    def _streams(self) -> Resources:
+        depths = {stream.name: stream for stream in self.vmg.program.streams}
+        parts = []
+        for name, count in self.buffers:
+            stream = depths[name]
+            size = self._tokens[name] * math.prod(stream.block)
+            parts.append(fifo_resources(self.device, stream.dtype.bits, size) * count)
+        for name, count in self.fifos:
+            stream = depths[name]
+            depth = (self.depths or {}).get(name, stream.depth)
+            parts.append(fifo_resources(self.device, stream.dtype.bits, depth * math.prod(stream.block)) * count)
+        return Resources.total(parts)
+
+    def _axi(self) -> Resources:
+        external, parts = self.device.external, []
+        for use in self.tensors:
+            if not use.onchip:
+                parts += [external.adapter, *([external.load] * use.reads), *([external.store] * use.writes)]
+        return Resources.total([*parts, external.control]) if parts else Resources()
+
+
+def _rank(port: TensorPort) -> int:
+    """Axes of the mesh that a port's tile index is a function of."""
+    return len(port.tile.matrix[0]) if port.tile.matrix else port.tile.table.ndim if port.tile.table is not None else 0

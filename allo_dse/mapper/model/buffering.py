@@ -1,0 +1,43 @@
+"""How deep the buffers are that tiles pass through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from allo_dse.errors import AlloDseError
+
+
+@dataclass(frozen=True)
+class Buffering:
+    """Depths of the object FIFOs between DRAM and the cores; 2 is double buffering.
+
+    Attributes:
+        input_depth, output_depth: tiles that each tensor port of a core holds.
+        memory_tile_depth: tiles that a memory tile holds of each flow that is staged there.
+    """
+
+    input_depth: int = 2
+    output_depth: int = 2
+    memory_tile_depth: int = 2
+
+    def __post_init__(self) -> None:
+        for name, depth in self.to_dict().items():
+            if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+                raise AlloDseError(
+                    f"Buffering.{name} is {depth!r}", hint="a depth is a whole number of tiles, at least 1"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        return {
+            "input_depth": self.input_depth,
+            "output_depth": self.output_depth,
+            "memory_tile_depth": self.memory_tile_depth,
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Buffering:
+        """The inverse of `to_dict`."""
+        return Buffering(**data)

@@ -1,0 +1,33 @@
+"""Topological order, for graphs given as arrays of edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allo_dse.program.compiled import IntArray
+
+
+def topological_ranks(source: IntArray, target: IntArray, count: int) -> IntArray:
+    """A number for each of `count` nodes, larger at the end of every edge than at its start.
+
+    Nodes on cycles, and those after them, have -1. Level by level, vectorised.
+    """
+    ranks = np.full(count, -1, np.int64)
+    waiting = np.bincount(target, minlength=count)
+    by_source = np.argsort(source, kind="stable")
+    targets = target[by_source]
+    starts = np.searchsorted(source[by_source], np.arange(count + 1))
+    ready = np.flatnonzero(waiting == 0)
+    ranked = 0
+    while len(ready):
+        ranks[ready] = np.arange(ranked, ranked + len(ready))
+        ranked += len(ready)
+        lengths = starts[ready + 1] - starts[ready]
+        if not lengths.any():
+            break
+        first = np.repeat(starts[ready] - np.cumsum(lengths) + lengths, lengths)
+        freed = targets[first + np.arange(len(first))]
+        np.subtract.at(waiting, freed, 1)
+        freed = np.unique(freed)
+        ready = freed[waiting[freed] == 0]
+    return ranks

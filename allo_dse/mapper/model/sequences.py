@@ -1,0 +1,50 @@
+"""Loop nests hidden in sequences of addresses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allo_dse.program.compiled import IntArray
+
+Nest = tuple[tuple[int, int], ...]
+
+
+def loop_nest(sequence: IntArray) -> Nest | None:
+    """(count, step) of the loops, outermost first, that produce a sequence; None when it is not affine in a loop nest.
+
+    >>> loop_nest(np.array([0, 1, 2, 10, 11, 12]))
+    ((2, 10), (3, 1))
+    """
+    nest: list[tuple[int, int]] = []
+    while len(sequence) > 1:
+        steps = np.diff(sequence)
+        step = int(steps[0])
+        changes = np.flatnonzero(steps != step)
+        count = int(changes[0]) + 1 if len(changes) else len(sequence)
+        if len(sequence) % count or (steps.reshape(-1)[_inside(len(sequence), count)] != step).any():
+            return None
+        nest.append((count, step))
+        sequence = sequence[::count]
+    return tuple(reversed(nest))
+
+
+def _inside(length: int, count: int) -> IntArray:
+    """Positions of the steps that do not cross from one group of `count` elements to the next."""
+    position = np.arange(length - 1)
+    return position[position % count != count - 1]
+
+
+def change_count(sequence: IntArray) -> int:
+    """How many elements differ from the one before, the first included."""
+    return 1 + int(np.count_nonzero(np.diff(sequence)))
+
+
+def nest_moves(nest: Nest) -> int:
+    """How many tiles a loop nest moves: loops inside the innermost one with a step only repeat a tile."""
+    moves = 1
+    moving = False
+    for count, step in reversed(nest):
+        moving = moving or (step != 0 and count > 1)
+        if moving:
+            moves *= count
+    return moves

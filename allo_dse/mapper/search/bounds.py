@@ -1,0 +1,147 @@
+"""What a fold needs at least of a device, known before the folded graph is built.
+
+Everything here is a lower bound of what `check_mapping` finds, so that leaving out folds that exceed a limit never
+loses one that fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.program.compiled import CompiledProgram, TensorPort
+
+from ..graph.axes import class_varies
+from ..graph.ports import PortKey, PortSide, program_ports
+from ..model.buffering import Buffering
+from ..transport.assign import ColumnLimits
+from ..transport.plan import column_limits
+
+Sizes = Sequence[int]
+"""Nodes along each mesh axis of a kernel."""
+
+Needs = tuple[int, ...]
+"""Nodes, input flows, input transfers, output flows, output transfers: what kernels need adds up."""
+
+
+@dataclass(frozen=True, eq=False)
+class FoldBounds:
+    """Lower bounds of a program's folds on a device.
+
+    Args:
+        buffering: what every design has at least.
+    """
+
+    program: CompiledProgram
+    device: NpuDevice
+    buffering: Buffering = field(default_factory=lambda: Buffering(output_depth=1))
+
+    def fits(self, needs: Needs) -> bool:
+        """Whether the array has as much as kernels need together."""
+        _, in_flows, in_transfers, out_flows, out_transfers = needs
+        limits = self._limits
+        return (
+            in_transfers <= limits.columns * limits.shim_out
+            and out_transfers <= limits.columns * limits.shim_in
+            and in_transfers + out_flows <= limits.columns * limits.memory_in
+            and out_transfers + in_flows <= limits.columns * limits.memory_out
+            and out_flows <= limits.columns * limits.joins
+        )
+
+    @cached_property
+    def _limits(self) -> ColumnLimits:
+        return column_limits(self.device)
+
+    def needs(self, kernel: int, sizes: Sizes) -> Needs:
+        """What moving a kernel's tiles takes at least, on so many nodes; the first entry is 0.
+
+        A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of
+        their own; every node that writes has its own flow. Tensors that several kernels use count once.
+        """
+        in_flows = in_transfers = out_flows = out_transfers = 0
+        limits = self._limits
+        common = self._used[kernel][False]
+        for side in self._moved[kernel]:
+            varying = set() if side.key in common else self._varying[kernel]
+            alike = [axis for axis in range(len(sizes)) if axis not in varying]
+            if side.key[1] == "in":
+                flows = math.prod(sizes[axis] for axis in alike if side.port.tile.depends_on(axis))
+                in_flows += flows
+                in_transfers += -(-flows // limits.memory_out)
+            else:
+                flows = math.prod(sizes[axis] for axis in alike)
+                out_flows += flows
+                out_transfers += -(-flows // min(limits.memory_in, limits.joins))
+        return (0, in_flows, in_transfers, out_flows, out_transfers)
+
+    def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
+        """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
+        sides: dict[PortKey, TensorPort] = {}
+        for kernel, sizes in members:
+            every = all(sizes[axis] == 1 for axis in self._varying[kernel])
+            sides.update(self._used[kernel][every])
+        return self._ports_fit(sides)
+
+    def tasks_fit(self, tasks: Sequence[int]) -> bool:
+        """Whether a core has the channels and the memory for the tensor ports of some tasks."""
+        sides: dict[PortKey, TensorPort] = {}
+        for task in tasks:
+            sides.update(self._task_ports[task])
+        return self._ports_fit(sides)
+
+    def _ports_fit(self, sides: Mapping[PortKey, TensorPort]) -> bool:
+        core, depth = self.device.core, self.buffering
+        inputs = [port for key, port in sides.items() if key[1] == "in"]
+        outputs = [port for key, port in sides.items() if key[1] == "out"]
+        used = sum(depth.input_depth * p.tile_bytes for p in inputs)
+        used += sum(depth.output_depth * p.tile_bytes for p in outputs)
+        return (
+            len(inputs) <= core.dma_in
+            and len(outputs) <= core.dma_out
+            and self.device.reserved_core_bytes + used <= core.memory_bytes
+        )
+
+    @cached_property
+    def _task_ports(self) -> list[dict[PortKey, TensorPort]]:
+        """The tensor ports of every task."""
+        result = []
+        for number, (kernel, classes) in enumerate(
+            zip(self.program.kernels, program_ports(self.program).classes, strict=True)
+        ):
+            own = [{side.key: side.port for side in ports.sides} for ports in classes]
+            tasks = np.arange(self.program.first_task[number], self.program.first_task[number + 1])
+            result += [own[cls] for cls in kernel.class_of(self.program.pids(number, tasks)).tolist()]
+        return result
+
+    @cached_property
+    def _varying(self) -> list[set[int]]:
+        """Per kernel the axes along which tasks are of different classes."""
+        return [{axis for axis in range(len(k.mesh)) if class_varies(k, axis)} for k in self.program.kernels]
+
+    @cached_property
+    def _used(self) -> list[tuple[dict[PortKey, TensorPort], dict[PortKey, TensorPort]]]:
+        """Per kernel the tensor ports that all of its classes use, and those that any of them uses."""
+        result = []
+        for classes in program_ports(self.program).classes:
+            own = [{side.key: side.port for side in ports.sides} for ports in classes]
+            common = {key: port for key, port in own[0].items() if all(key in other for other in own)}
+            result.append((common, {key: port for ports in own for key, port in ports.items()}))
+        return result
+
+    @cached_property
+    def _moved(self) -> list[list[PortSide]]:
+        """Per kernel the ports of tensors that no kernel before it moves in the same direction."""
+        seen: set[tuple[str, str]] = set()
+        result = []
+        for classes in program_ports(self.program).classes:
+            own: dict[tuple[str, str], PortSide] = {}
+            for ports in classes:
+                own.update({side.key[:2]: side for side in ports.sides if side.key[:2] not in seen})
+            seen |= own.keys()
+            result.append(list(own.values()))
+        return result

@@ -1,0 +1,120 @@
+"""Flows: the tile sequences of all nodes, with those that several nodes share moved once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from allo_dse.program.compiled import CompiledProgram, TensorPort
+
+from ..model.buffering import Buffering
+from ..model.movement import Direction, Flow, StreamFlow, TileLoop
+from .tiles import GroupTiles, TilePattern
+
+
+@dataclass(frozen=True, eq=False)
+class FlowFamily:
+    """Flows of one tensor that move tiles of one shape in step: a shim channel can carry any of them in turns.
+
+    Attributes:
+        flows: ordered by first tile; their nodes are in one phase (see `phases`).
+    """
+
+    port: TensorPort
+    direction: Direction
+    pattern: TilePattern
+    flows: tuple[Flow, ...]
+
+
+@dataclass(eq=False)
+class _Draft:
+    """A family in the making: first byte and nodes of each flow."""
+
+    port: TensorPort
+    direction: Direction
+    pattern: TilePattern
+    flows: list[tuple[int, list[int]]]
+
+
+def phases(streams: Sequence[StreamFlow], node_count: int) -> list[int]:
+    """For each node, how many nodes at most stand before it in a line of streams; 0 for all where streams form a cycle.
+
+    A node waits for the ones before it, so nodes of different phases run out of step. Flows that take turns on a
+    channel must not wait for each other, or the array hangs: they have to be of one phase.
+    """
+    result = [0] * node_count
+    for _ in range(node_count):
+        changed = False
+        for stream in streams:
+            if result[stream.target] <= result[stream.source]:
+                result[stream.target] = result[stream.source] + 1
+                changed = True
+        if not changed:
+            return result
+    return [0] * node_count
+
+
+def plan_flows(
+    program: CompiledProgram, groups: list[GroupTiles], streams: Sequence[StreamFlow], buffering: Buffering
+) -> list[FlowFamily]:
+    """The flows of a mapping by family, inputs first and in the order of the region's tensors.
+
+    Nodes of one phase whose sequences at input ports of one tensor are equal share a flow (multicast); every output has
+    its own.
+    """
+    position = {tensor.name: number for number, tensor in enumerate(program.tensors)}
+    phase = phases(streams, sum(group.group.count for group in groups))
+    drafts = sorted(_drafts(groups, phase), key=lambda d: (d.direction != "in", position[d.port.tensor.name]))
+    families: list[FlowFamily] = []
+    first = 0
+    for draft in drafts:
+        flows = _flows(first, draft, buffering)
+        first += len(flows)
+        families.append(FlowFamily(draft.port, draft.direction, draft.pattern, flows))
+    return families
+
+
+def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
+    families: dict[Hashable, _Draft] = {}
+    shared: dict[tuple[int, int], list[int]] = {}
+    first_node = 0
+    for group in groups:
+        for (tensor, direction, _, tile_shape), users in group.users.items():
+            known: tuple[TilePattern | None, int] = (None, 0)
+            for node, (first_byte, pattern) in enumerate(group.sequences(users[0][1].key), first_node):
+                if pattern is not known[0] or phase[node] != known[1]:
+                    key = (tensor, direction, tile_shape, pattern.identity, pattern.uses, phase[node])
+                    family = families.setdefault(key, _Draft(users[0][1].port, direction, pattern, []))
+                    known = pattern, phase[node]
+                nodes = shared.get((id(family), first_byte)) if direction == "in" else None
+                if nodes is not None:
+                    nodes.append(node)
+                    continue
+                shared[id(family), first_byte] = nodes = [node]
+                family.flows.append((first_byte, nodes))
+        first_node += group.group.count
+    return list(families.values())
+
+
+def _flows(first: int, draft: _Draft, buffering: Buffering) -> tuple[Flow, ...]:
+    port, pattern = draft.port, draft.pattern
+    loops = None if pattern.nest is None else tuple(TileLoop(count, step) for count, step in pattern.nest)
+    depth = buffering.input_depth if draft.direction == "in" else buffering.output_depth
+    tensor, tile_bytes, run_bytes = port.tensor.name, port.tile_bytes, port.run_bytes
+    return tuple(
+        Flow(
+            index=index,
+            tensor=tensor,
+            direction=draft.direction,
+            nodes=tuple(nodes),
+            tile_bytes=tile_bytes,
+            run_bytes=run_bytes,
+            depth=depth,
+            first_leaf=pattern.first_leaf,
+            uses=pattern.uses,
+            moves=pattern.moves,
+            loops=loops,
+            first_byte=first_byte,
+        )
+        for index, (first_byte, nodes) in enumerate(sorted(draft.flows), first)
+    )

@@ -1,0 +1,152 @@
+"""Which tile of a tensor each task of a node uses: tile sequences, derived per node group.
+
+In a mesh fold the first byte of a tile is `f(node) + g(leaf)`, so nodes that start with the same tile go through the
+same sequence, and nothing has to be computed per task. In graphs folded node by node, tiles are compared one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from allo_dse.program.compiled import CompiledProgram, IntArray
+
+from ..graph.groups import MeshLeaves, NodeGroup
+from ..graph.ports import ClassUse, PortKey, PortSide, Round, program_ports, schedule_round
+from ..model.sequences import Nest, change_count, loop_nest, nest_moves
+
+Users = list[tuple[ClassUse, PortSide]]
+LeafOrLeaves = TypeVar("LeafOrLeaves", int, IntArray)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TilePattern:
+    """The tiles that pass through one port of a node, one per task that uses the port, relative to the first.
+
+    Attributes:
+        identity: equal for equal patterns.
+        nest: the sequence as loops, outermost first; None when it is none.
+        uses, moves: how many tasks use the port, and how many of them use another tile than the one before.
+        first_leaf: position in the schedule of the first such task.
+    """
+
+    identity: Hashable
+    nest: Nest | None
+    uses: int
+    moves: int
+    first_leaf: int
+
+
+# One entry per node: the first byte of its first tile, and the pattern, which nodes share.
+TileSequences = list[tuple[int, TilePattern]]
+
+
+class GroupTiles:
+    """The ports of a node group and the tile sequences of its nodes."""
+
+    def __init__(self, program: CompiledProgram, group: NodeGroup) -> None:
+        self.program = program
+        self.group = group
+        self.round: Round = schedule_round(group.tree)
+        self.rounds = group.tree.leaf_count // self.round.length
+        ports = program_ports(program)
+        self.users: dict[PortKey, Users] = {}
+        for use in self.round.classes:
+            for side in ports.of(use.task).sides:
+                self.users.setdefault(side.key, []).append((use, side))
+
+    def sequences(self, key: PortKey) -> TileSequences:
+        """The tile sequence of each node of the group at one port."""
+        users = self.users[key]
+        factors = users[0][1].factors
+        leaves = self.group.leaves
+        if isinstance(leaves, MeshLeaves) and factors is not None and all(s.factors == factors for _, s in users):
+            return self._mesh_sequences(leaves, users)
+        return self._explicit_sequences(users)
+
+    def _mesh_sequences(self, leaves: MeshLeaves, users: Users) -> TileSequences:
+        factors = users[0][1].factors
+        steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
+        first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
+        starts = first_side.first_bytes(self._base_pids) + _advance(first_use.first_leaf, leaves.loops, steps)
+        outer = _round_loops(leaves.loops, self.rounds)
+        outer_nest: Nest = tuple(zip(leaves.loops[:outer], steps[:outer], strict=True))
+        places = np.concatenate([use.in_round for use, _ in users])
+        inner: Nest | None
+        if len(places) == 1:
+            inner, moves = (), 1
+        elif len(places) == self.round.length and all(s.offset == first_side.offset for _, s in users):
+            inner = tuple(zip(leaves.loops[outer:], steps[outer:], strict=True))
+            moves = nest_moves(inner)
+        else:
+            parts = [s.offset + _advance(use.in_round, leaves.loops, steps) for use, s in users]
+            sequence = np.concatenate(parts)[np.argsort(places)]
+            inner, moves = loop_nest(sequence), change_count(sequence)
+        nest = None if inner is None else outer_nest + inner
+        moves = self.rounds * moves if nest is None else nest_moves(nest)
+        uses = self.rounds * len(places)
+        identity = nest if nest is not None else (outer_nest, self.group.tree, users[0][1].key)
+        pattern = TilePattern(identity, nest, uses, moves, first_use.first_leaf)
+        return [(start, pattern) for start in starts.tolist()]
+
+    @cached_property
+    def _base_pids(self) -> IntArray:
+        leaves = self.group.leaves
+        assert isinstance(leaves, MeshLeaves)
+        return self.program.pids(leaves.kernel, leaves.base)
+
+    @cached_property
+    def _pid_steps(self) -> list[int]:
+        """What one iteration of each temporal loop adds to the pid along the loop's axis."""
+        leaves = self.group.leaves
+        assert isinstance(leaves, MeshLeaves)
+        mesh = self.program.kernels[leaves.kernel].mesh
+        task_step = [1] * len(mesh)
+        for axis in range(len(mesh) - 2, -1, -1):
+            task_step[axis] = task_step[axis + 1] * mesh[axis + 1]
+        return [stride // task_step[axis] for stride, axis in zip(leaves.loop_stride, leaves.loop_axes, strict=True)]
+
+    def _explicit_sequences(self, users: Users) -> TileSequences:
+        tasks = self.group.leaves.tasks()
+        rounds = np.arange(self.rounds)[:, None] * self.round.length
+        places, columns = [], []
+        for use, side in users:
+            leaves = (rounds + use.in_round).reshape(-1)
+            pids = self.program.pids(use.task.kernel, tasks[:, leaves].reshape(-1))
+            places.append(leaves)
+            columns.append(side.first_bytes(pids).reshape(len(tasks), -1))
+        order = np.argsort(np.concatenate(places))
+        rows = np.concatenate(columns, axis=1)[:, order]
+        first_leaf = min(use.first_leaf for use, _ in users)
+        known: dict[bytes, TilePattern] = {}
+        result = []
+        for row in rows:
+            relative = (row - row[0]).tobytes()
+            if relative not in known:
+                nest = loop_nest(row)
+                identity, moves = (relative, change_count(row)) if nest is None else (nest, nest_moves(nest))
+                known[relative] = TilePattern(identity, nest, len(row), moves, first_leaf)
+            result.append((int(row[0]), known[relative]))
+        return result
+
+
+def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
+    """How many of the outermost temporal loops make up the rounds of a mesh fold."""
+    count, outer = 1, 0
+    while count < rounds:
+        count *= loops[outer]
+        outer += 1
+    return outer
+
+
+def _advance(leaves: LeafOrLeaves, loops: tuple[int, ...], steps: list[int]) -> LeafOrLeaves:
+    """What the loops add up to at a leaf, or at each of several."""
+    total: LeafOrLeaves = leaves * 0
+    for count, step in zip(reversed(loops), reversed(steps), strict=True):
+        leaves, digits = divmod(leaves, count)
+        total = total + digits * step
+    return total

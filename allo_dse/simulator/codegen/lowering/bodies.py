@@ -1,0 +1,250 @@
+"""Compiling task bodies: from the text the front end writes to functions that the scheduler starts and resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from allo_dse.errors import SimulationError
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import POLLS, Breathe, new_context
+from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes
+
+from ..run_time import fifo
+from ..run_time.emit import Emitter, function, make_internal
+from ..run_time.layout import Header
+from ..run_time.module import add_runtime
+from ..run_time.variant import PLAIN, Variant
+from .coroutines import to_coroutine
+from .divisions import guard_divisions
+from .indices import guard_indices
+from .outline import NEST, outline_nests
+from .payload_slice import decisions, erase_payload
+from .pipelines import mark_pipelines
+from .signature import ANY_TOKEN, Body, Parameter, Signature
+from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
+
+
+class LoweredBody(NamedTuple):
+    """A module with a body as a coroutine; `has_payload` says whether it still computes its values."""
+
+    module: Any
+    signature: Signature
+    has_payload: bool
+
+
+@dataclass(frozen=True)
+class CompiledBodies:
+    """Machine code, and per body, in the order in which they were given:
+
+    Attributes:
+        signatures: its parameters.
+        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
+        number, full_number: its number in the run time, and that of the version that computes its values.
+    """
+
+    code: CompiledModule
+    signatures: tuple[Signature, ...]
+    needs_payload: tuple[bool, ...]
+    number: tuple[int, ...]
+    full_number: tuple[int, ...]
+
+
+def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, opt_level: int = 3) -> CompiledBodies:
+    """Compile bodies together with the scheduler and the table process.
+
+    Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
+
+    Raises:
+        SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
+    """
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        starts: list[str] = []
+        lowered = [_add(module, body, starts, variant, full=variant.payload) for body in bodies]
+        number = full_number = tuple(range(1, len(bodies) + 1))
+        needs_payload = tuple(b.has_payload for b in lowered)
+        if not variant.payload and any(needs_payload):
+            full_number = tuple(
+                k if needs else _add_full(module, body, starts, variant)
+                for body, k, needs in zip(bodies, number, needs_payload, strict=True)
+            )
+        add_runtime(module, starts, variant)
+        lower_coroutines(module)
+        to_llvm(module)
+        code = CompiledModule(module, opt_level=opt_level)
+        return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
+
+
+def _add(module: Any, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
+    """Add a body to the run time's module."""
+    name = f"body{len(starts) + 1}"
+    lowered = lower_body(body, name, variant, full=full)
+    for op in list(lowered.module.body.operations):
+        module.body.append(op.operation)
+    starts.append(_define_start(module, name, lowered.signature.parameters))
+    return lowered
+
+
+def _add_full(module: Any, body: Body, starts: list[str], variant: Variant) -> int:
+    _add(module, body, starts, variant, full=True)
+    return len(starts)
+
+
+def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = True) -> LoweredBody:
+    """Lower a body to a coroutine `name` (a prefix of its helpers' names); unless `full`, without payload if it can."""
+    try:
+        module = ir.Module.parse(body.mlir)
+    except ir.MLIRError as error:
+        raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
+    main = _rename(module, body.symbol, name)
+    guard_divisions(module)
+    pipelines = mark_pipelines(main.operation)
+    needed = None if full else decisions(main)
+    if needed is None:
+        _guard(module)
+        outline_nests(module, main.operation)
+    reduce_stream_ops(module, payload=needed is None)
+    if needed is not None:
+        erase_payload(main, needed)
+        _guard(module)
+    to_blocks(module)
+    parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
+    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
+    sites += [number for pipeline in pipelines for number in pipeline.sites]
+    polls = bool(find(main, lambda name: name in POLLS))
+    to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
+    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
+    return LoweredBody(module, signature, needed is None)
+
+
+def _guard(module: Any) -> None:
+    """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
+    guard_indices(module)
+    for loop in find(module, lambda name: name == "scf.while"):
+        with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
+            Breathe()
+
+
+def lower_coroutines(module: Any) -> None:
+    """async.coro -> llvm.intr.coro, without the declarations of the async run time, which is not used."""
+    run_passes(module, "builtin.module(convert-async-to-llvm)")
+    for op in list(module.body.operations):
+        if _symbol(op).startswith(("mlirAsyncRuntime", "mlirAsyncRuntim")):
+            op.operation.erase()
+
+
+def to_llvm(module: Any) -> None:
+    run_passes(module, TO_LLVM)
+    # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
+    # generation aborts the process; without noinline nests would go back to where they were outlined from.
+    for op in module.body.operations:
+        if find(op, lambda name: name == "llvm.intr.coro.begin"):
+            _pass_through(op, "presplitcoroutine")
+        elif NEST in _symbol(op):
+            _pass_through(op, "noinline")
+
+
+def _pass_through(op: Any, attribute: str) -> None:
+    op.operation.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(attribute)])
+
+
+def _symbol(op: Any) -> str:
+    attributes = op.operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+
+
+def _rename(module: Any, symbol: str, name: str) -> Any:
+    """Give the module's functions names that are unique in a run; returns the body."""
+    main = None
+    for op in list(module.body.operations):
+        old = _symbol(op)
+        new = name if old == symbol else f"{name}_{old}"
+        is_external = op.operation.name == "func.func" and not op.operation.regions[0].blocks
+        if is_external:
+            continue
+        ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
+        ir.SymbolTable.set_symbol_name(op.operation, new)
+        make_internal(op)
+        main = op if old == symbol else main
+    if main is None:
+        raise SimulationError(f"the text of task body {symbol!r} has no function of that name")
+    return main
+
+
+def _parameter(argument: Any) -> Parameter:
+    if isinstance(argument.type, ir.MemRefType):
+        type_ = ir.MemRefType(argument.type)
+        if not type_.has_static_shape:
+            raise SimulationError(f"a tensor of a task body has no static shape: {type_}")
+        return Parameter("tensor", tuple(type_.shape), storage_bytes(type_.element_type))
+    if not isinstance(argument.type, ir.IndexType):
+        raise SimulationError(f"a task body has a parameter of type {argument.type}; expected index or memref")
+    direct = _stream_uses(argument)
+    reached = direct or _reached_uses(argument)
+    return Parameter(
+        "index",
+        gets=any(op.name in _GETS for op in reached),
+        puts=any(op.name in _PUTS for op in reached),
+        computed=not direct and bool(reached),
+        token_bytes=_token_bytes(reached),
+    )
+
+
+_GETS = ("df.take", "df.try_take", "df.empty")
+_PUTS = ("df.offer", "df.try_offer", "df.full")
+
+
+def _token_bytes(operations: list[Any]) -> int:
+    """Bytes of the tokens that operations move."""
+    if not operations:
+        return 0
+    moved = [storage_bytes(op.results[0].type) for op in operations if op.name not in ("df.empty", "df.full")]
+    return max(moved, default=ANY_TOKEN)
+
+
+def _stream_uses(value: Any) -> list[Any]:
+    return [u.owner.operation for u in value.uses if u.owner.operation.name in _GETS + _PUTS]
+
+
+def _reached_uses(value: Any) -> list[Any]:
+    """Stream operations whose stream number is computed from `value` by index arithmetic."""
+    found, todo, seen = [], [value], set()
+    while todo:
+        for use in todo.pop().uses:
+            op = use.owner.operation
+            if op in seen or not op.name.startswith(("arith.", "df.", "affine.")):
+                continue
+            seen.add(op)
+            if op.name in _GETS + _PUTS:
+                found.append(op)
+            todo += list(op.results)
+    return found
+
+
+def _define_start(module: Any, name: str, parameters: Sequence[Parameter]) -> str:
+    """A function (header, node, arguments) that unpacks a task's arguments and calls the body.
+
+    The arguments are words: the first cost site, then the parameters in order.
+    """
+    ptr = Emitter.pointer_type()
+    body = next(op for op in module.body.operations if _symbol(op) == name)
+    types = ir.FunctionType(ir.TypeAttr(body.attributes["function_type"]).value).inputs
+    op = function(module, f"start_{name}", [ptr, ptr, ptr])
+    header, node, arguments = op.arguments
+    e = Emitter(op.entry_block)
+    costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
+    values, word = [], 1
+    for parameter, type_ in zip(parameters, types, strict=False):
+        if parameter.kind == "index":
+            values.append(e.index(e.load(arguments, word)))
+        else:
+            strides = [e.load(arguments, word + 1 + axis) for axis in range(len(parameter.shape))]
+            values.append(e.array(e.load_ptr(arguments, word), type_, strides))
+        word += parameter.words
+    streams = e.load_ptr(header, Header.STREAMS)
+    records = [fifo.record(e, streams, v) for v, p in zip(values, parameters, strict=True) if p.is_stream]
+    e.call(name, [*values, header, node, costs, *records])
+    e.return_()
+    return f"start_{name}"

@@ -1,0 +1,200 @@
+"""What a task body does on its streams, where that can be told without running it: as a tree of steps.
+
+That is so when loops have counts that are known and branches around stream operations are decided by indices. A loop
+whose body depends on its index is unrolled, up to a limit.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from allo_dse.errors import SimulationError
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import new_context
+
+from .payload_slice import BRANCHES, LOOPS, TERMINATORS, nested
+from .pipelines import DEPTH, II, STAGE, site
+from .signature import Body
+
+MOST_STEPS = 4096
+"""Steps of a body in which loops had to be unrolled."""
+_SIGNED = {0: operator.eq, 1: operator.ne, 2: operator.lt, 3: operator.le, 4: operator.gt, 5: operator.ge}
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.maxsi": max,
+    "arith.minsi": min,
+}
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+
+
+@dataclass(frozen=True)
+class Move:
+    """A get or put.
+
+    Attributes:
+        parameter: position of the body's parameter that is the stream's number.
+        stage: cost site of the cycle of its round in which it is due, or None.
+    """
+
+    is_put: bool
+    parameter: int
+    stage: int | None
+
+
+@dataclass(frozen=True)
+class Spend:
+    """The clock advances by the cycles of a cost site."""
+
+    site: int
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps done `count` times; `ii` and `depth` are cost sites of a pipelined loop, else None."""
+
+    count: int
+    steps: tuple[Step, ...]
+    ii: int | None = None
+    depth: int | None = None
+
+
+Step = Move | Spend | Repeat
+
+
+class _Unknown(Exception):
+    """What the body does depends on something that is not known."""
+
+
+def static_steps(body: Body) -> tuple[Step, ...] | None:
+    """The steps of a body; None if they depend on tokens, on elements of tensors or on the task's number."""
+    with new_context(), ir.Location.unknown():
+        try:
+            module = ir.Module.parse(body.mlir)
+        except ir.MLIRError as error:
+            raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
+        for op in module.body.operations:
+            if ir.StringAttr(op.operation.attributes["sym_name"]).value == body.symbol:
+                block = op.operation.regions[0].blocks[0]
+                reader = _Reader({argument: i for i, argument in enumerate(block.arguments)})
+                try:
+                    return tuple(reader.block(block, {}))
+                except _Unknown:
+                    return None
+    return None
+
+
+class _Reader:
+    def __init__(self, parameters: Mapping[Any, int]) -> None:
+        self._parameters = parameters
+        self._unrolled = 0
+
+    def block(self, block: Any, known: dict[Any, int]) -> list[Step]:
+        """The steps of a block; `known` are values of indices."""
+        steps: list[Step] = []
+        for op in block.operations:
+            steps += self._operation(op.operation, known)
+        return steps
+
+    def _operation(self, op: Any, known: dict[Any, int]) -> list[Step]:
+        if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
+            if op.operands[0] not in self._parameters:
+                raise _Unknown
+            stage = site(op, STAGE) if STAGE in op.attributes else None
+            return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]], stage)]
+        if op.name == "df.cost":
+            return [Spend(site(op, "site"))]
+        if op.name in TERMINATORS or not any(_takes_time(inner) for inner in nested(op)):
+            return []
+        if op.name in LOOPS:
+            return self._loop(op, known)
+        if op.name in BRANCHES:
+            return self._branch(op, known)
+        raise _Unknown
+
+    def _loop(self, op: Any, known: dict[Any, int]) -> list[Step]:
+        first, end, step = _bounds(op, known)
+        count = max(0, -(-(end - first) // step))
+        body = op.regions[0].blocks[0]
+        pipeline = (site(op, II), site(op, DEPTH)) if II in op.attributes else (None, None)
+        try:
+            steps = self.block(body, dict(known))
+        except _Unknown:
+            if pipeline[0] is not None:
+                raise
+            return self._unroll(body, known, range(first, first + count * step, step))
+        idle = not steps and pipeline[0] is None
+        return [] if idle or not count else [Repeat(count, tuple(steps), *pipeline)]
+
+    def _unroll(self, body: Any, known: dict[Any, int], values: range) -> list[Step]:
+        steps: list[Step] = []
+        for value in values:
+            more = self.block(body, {**known, body.arguments[0]: value})
+            self._unrolled += 1 + len(more)
+            if self._unrolled > MOST_STEPS:
+                raise _Unknown
+            steps += more
+        return steps
+
+    def _branch(self, op: Any, known: dict[Any, int]) -> list[Step]:
+        if op.name != "scf.if":
+            raise _Unknown
+        taken = 0 if _value(op.operands[0], known) else 1
+        blocks = list(op.regions[taken].blocks)
+        return self.block(blocks[0], known) if blocks else []
+
+
+def _takes_time(op: Any) -> bool:
+    """Whether an operation moves the clock or a token, apart from those in its regions."""
+    return op.name.startswith("df.") or II in op.attributes
+
+
+def _bounds(op: Any, known: dict[Any, int]) -> tuple[int, int, int]:
+    """First value, end and step of a loop."""
+    if op.name == "scf.for":
+        first, end, step = (_value(operand, known) for operand in list(op.operands)[:3])
+        return first, end, step
+    first, end = (_constant_bound(op, name) for name in ("lowerBoundMap", "upperBoundMap"))
+    return first, end, site(op, "step")
+
+
+def _constant_bound(op: Any, name: str) -> int:
+    """The bound of an `affine.for`, from the text of its map: `affine_map<() -> (64)>`."""
+    text = str(op.attributes[name])
+    inside = text[text.rindex("->") + 2 :].strip(" ()>")
+    if not inside.lstrip("-").isdigit():
+        raise _Unknown
+    return int(inside)
+
+
+def _value(value: Any, known: dict[Any, int]) -> int:
+    """The value of an index or integer, of which only constants and known loop indices are told."""
+    if value in known:
+        return known[value]
+    if isinstance(value, ir.BlockArgument):
+        raise _Unknown
+    op = value.owner
+    if op.name == "arith.constant" and not isinstance(value.type, ir.FloatType):
+        return _constant(op)
+    if op.name in _CASTS:
+        return _value(op.operands[0], known)
+    if op.name == "arith.cmpi" and int(ir.IntegerAttr(op.attributes["predicate"]).value) in _SIGNED:
+        compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        return int(compare(*(_value(operand, known) for operand in op.operands)))
+    if op.name in _ARITHMETIC:
+        return _ARITHMETIC[op.name](*(_value(operand, known) for operand in op.operands))
+    raise _Unknown
+
+
+def _constant(op: Any) -> int:
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.BoolAttr):
+        return int(ir.BoolAttr(attribute).value)
+    return int(ir.IntegerAttr(attribute).value)

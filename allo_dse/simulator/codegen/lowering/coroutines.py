@@ -1,0 +1,424 @@
+"""Turning a task body into a coroutine that suspends in stream operations.
+
+`stream_ops` lowers the structured part (linalg, affine, scf) to blocks while the stream operations survive as opaque
+operations. `to_coroutine` then cuts each block at each stream operation, so that
+
+        ...                               ...
+        %t = "df.take"(%s)                cond_br can_get(%s), ^go, ^wait
+        ...                             ^wait:   register at %s; suspend, then ^go
+                                        ^go:     take the token, advance the clock
+                                        ...
+
+and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
+the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
+
+In a pipelined loop (see `pipelines`) the clock stands at the begin of the round, and operations are due later; puts
+that are due after operations behind them go through `deferred`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allo_dse.ir.bindings import async_dialect, ir, memref
+from allo_dse.ir.dialect import POLLS
+
+from ..run_time import deferred, events, fifo
+from ..run_time.emit import USUALLY, Emitter, Variable
+from ..run_time.layout import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
+from ..run_time.operation_tables import PUSH_REQUEST
+from ..run_time.variant import Variant
+from .pipelines import PIPELINE, PLACE, site
+from .signature import Pipeline
+from .stream_ops import find, storage_bytes
+
+FRAME_BYTES = 1024
+"""Local arrays up to this size live in the coroutine's frame, where LLVM can keep scalars in registers; larger ones
+are allocated."""
+NEVER = 2**62
+"""A clock that no run reaches."""
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What a coroutine gets beside the body's parameters."""
+
+    variant: Variant
+    header: Any
+    node: Any
+    costs: Any
+    pipelines: Sequence[Pipeline]
+    records: Sequence[tuple[Any, Any]]
+    """Numbers of streams that are parameters, and the streams' records."""
+
+
+@dataclass(frozen=True)
+class _Coroutine(_Inputs):
+    """Values of the prologue that every suspension refers to."""
+
+    streams: Any
+    handle: Any
+    clock: Variable
+    stall_get: Variable
+    stall_put: Variable
+    cleanup: Any
+    suspended: Any
+    tails: Sequence[Variable]
+    """Per pipeline, cycles from the begin of the last round to the end of the loop."""
+
+
+def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant) -> None:
+    """Make a lowered task body a coroutine.
+
+    It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
+    in `streams` (positions) is the number of. Computed in the coroutine, the records' addresses would be computed
+    again after each suspension; as arguments they are kept in the frame.
+    """
+    ptr = Emitter.pointer_type()
+    entry = function.regions[0].blocks[0]
+    with ir.Location.unknown():
+        header, node, costs = [entry.add_argument(ptr, ir.Location.unknown()) for _ in range(3)]
+        numbers = [entry.arguments[i] for i in streams]
+        records = [(number, entry.add_argument(ptr, ir.Location.unknown())) for number in numbers]
+        inputs = [a.type for a in entry.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        stream_ops = find(function, lambda name: name in ("df.take", "df.offer"))
+        polls = find(function, lambda name: name in POLLS)
+        plain_ops = find(function, lambda name: name in _PLAIN_OPS)
+        returns = find(function, lambda name: name == "func.return")
+        c = _prologue(function, entry, _Inputs(variant, header, node, costs, pipelines, records))
+        for op in plain_ops:
+            _lower_plain_op(c, op, entry)
+        for op in stream_ops:
+            _lower_stream_op(c, op, entry)
+        for op in polls:
+            _lower_poll(c, op, entry)
+        for op in returns:
+            _lower_return(c, op, entry)
+
+
+def _prologue(function: Any, entry: Any, inputs: _Inputs) -> _Coroutine:
+    """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
+    body = _cut(entry, entry.operations[0])
+    e = Emitter(entry)
+    with e.here():
+        identity = async_dialect.coro_id()
+        handle = async_dialect.coro_begin(identity)
+        frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
+    e.store(frame, inputs.node, Node.HANDLE)
+    clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
+    streams = e.load_ptr(inputs.header, Header.STREAMS)
+    tails = [e.variable(0) for _ in inputs.pipelines]
+    owned = _hoist_arrays(function, e)
+    cleanup = _last_block(function).create_after()
+    suspended = cleanup.create_after()
+    e.branch(body)
+    end = Emitter(cleanup, entry)
+    with end.here():
+        for array in owned:
+            memref.DeallocOp(array)
+        async_dialect.coro_free(identity, handle)
+    end.branch(suspended)
+    with ir.InsertionPoint(suspended):
+        async_dialect.coro_end(handle)
+    Emitter(suspended, entry).return_()
+    return _Coroutine(
+        **vars(inputs),
+        streams=streams,
+        handle=handle,
+        clock=clock,
+        stall_get=stall_get,
+        stall_put=stall_put,
+        cleanup=cleanup,
+        suspended=suspended,
+        tails=tails,
+    )
+
+
+def _hoist_arrays(function: Any, e: Emitter) -> list[Any]:
+    """Move the body's arrays to the prologue, so that every way out can free them; returns those to be freed."""
+    owned = []
+    for op in find(function, lambda name: name == "memref.dealloc"):
+        if _is_static_alloc(op.operands[0].owner):
+            op.erase()
+    for op in find(function, lambda name: name in ("memref.alloc", "memref.alloca")):
+        if len(op.operands):
+            continue
+        small = op.name == "memref.alloca" or storage_bytes(op.results[0].type) <= FRAME_BYTES
+        with e.here():
+            kind = memref.AllocaOp if small else memref.AllocOp
+            array = kind(op.results[0].type, [], []).result
+        op.results[0].replace_all_uses_with(array)
+        op.erase()
+        if not small:
+            owned.append(array)
+    return owned
+
+
+def _is_static_alloc(op: Any) -> bool:
+    return op.name == "memref.alloc" and not len(op.operands)
+
+
+def _last_block(function: Any) -> Any:
+    blocks = list(function.regions[0].blocks)
+    return blocks[-1]
+
+
+def _cut(block: Any, op: Any) -> Any:
+    """Move `op` and what follows it to a new block behind `block`."""
+    rest = block.create_after()
+    moving = False
+    for other in list(block.operations):
+        moving = moving or other.operation == op.operation
+        if moving:
+            rest.append(other.operation)
+    return rest
+
+
+def _lower_plain_op(c: _Coroutine, op: Any, entry: Any) -> None:
+    block = op.block
+    rest = _cut(block, op)
+    e = Emitter(block, entry)
+    _PLAIN_OPS[op.name](c, e, op)
+    e.branch(rest)
+    op.erase()
+
+
+def _advance(c: _Coroutine, e: Emitter, cycles: Any) -> None:
+    e.set(c.clock, e.add(e.get(c.clock), cycles))
+
+
+def _cost(c: _Coroutine, e: Emitter, op: Any) -> None:
+    _advance(c, e, e.load(c.costs, site(op, "site")))
+
+
+def _enter(c: _Coroutine, e: Emitter, op: Any) -> None:
+    """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
+    number = site(op, PIPELINE)
+    ii = e.load(c.costs, c.pipelines[number].ii)
+    e.set(c.tails[number], ii)
+    _advance(c, e, e.sub(0, ii))
+
+
+def _issue(c: _Coroutine, e: Emitter, op: Any) -> None:
+    number = site(op, PIPELINE)
+    e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
+    _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
+
+
+def _leave(c: _Coroutine, e: Emitter, op: Any) -> None:
+    if c.variant.registers:
+        _flush(c, e, e.word(NEVER))
+        _advance(c, e, e.load(c.node, Node.FROZEN))
+        e.store(0, c.node, Node.FROZEN)
+    _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
+
+
+def _breathe(c: _Coroutine, e: Emitter, op: Any) -> None:
+    _yield_at_times(c, e)
+
+
+def _fault(c: _Coroutine, e: Emitter, op: Any) -> None:
+    """Note the first wrong index, and let compiled code return to Python."""
+    with e.when(e.is_(e.load(c.header, Header.FAULT), "==", 0)):
+        e.store(site(op, "check") + 1, c.header, Header.FAULT)
+        e.store(e.from_index(op.operands[0]), c.header, Header.FAULT_INDEX)
+        e.store(e.load(c.node, Node.SLOT), c.header, Header.FAULT_SLOT)
+    e.store(0, c.header, Header.BUDGET)
+
+
+_PLAIN_OPS = {
+    "df.cost": _cost,
+    "df.enter": _enter,
+    "df.issue": _issue,
+    "df.leave": _leave,
+    "df.fault": _fault,
+    "df.breathe": _breathe,
+}
+"""Operations that move no tokens."""
+
+
+def _lower_stream_op(c: _Coroutine, op: Any, entry: Any) -> None:
+    result = op.results[0]
+    block = op.block
+    rest = _cut(block, op)
+    e = Emitter(block, entry)
+    stream = _record(c, e, op.operands[0])
+    getting = op.name == "df.take"
+    if PIPELINE in op.attributes and c.variant.registers:
+        token = _take_in_turn(c, e, op, stream) if getting else _defer(c, e, op, stream)
+    else:
+        token = _perform(c, e, op, stream, _stage(c, e, op))
+    result.replace_all_uses_with(e.array(token, result.type))
+    e.branch(rest)
+    op.erase()
+
+
+def _stage(c: _Coroutine, e: Emitter, op: Any) -> Any:
+    """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
+    if PIPELINE not in op.attributes:
+        return 0
+    stage = c.pipelines[site(op, PIPELINE)].stages[site(op, PLACE)]
+    return 0 if stage is None else e.load(c.costs, stage)
+
+
+def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any:
+    """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
+
+    Args:
+        delay: cycles from the clock to when it is due.
+    """
+    getting = op.name in ("df.take", "df.try_take")
+    state = State.GET if getting else State.PUT
+    number = site(op, "op") << STATE_BITS
+    if c.variant.record:
+        _wait_for_log(c, e)
+    go, wait = e.new_block(), e.new_block()
+    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
+    e.go(wait)
+    fifo.block(e, c.node, stream, state, number)
+    _suspend(c, e, go)
+    e.go(go)
+    clock = e.get(c.clock)
+    before = clock if isinstance(delay, int) else e.add(clock, delay)
+    # Without payload, streams differ in whether their tokens carry bytes; then their records tell.
+    words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
+    now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+    stalled = e.sub(now, before)
+    e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
+    stall = c.stall_get if getting else c.stall_put
+    e.set(stall, e.add(e.get(stall), stalled))
+    if c.variant.record:
+        events.write(e, c.header, c.node, e.word(number + state), e.address(stream), before, now)
+    return token
+
+
+def _lower_poll(c: _Coroutine, op: Any, entry: Any) -> None:
+    """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
+    block = op.block
+    rest = _cut(block, op)
+    e = Emitter(block, entry)
+    stream = _record(c, e, op.operands[0])
+    moves = op.name in ("df.try_take", "df.try_offer")
+    answer = e.variable(e.bit(not moves))
+    # Where it fails, the token is memory that nobody writes to.
+    token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
+    _yield_at_times(c, e)
+    with e.forever() as (again, done):
+        yes, no, unknown, ask = (e.new_block() for _ in range(4))
+        getting = op.name in ("df.try_take", "df.empty")
+        fifo.poll(e, stream, e.get(c.clock), getting=getting, yes=yes, no=no, unknown=unknown)
+        e.go(unknown)
+        e.branch_if(e.is_(e.load(c.node, Node.GRANTED), "!=", 0), no, ask)
+        e.go(ask)
+        e.store(0, c.node, Node.WAITS_ON)
+        e.store((site(op, "op") << STATE_BITS) + int(State.REQUEST), c.node, Node.WAITS_IN)
+        e.store(e.get(c.clock), c.node, Node.CLOCK)
+        e.call(PUSH_REQUEST, [c.header, c.node])
+        _suspend(c, e, again)
+        e.go(yes)
+        e.set(answer, e.bit(moves))
+        if moves:
+            e.set(token, _perform(c, e, op, stream, 0))
+        e.branch(done)
+        e.go(no)
+        e.branch(done)
+    e.store(0, c.node, Node.GRANTED)
+    _advance(c, e, 1)
+    if moves:
+        op.results[0].replace_all_uses_with(e.array(e.get(token), op.results[0].type))
+    op.results[-1].replace_all_uses_with(e.get(answer))
+    e.branch(rest)
+    op.erase()
+
+
+def _yield_at_times(c: _Coroutine, e: Emitter) -> None:
+    """A loop that never suspends must let compiled code return to Python all the same."""
+    left = e.sub(e.load(c.header, Header.BUDGET), 1)
+    e.store(left, c.header, Header.BUDGET)
+    with e.when(e.is_(left, "<", 0), rare=True):
+        fifo.push_ready(e, c.header, c.node)
+        go = e.new_block()
+        _suspend(c, e, go)
+        e.go(go)
+
+
+def _take_in_turn(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+    """A get in a pipeline with registers, after the puts that are due before it."""
+    stage = _stage(c, e, op)
+    _flush(c, e, e.add(e.get(c.clock), stage))
+    # From here on as everywhere else, on a clock that counts for how long the pipeline froze.
+    frozen = e.load(c.node, Node.FROZEN)
+    begin = e.get(c.clock)
+    _advance(c, e, frozen)
+    token = _perform(c, e, op, stream, stage)
+    e.store(e.sub(e.get(c.clock), begin), c.node, Node.FROZEN)
+    e.set(c.clock, begin)
+    return token
+
+
+def _defer(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+    """A put in a pipeline with registers: it waits for its turn, but for nobody else's."""
+    pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
+    stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
+    soonest = e.add(e.load(c.costs, pipeline.ii), e.min(stages))
+    _flush(c, e, e.add(e.get(c.clock), e.min([soonest, *stages[place:]])))
+    what = e.word((site(op, "op") << STATE_BITS) + State.PUT)
+    due = e.add(e.get(c.clock), stages[place])
+    return e.call(deferred.DEFER, [c.node, due, what, stream], [e.ptr])
+
+
+def _flush(c: _Coroutine, e: Emitter, until: Any) -> None:
+    """Perform the puts in the registers that are due until then, waiting where they must."""
+    with e.forever() as (again, done):
+        performed = e.call(deferred.FLUSH, [c.header, c.node, until], [e.bit_type()])
+        e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
+        _suspend(c, e, again)
+
+
+def _wait_for_log(c: _Coroutine, e: Emitter) -> None:
+    """Suspend before an operation that the event log has no room for; the node goes on when Python has emptied it."""
+    with e.forever() as (again, leave):
+        e.leave_unless(events.is_full(e, c.header), leave, rare=True)
+        fifo.push_ready(e, c.header, c.node)
+        _suspend(c, e, again)
+
+
+def _record(c: _Coroutine, e: Emitter, number: Any) -> Any:
+    for known, address in c.records:
+        if known == number:
+            return address
+    return fifo.record(e, c.streams, number)
+
+
+def _suspend(c: _Coroutine, e: Emitter, go: Any) -> None:
+    """Suspend; the clock and the stalls wait in the node's record.
+
+    LLVM spills a value that lives across a suspension where it is defined, on the fast path. These change with every
+    operation, so they are stored by hand, here, and loaded again on the way back.
+    """
+    _save_clock(c, e)
+    resumed = e.new_block()
+    with e.here():
+        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, resumed, c.cleanup)
+    e.go(resumed)
+    e.set(c.clock, e.load(c.node, Node.CLOCK))
+    e.set(c.stall_get, 0)
+    e.set(c.stall_put, 0)
+    e.branch(go)
+
+
+def _save_clock(c: _Coroutine, e: Emitter) -> None:
+    e.store(e.get(c.clock), c.node, Node.CLOCK)
+    e.increase(c.node, Node.STALL_GET, e.get(c.stall_get))
+    e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
+
+
+def _lower_return(c: _Coroutine, op: Any, entry: Any) -> None:
+    e = Emitter(op.block, entry)
+    op.erase()
+    _save_clock(c, e)
+    e.store(0, c.node, Node.ACTIVE)
+    e.branch(c.cleanup)

@@ -1,0 +1,93 @@
+"""Moving computation out of coroutines: loop nests without stream operations become functions of their own.
+
+In a coroutine every value from before a suspension is loaded from the frame where it is used, also inside a loop, and
+a store to an array might change the frame: LLVM then neither hoists the loads nor vectorises. In a function of its own
+the same nest has its arrays and bounds in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from allo_dse.ir.bindings import func, ir
+
+from ..run_time.emit import make_internal
+
+NEST = ".nest"
+"""Part of the names of outlined functions."""
+LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
+
+
+def outline_nests(module: Any, function: Any) -> None:
+    """Replace each outermost nest of at least two loops by a call, unless it contains `df` operations."""
+    for number, nest in enumerate(list(_nests(function.regions[0].blocks))):
+        name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{number}"
+        _outline(module, nest, name)
+
+
+def _inside(op: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(inner: Any) -> Any:
+        found.append(inner.operation)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit)
+    return found
+
+
+def _nests(blocks: Any) -> Iterator[Any]:
+    for block in blocks:
+        for op in block.operations:
+            names = [inner.name for inner in _inside(op)]
+            is_pure = not any(name.startswith("df.") for name in names)
+            is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) > 1
+            if is_loop and is_pure:
+                yield op.operation
+            else:
+                for region in op.regions:
+                    yield from _nests(region.blocks)
+
+
+def _outline(module: Any, nest: Any, name: str) -> None:
+    inside = _inside(nest)
+    outer = _values_from_outside(inside)
+    constants = [value for value in outer if _is_constant(value)]
+    arguments = [value for value in outer if not _is_constant(value)]
+    results = [result.type for result in nest.results]
+    with ir.Location.unknown():
+        with ir.InsertionPoint.at_block_begin(module.body):
+            target = func.FuncOp(name, ([a.type for a in arguments], results))
+        make_internal(target)
+        body = target.add_entry_block()
+        with ir.InsertionPoint(nest):
+            call = func.CallOp(results, ir.FlatSymbolRefAttr.get(name), arguments)
+        for old, new in zip(nest.results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        with ir.InsertionPoint(body):
+            copies = [value.owner.clone().results[0] for value in constants]
+        body.append(nest)
+        for old, new in [*zip(constants, copies, strict=True), *zip(arguments, body.arguments, strict=True)]:
+            for op in inside:
+                op.replace_uses_of_with(old, new)
+        with ir.InsertionPoint(body):
+            func.ReturnOp(list(nest.results))
+
+
+def _is_constant(value: Any) -> bool:
+    return not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant"
+
+
+def _values_from_outside(inside: list[Any]) -> list[Any]:
+    """Operands of a nest's operations that the nest does not define, each once."""
+    own = {result for op in inside for result in op.results}
+    own |= {
+        argument for op in inside for region in op.regions for block in region.blocks for argument in block.arguments
+    }
+    outer: dict[Any, None] = {}
+    for op in inside:
+        for operand in op.operands:
+            if operand not in own:
+                outer.setdefault(operand)
+    return list(outer)

@@ -1,0 +1,169 @@
+"""Task bodies as their callers see them: the text to compile, and the parameters of the compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from allo_dse.errors import SimulationError
+
+IntArray = NDArray[np.int64]
+ANY_TOKEN = -1
+"""In place of a size: a body that only asks how full a stream is does not know its tokens."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A task body to compile: the text of a `func.func` (and helpers without stream operations), and its symbol."""
+
+    symbol: str
+    mlir: str
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """What tasks get for a tensor parameter: per task the first element's position in `base`, and common strides.
+
+    Attributes:
+        base: the array that the tiles lie in; written in place.
+        offset: per task (or one for all) the position of the tile's first element, in elements.
+        strides: per dimension of the tile, in elements.
+    """
+
+    base: NDArray[Any]
+    offset: ArrayLike
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a task body.
+
+    Attributes:
+        kind: "index" (a pid or a stream number) or "tensor".
+        shape, element_bytes: of tensors.
+        gets, puts: whether the body gets from, or puts to, the stream whose number the index is.
+        computed: the stream's number is not the index itself but computed from it (a whole array of streams).
+        token_bytes: of such a stream, the bytes that a token takes in memory, or `ANY_TOKEN`.
+    """
+
+    kind: Literal["index", "tensor"]
+    shape: tuple[int, ...] = ()
+    element_bytes: int = 0
+    gets: bool = False
+    puts: bool = False
+    computed: bool = False
+    token_bytes: int = 0
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is the number of one stream."""
+        return (self.gets or self.puts) and not self.computed
+
+    @property
+    def words(self) -> int:
+        """Words that the parameter takes in a task's arguments: address and strides, or a number."""
+        return 1 + len(self.shape) if self.kind == "tensor" else 1
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipelined loop of a task body, whose numbers are cost sites.
+
+    Attributes:
+        ii, depth: sites of the cycles from round to round, and from a round's begin to its end.
+        stages: per stream operation, in program order, the site of the cycle of its round in which it is due, or None.
+        is_put: per stream operation whether it puts.
+    """
+
+    ii: int
+    depth: int
+    stages: tuple[int | None, ...]
+    is_put: tuple[bool, ...]
+
+    @property
+    def sites(self) -> list[int]:
+        return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
+
+    Attributes:
+        cost_sites: how many cost sites it refers to.
+        pipelines: its pipelined loops.
+        polls: whether it looks at how full its streams are, so that what it does depends on when tokens come.
+    """
+
+    symbol: str
+    parameters: tuple[Parameter, ...]
+    cost_sites: int = 0
+    pipelines: tuple[Pipeline, ...] = ()
+    polls: bool = False
+
+    @cached_property
+    def width(self) -> int:
+        """Words per task: the first cost site, then the parameters."""
+        return 1 + sum(p.words for p in self.parameters)
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """The first word of each parameter."""
+        result, word = [], 1
+        for parameter in self.parameters:
+            result.append(word)
+            word += parameter.words
+        return result
+
+    def words(self, count: int, arguments: Sequence[ArrayLike | Tiles], *, cost_site: ArrayLike = 0) -> IntArray:
+        """Arguments of `count` tasks, of shape (count, width).
+
+        Args:
+            arguments: one per parameter: numbers (one per task, or one for all) or `Tiles`.
+            cost_site: the network's number of the body's cost site 0.
+
+        Raises:
+            SimulationError: if an argument does not suit its parameter.
+        """
+        if len(arguments) != len(self.parameters):
+            raise SimulationError(
+                f"task body {self.symbol!r} takes {len(self.parameters)} arguments, {len(arguments)} are given"
+            )
+        words = np.empty((count, self.width), np.int64)
+        words[:, 0] = cost_site
+        argument: Any
+        for column, parameter, argument in zip(self.columns, self.parameters, arguments, strict=True):
+            if parameter.kind == "index":
+                words[:, column] = argument
+            else:
+                self._tensor_words(words[:, column : column + parameter.words], parameter, argument)
+        return words
+
+    def _tensor_words(self, words: IntArray, parameter: Parameter, argument: ArrayLike | Tiles) -> None:
+        if not isinstance(argument, Tiles) or len(argument.strides) != len(parameter.shape):
+            raise SimulationError(
+                f"task body {self.symbol!r} needs tiles of shape {parameter.shape}, given {argument!r}"
+            )
+        base = argument.base
+        if base.itemsize != parameter.element_bytes:
+            raise SimulationError(
+                f"task body {self.symbol!r} has elements of {parameter.element_bytes} bytes, the array is {base.dtype}"
+            )
+        offset = np.asarray(argument.offset, np.int64)
+        first = last = 0
+        for size, stride in zip(parameter.shape, argument.strides, strict=True):
+            first, last = first + min(0, (size - 1) * stride), last + max(0, (size - 1) * stride)
+        outside = offset.size and (first + int(offset.min()) < 0 or last + int(offset.max()) >= base.size)
+        if not base.flags.c_contiguous or outside:
+            raise SimulationError(
+                f"tiles of shape {parameter.shape} for task body {self.symbol!r} do not lie in an array of "
+                f"{base.size} contiguous elements"
+            )
+        words[:, 0] = base.__array_interface__["data"][0] + base.itemsize * offset
+        words[:, 1:] = argument.strides

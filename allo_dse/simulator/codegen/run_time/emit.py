@@ -1,0 +1,328 @@
+"""A small builder for run-time code: 64-bit integers, pointers, structured control flow and variables.
+
+It writes `func`, `arith`, `cf` and `llvm` operations at an insertion point. Control flow needs no block arguments:
+what changes lives in a `Variable` (a stack slot), which LLVM promotes to registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from allo_dse.ir.bindings import arith, cf, func, ir, llvm
+
+_PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
+
+RARELY = (1, 100)
+"""Odds of a branch that is hardly ever taken."""
+USUALLY = RARELY[::-1]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A mutable local of one type."""
+
+    address: Any
+    type: Any
+
+
+class Emitter:
+    """Writes operations at the end of `block`; branches move it to the block that follows.
+
+    Operands may be Python ints, which become i64 constants.
+    """
+
+    def __init__(self, block: Any, entry: Any = None) -> None:
+        self.block = block
+        self.entry = entry if entry is not None else block
+        self.i64 = ir.IntegerType.get_signless(64)
+        self.ptr = self.pointer_type()
+
+    @staticmethod
+    def pointer_type() -> Any:
+        return ir.Type.parse("!llvm.ptr")
+
+    @staticmethod
+    def word_type() -> Any:
+        return ir.IntegerType.get_signless(64)
+
+    @staticmethod
+    def bit_type() -> Any:
+        return ir.IntegerType.get_signless(1)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        with ir.InsertionPoint(self.block):
+            yield
+
+    def word(self, value: Any) -> Any:
+        """`value` itself, or the constant if it is a Python int."""
+        if not isinstance(value, int):
+            return value
+        with self.here():
+            return arith.ConstantOp(self.i64, int(value)).result
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def field(self, record: Any, word: int | Any) -> Any:
+        """Address of a 64-bit word of a record; `word` is a constant or an i64."""
+        dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], llvm_dynamic_index())
+        with self.here():
+            return llvm.GEPOp(self.ptr, record, dynamic, [constant], self.i64, None).result
+
+    def load(self, record: Any, word: int | Any = 0, type_: Any = None) -> Any:
+        address = self.field(record, word)
+        with self.here():
+            return llvm.LoadOp(type_ or self.i64, address).result
+
+    def half(self, record: Any, word: int, part: int) -> Any:
+        """The low (0) or high (1) half of a word, unsigned, as i64."""
+        address = self.field(record, word)
+        with self.here():
+            narrow = ir.IntegerType.get_signless(32)
+            place = llvm.GEPOp(self.ptr, address, [], [part], narrow, None).result
+            return arith.ExtUIOp(self.i64, llvm.LoadOp(narrow, place).result).result
+
+    def load_ptr(self, record: Any, word: int | Any = 0) -> Any:
+        return self.load(record, word, self.ptr)
+
+    def store(self, value: Any, record: Any, word: int | Any = 0) -> None:
+        value, address = self.word(value), self.field(record, word)
+        with self.here():
+            llvm.StoreOp(value, address)
+
+    def increase(self, record: Any, word: int, amount: Any) -> None:
+        self.store(self.add(self.load(record, word), amount), record, word)
+
+    def to_ptr(self, value: Any) -> Any:
+        with self.here():
+            return llvm.IntToPtrOp(self.ptr, self.word(value)).result
+
+    def variable(self, initial: Any) -> Variable:
+        """A new variable; its stack slot is made in the function's entry block."""
+        initial = self.word(initial)
+        at = ir.InsertionPoint.at_block_begin(self.entry)
+        with at:
+            one = arith.ConstantOp(self.i64, 1).result
+            slot = Variable(llvm.AllocaOp(self.ptr, one, initial.type).result, initial.type)
+        self.set(slot, initial)
+        return slot
+
+    def get(self, variable: Variable) -> Any:
+        with self.here():
+            return llvm.LoadOp(variable.type, variable.address).result
+
+    def set(self, variable: Variable, value: Any) -> None:
+        value = self.word(value)
+        with self.here():
+            llvm.StoreOp(value, variable.address)
+
+    def array(self, address: Any, type_: Any, strides: Sequence[Any] | None = None) -> Any:
+        """A memref of a static shape at an address; `strides` (i64, in elements) default to row-major."""
+        shape = ir.MemRefType(type_).shape
+        rank = len(shape)
+        if strides is None:
+            strides = [math.prod(shape[i + 1 :]) for i in range(rank)]
+        parts = "ptr, ptr, i64" + (f", array<{rank} x i64>" * 2 if rank else "")
+        places = [([0], address), ([1], address), ([2], 0)]
+        places += [([3, i], size) for i, size in enumerate(shape)] + [([4, i], s) for i, s in enumerate(strides)]
+        values = [(place, self.word(value)) for place, value in places]
+        with self.here():
+            descriptor = llvm.UndefOp(ir.Type.parse(f"!llvm.struct<({parts})>")).result
+            for place, value in values:
+                descriptor = llvm.InsertValueOp(descriptor, value, place).result
+            return ir.Operation.create("builtin.unrealized_conversion_cast", [type_], [descriptor]).result
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+
+    def add(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.AddIOp(a, b).result
+
+    def sub(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.SubIOp(a, b).result
+
+    def mul(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.MulIOp(a, b).result
+
+    def bits_and(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.AndIOp(a, b).result
+
+    def shift_left(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.ShLIOp(a, b).result
+
+    def shift_right(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.ShRUIOp(a, b).result
+
+    def max(self, a: Any, b: Any) -> Any:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.MaxSIOp(a, b).result
+
+    def min(self, values: Sequence[Any]) -> Any:
+        """The least of some numbers."""
+        least = self.word(values[0])
+        for value in values[1:]:
+            other = self.word(value)
+            with self.here():
+                least = arith.MinSIOp(least, other).result
+        return least
+
+    def bit(self, value: bool) -> Any:
+        with self.here():
+            return arith.ConstantOp(self.bit_type(), ir.IntegerAttr.get(self.bit_type(), int(value))).result
+
+    def is_below(self, a: Any, b: Any) -> Any:
+        """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
+        with self.here():
+            return arith.CmpIOp(6, a, b).result
+
+    def is_(self, a: Any, relation: str, b: Any) -> Any:
+        """An i1: the signed comparison `a relation b` of integers."""
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.CmpIOp(_PREDICATES[relation], a, b).result
+
+    def same_ptr(self, a: Any, b: Any) -> Any:
+        with self.here():
+            return llvm.ICmpOp(0, a, b).result
+
+    def address(self, pointer: Any) -> Any:
+        """A pointer as i64."""
+        with self.here():
+            return llvm.PtrToIntOp(self.i64, pointer).result
+
+    def index(self, value: Any) -> Any:
+        with self.here():
+            return arith.IndexCastOp(ir.IndexType.get(), self.word(value)).result
+
+    def from_index(self, value: Any) -> Any:
+        with self.here():
+            return arith.IndexCastOp(self.i64, value).result
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def new_block(self) -> Any:
+        return self.block.create_after()
+
+    def branch(self, target: Any) -> None:
+        with self.here():
+            cf.BranchOp([], target)
+
+    def branch_if(self, condition: Any, then: Any, otherwise: Any, *, odds: tuple[int, int] | None = None) -> None:
+        """`odds`: how often each way is taken, for code layout."""
+        with self.here():
+            cf.CondBranchOp(condition, [], [], then, otherwise, branch_weights=odds)
+
+    def go(self, block: Any) -> None:
+        """Continue writing in `block`."""
+        self.block = block
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the current block still lacks its terminator."""
+        names = [op.operation.name for op in self.block.operations]
+        return not names or names[-1] not in _TERMINATORS
+
+    @contextmanager
+    def when(self, condition: Any, *, rare: bool = False) -> Iterator[None]:
+        """`if condition:`; afterwards writing continues behind it. The body may end in a return or a branch."""
+        after = self.new_block()
+        then = self.new_block()
+        self.branch_if(condition, then, after, odds=RARELY if rare else None)
+        self.go(then)
+        yield
+        if self.is_open:
+            self.branch(after)
+        self.go(after)
+
+    @contextmanager
+    def forever(self) -> Iterator[tuple[Any, Any]]:
+        """`while True:`; yields (head, exit): branch to `head` to continue, to `exit` to leave."""
+        leave = self.new_block()
+        head = self.new_block()
+        self.branch(head)
+        self.go(head)
+        yield head, leave
+        if self.is_open:
+            self.branch(head)
+        self.go(leave)
+
+    def leave_unless(self, condition: Any, leave: Any, *, rare: bool = False) -> None:
+        """Go on in a new block if `condition` holds, else branch to `leave`."""
+        inside = self.new_block()
+        self.branch_if(condition, inside, leave, odds=RARELY if rare else None)
+        self.go(inside)
+
+    def switch(self, value: Any, default: Any, cases: Sequence[Any]) -> None:
+        """Branch to `cases[value]`, or to `default` when out of range."""
+        with self.here():
+            if not cases:
+                cf.BranchOp([], default)
+                return
+            values = ir.Attribute.parse(f"dense<[{', '.join(map(str, range(len(cases))))}]> : vector<{len(cases)}xi64>")
+            cf.SwitchOp(value, [], [], [0] * len(cases), default, list(cases), case_values=values)
+
+    def call(self, name: str, arguments: Sequence[Any], results: Sequence[Any] = ()) -> Any:
+        with self.here():
+            op = func.CallOp(list(results), ir.FlatSymbolRefAttr.get(name), list(arguments))
+        return op.results[0] if results else None
+
+    def prefetch(self, address: Any) -> None:
+        """Have a cache line at hand soon; any address will do."""
+        with self.here():
+            llvm.Prefetch(address, 0, 3, 1)
+
+    def coro_resume(self, frame: Any) -> None:
+        with self.here():
+            llvm.CoroResumeOp(frame)
+
+    def coro_destroy(self, frame: Any) -> None:
+        with self.here():
+            llvm.CoroDestroyOp(frame)
+
+    def return_(self, values: Sequence[Any] = ()) -> None:
+        with self.here():
+            func.ReturnOp(list(values))
+
+
+_TERMINATORS = frozenset({"cf.br", "cf.cond_br", "cf.switch", "func.return", "llvm.unreachable"})
+
+
+def llvm_dynamic_index() -> int:
+    """The mark in a GEP's constant indices for "taken from the operands"."""
+    return -(2**31)
+
+
+def function(
+    module: Any, name: str, arguments: Sequence[Any], results: Sequence[Any] = (), *, public: bool = False
+) -> Any:
+    """A new function with an empty entry block in `module`; public ones can be called from Python."""
+    with ir.InsertionPoint(module.body):
+        op = func.FuncOp(name, (list(arguments), list(results)), visibility="public" if public else "private")
+    if public:
+        op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    else:
+        make_internal(op)
+    op.add_entry_block()
+    return op
+
+
+def make_internal(op: Any) -> None:
+    """Let LLVM inline and drop a function: MLIR's own visibility does not reach it."""
+    op.operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    op.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")

@@ -1,0 +1,164 @@
+"""Why a run stopped before its end: the tasks that wait for each other, and the streams between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from allo_dse.errors import SimulationError
+
+from ..codegen.lowering.signature import Signature
+from ..codegen.run_time.layout import STATE_BITS, Node, State, Stream
+from ..network.arena import Arena
+from ..network.labels import Labels, Numbers, stream_group
+from ..network.network import Network
+from ..network.stream_ends import UNKNOWN, stream_ends
+from .depths import Increase
+from .recording import operation_numbers
+
+
+class DeadlockError(SimulationError):
+    """A run in which tasks wait for each other for ever.
+
+    Attributes:
+        labels: names of what `deadlock` numbers.
+        increase: the smallest increase of depths that clears it, or why none is known; None if it was not looked for.
+    """
+
+    def __init__(self, deadlock: Deadlock, labels: Labels, increase: Increase | None = None) -> None:
+        hint = increase.describe(partial(stream_group, labels)) if increase and increase.changes else deadlock.hint
+        super().__init__(deadlock.describe(labels), hint=hint)
+        self.deadlock = deadlock
+        self.labels = labels
+        self.increase = increase
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A task that waits in a stream operation.
+
+    Attributes:
+        op: the operation's number: its `op` attribute in a task body, its row in an operation table.
+        clock: the local clock at which it waits.
+        held: tokens in the stream: 0 for a get, the stream's depth for a put.
+        peer: the task at the stream's other end, or None where that is not known.
+    """
+
+    task: int
+    node: int
+    direction: Literal["get", "put"]
+    stream: int
+    op: int
+    clock: int
+    held: int
+    peer: int | None
+
+    def describe(self, labels: Labels) -> str:
+        state = "empty" if self.direction == "get" else f"full, {self.held} tokens"
+        way = "get from" if self.direction == "get" else "put to"
+        at = labels.operation(self.task, self.op)
+        return (
+            f"{labels.task(self.task)} waits to {way} {labels.stream(self.stream)} ({state}; {at}; cycle {self.clock})"
+        )
+
+
+@dataclass(frozen=True)
+class Deadlock:
+    """Tasks that cannot go on.
+
+    Attributes:
+        blocked: all of them, by node.
+        cycle: those that wait for each other, each for the next and the last for the first. Empty when a task waits
+            for one that has ended (the numbers of puts and gets differ).
+        starved: such a task, or one whose peer is not known, when there is no cycle.
+    """
+
+    blocked: tuple[Blocked, ...]
+    cycle: tuple[Blocked, ...]
+    starved: Blocked | None
+
+    @property
+    def hint(self) -> str:
+        if any(b.direction == "put" for b in self.cycle):
+            return "make a full stream of the cycle deeper, or change the order of its puts and gets"
+        if self.cycle:
+            return "no depth helps: every task of the cycle waits for a token before it puts one"
+        return "the tasks at the two ends of the stream disagree on how many tokens it carries"
+
+    def describe(self, labels: Labels | None = None) -> str:
+        """What happened, one line per task of the cycle."""
+        labels = labels or Numbers()
+        if self.cycle:
+            head = f"deadlock: {len(self.cycle)} of {len(self.blocked)} blocked tasks wait for each other"
+            return "\n".join([head, *(f"  {b.describe(labels)}" for b in self.cycle)])
+        if self.starved is None:
+            return f"deadlock: {len(self.blocked)} tasks are blocked"
+        other = "another task" if self.starved.peer is None else labels.task(self.starved.peer)
+        text = f"deadlock: {self.starved.describe(labels)}"
+        return f"{text}, but {other} has ended" if self.starved.peer is not None else text
+
+
+def find_deadlock(network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> Deadlock:
+    """Explain a run that stopped with nodes left."""
+    blocked = _blocked(network, arena, signatures)
+    by_node = {b.node: b for b in blocked}
+    cycle = _cycle(network, by_node)
+    starved = None if cycle else min(blocked, key=lambda b: _reason(network, by_node, b), default=None)
+    return Deadlock(tuple(blocked), tuple(cycle), starved)
+
+
+def _reason(network: Network, by_node: Mapping[int, Blocked], blocked: Blocked) -> int:
+    """Without a cycle all waiting goes back to a task whose peer has ended (0) or is not known (1)."""
+    if blocked.peer is None:
+        return 1
+    return 2 if int(network.task_node[blocked.peer]) in by_node else 0
+
+
+def _blocked(network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> list[Blocked]:
+    ends = stream_ends(network, signatures)
+    states = arena.nodes[:, Node.WAITS_IN] % (1 << STATE_BITS)
+    nodes = np.flatnonzero(np.isin(states, [State.GET, State.PUT]))
+    records = arena.nodes[nodes]
+    tasks = network.order[arena.current_slot()[nodes]]
+    streams = arena.stream_number(records[:, Node.WAITS_ON])
+    ops = operation_numbers(network, tasks, records[:, Node.WAITS_IN])
+    result = []
+    for node, task, stream, op, clock in zip(
+        nodes.tolist(), tasks.tolist(), streams.tolist(), ops.tolist(), records[:, Node.CLOCK].tolist(), strict=True
+    ):
+        getting = states[node] == State.GET
+        peer = int((ends.producer if getting else ends.consumer)[stream])
+        held = int(arena.streams[stream, Stream.TAIL] - arena.streams[stream, Stream.HEAD])
+        result.append(
+            Blocked(
+                task=task,
+                node=node,
+                direction="get" if getting else "put",
+                stream=stream,
+                op=op,
+                clock=clock,
+                held=held,
+                peer=None if peer == UNKNOWN else peer,
+            )
+        )
+    return result
+
+
+def _cycle(network: Network, by_node: Mapping[int, Blocked]) -> list[Blocked]:
+    """A cycle of the graph in which each blocked node points to the node it waits for."""
+    done: set[int] = set()
+    for start in by_node:
+        path: list[int] = []
+        node: int | None = start
+        while node is not None and node in by_node and node not in done:
+            done.add(node)
+            path.append(node)
+            peer = by_node[node].peer
+            node = None if peer is None else int(network.task_node[peer])
+        if node in path:
+            return [by_node[n] for n in path[path.index(node) :]]
+    return []

@@ -1,0 +1,320 @@
+"""The run engine: networks of tasks over time-stamped FIFOs, executed by compiled code.
+
+One run gives both what the tasks compute and when, by the clock rules of DESIGN.md §5. Engines are compiled once;
+networks (wiring, depths, folds, costs) are only data.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+import numpy as np
+
+from allo_dse.errors import SimulationError
+
+from ..codegen.lowering.signature import ANY_TOKEN, Body
+from ..codegen.run_time.layout import Header, Node, entry_words
+from ..codegen.run_time.variant import PLAIN, Variant
+from ..network.arena import Arena
+from ..network.network import IntArray, Network, Tasks
+from ..network.pipeline_registers import needed_registers, no_registers
+from ..network.static_tables import Steps, as_tables
+from ..steady.extrapolate import Extrapolator, can_repeat, without_logs
+from .payload import streams_with_payload, tasks_with_payload
+from .progress_samples import Sampler
+from .recording import MAX_EVENTS, Recorder
+from .result import RunResult
+from .windows import WindowRecorder
+
+if TYPE_CHECKING:
+    from ..codegen.lowering.bodies import CompiledBodies
+
+CACHED_ENGINES = 64
+FIRST_TURNS = 4_000
+"""Turns before compiled code first returns to Python; then as many as its speed allows."""
+SLICE_SECONDS = 0.05
+"""Compiled code returns to Python about this often, for Ctrl-C, time limits and progress."""
+
+
+class Engine:
+    """Compiled task bodies together with the scheduler and the table process. Safe to use from several threads."""
+
+    def __init__(self, bodies: Sequence[Body]) -> None:
+        self._texts = tuple(bodies)
+        self._codes: dict[Variant, _Code] = {}
+        self._steps: dict[str, Steps | None] = {}
+        self._checked: WeakSet[Network] = WeakSet()
+        self._lock = threading.Lock()
+        self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
+        self._has_pipelines = any(s.pipelines for s in self.signatures.values())
+
+    def _code(self, variant: Variant) -> _Code:
+        """Machine code of a variant, compiled when first asked for."""
+        from ..codegen.lowering.bodies import compile_bodies as compile_
+
+        with self._lock:
+            if variant not in self._codes:
+                compiled = compile_(self._texts, variant)
+                run, destroy = compiled.code.function("df_run"), compiled.code.function("df_destroy")
+                self._codes[variant] = _Code(run, destroy, compiled)
+            return self._codes[variant]
+
+    def run(
+        self,
+        network: Network,
+        *,
+        payload: bool = True,
+        record: bool = False,
+        max_events: int = MAX_EVENTS,
+        window: tuple[int, int] | None = None,
+        samples: int = 0,
+        seconds: float | None = None,
+        progress: Callable[[int], None] | None = None,
+        extrapolate: bool = False,
+    ) -> RunResult:
+        """Execute a network until no task can run.
+
+        Args:
+            payload: compute values. Without, cycles are the same and come sooner, but arrays hold nothing of use after
+                the run; only tasks whose control flow depends on values, and those that feed them, compute them.
+            record: keep every operation, for `RunResult.timeline` and `explain`. The first recorded run compiles the
+                task bodies once more; others are not slowed down.
+            max_events: how many operations to keep at most, 29 bytes each.
+            window: of a recorded run, the cycles from which and up to which to keep operations. The run ends there; its
+                result has not finished, and its timeline and critical path are those of that time. Where there are
+                more operations than may be kept, the window ends earlier, which its timeline says.
+            samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
+            seconds: time limit.
+            progress: called about twenty times a second with the number of nodes that have finished.
+            extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
+                Only of runs without payload, or of table processes; of those that are recorded only what comes before
+                a window, and of table processes.
+
+        Raises:
+            SimulationError: if the time limit is reached, or the network names a body this engine does not have.
+        """
+        self._require_fitting(network)
+        watch = _Watch(max_events if record else None, window, samples, seconds, progress)
+        if extrapolate and (not record or (window is not None and can_repeat(network))):
+            tables = network if can_repeat(network) else None if payload else self.as_tables(network)
+            if tables is not None:
+                result = self._run(without_logs(tables), payload, watch, extrapolate=True)
+                if result.finished or tables is network:
+                    return result
+        return self._run(network, payload, watch)
+
+    def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
+        registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
+        code = self._code(Variant(watch.max_events is not None, payload, registers.any))
+        arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
+        recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
+        until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
+        extrapolator = Extrapolator(network, arena, until) if extrapolate else None
+        try:
+            _drive(code, arena, recorder, sampler, extrapolator, watch)
+        finally:
+            if arena.header[Header.FINISHED] != network.node_count:
+                _free_frames(code, arena)
+        recorded = None if recorder is None else (recorder.events(), recorder.window())
+        skipped = extrapolator.skipped if extrapolator else 0
+        noted = None if sampler is None else sampler.samples()
+        return RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
+
+    def as_tables(self, network: Network) -> Network | None:
+        """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
+        from ..codegen.lowering.control import static_steps
+
+        bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
+        with self._lock:
+            for body in self._texts:
+                if body.symbol in bodies and body.symbol not in self._steps:
+                    self._steps[body.symbol] = static_steps(body)
+        return as_tables(network, self._steps, self.signatures)
+
+    def _run_again(self, network: Network, seconds: float) -> RunResult:
+        return self.run(network, seconds=seconds, payload=False, extrapolate=True)
+
+    def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
+        """Per task the number of its body's version, per stream the bytes of its tokens."""
+        position = {symbol: i for i, symbol in enumerate(self.signatures)}
+        body = network.body_positions(position)
+        if payload:
+            return body + 1, network.token_bytes
+        needs = {symbol: compiled.needs_payload[i] for symbol, i in position.items()}
+        full = tasks_with_payload(network, self.signatures, needs)
+        carries = streams_with_payload(network, self.signatures, full)
+        # Table processes stand at position -1, that is, at the end, where their number 0 is.
+        number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
+        return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
+
+    def _require_fitting(self, network: Network) -> None:
+        """Compiled code trusts its arguments, so they are checked when a network is first run."""
+        if network in self._checked:
+            return
+        words = entry_words(network.token_bytes)
+        uniform = int(words[0]) if len(words) and (words == words[0]).all() else None
+        for group in network.groups:
+            if isinstance(group, Tasks):
+                self._check(network, group, uniform)
+        self._checked.add(network)
+
+    def _check(self, network: Network, tasks: Tasks, uniform: int | None) -> None:
+        """Check the arguments of some tasks; `uniform` are the words of an entry of all streams, if they are equal."""
+        signature = self.signatures.get(tasks.body)
+        if signature is None:
+            raise SimulationError(f"this engine was compiled without the task body {tasks.body!r}")
+        if tasks.words.shape[1] != signature.width:
+            raise SimulationError(
+                f"task body {tasks.body!r} takes {signature.width} words per task, given {tasks.words.shape[1]}"
+            )
+        sites = tasks.words[:, 0]
+        if sites.size and not 0 <= sites.min() <= sites.max() <= len(network.costs) - signature.cost_sites:
+            raise SimulationError(
+                f"task body {tasks.body!r} has {signature.cost_sites} cost sites, "
+                f"the network only {len(network.costs) - int(sites.max())} from number {sites.max()} on"
+            )
+        for column, parameter in zip(signature.columns, signature.parameters, strict=True):
+            if not parameter.is_stream:
+                continue
+            streams = tasks.words[:, column]
+            if streams.size and not 0 <= streams.min() <= streams.max() < network.stream_count:
+                raise SimulationError(f"task body {tasks.body!r} is given a stream that does not exist")
+            if parameter.token_bytes == ANY_TOKEN or entry_words(parameter.token_bytes) == uniform:
+                continue
+            sizes = network.token_bytes[streams]
+            wrong = entry_words(sizes) != entry_words(parameter.token_bytes)
+            if wrong.any():
+                raise SimulationError(
+                    f"task body {tasks.body!r} moves tokens of {parameter.token_bytes} bytes, "
+                    f"stream {streams[wrong][0]} carries {sizes[wrong][0]}"
+                )
+
+
+@dataclass(frozen=True)
+class _Code:
+    """Machine code of one variant."""
+
+    run: Callable[[int], None]
+    destroy: Callable[[int], None]
+    compiled: CompiledBodies
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """What is noted of a run, and what limits it; `max_events` None: it is not recorded."""
+
+    max_events: int | None
+    window: tuple[int, int] | None
+    samples: int
+    seconds: float | None
+    progress: Callable[[int], None] | None
+
+    def recorder(self, network: Network, arena: Arena) -> Recorder | None:
+        if self.max_events is None:
+            return None
+        if self.window is None:
+            return Recorder(network, arena, self.max_events)
+        return WindowRecorder(network, arena, self.max_events, *self.window)
+
+    def sampler(self, arena: Arena) -> Sampler | None:
+        return Sampler(arena, self.samples) if self.samples else None
+
+    def tell(self, arena: Arena, started: float, now: float) -> None:
+        """Call `progress`; raises SimulationError at the time limit."""
+        if self.seconds is not None and now - started > self.seconds:
+            raise SimulationError(
+                f"the simulation was stopped after its time limit of {self.seconds:g} s",
+                hint="raise the limit, or simulate a smaller problem",
+            )
+        if self.progress is not None:
+            self.progress(int(arena.header[Header.FINISHED]))
+
+
+def _drive(
+    code: _Code,
+    arena: Arena,
+    recorder: Recorder | None,
+    sampler: Sampler | None,
+    extrapolator: Extrapolator | None,
+    watch: _Watch,
+) -> None:
+    started = now = time.perf_counter()
+    budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
+    header = arena.header
+    while True:
+        # To be stopped in between changes the order of execution, and so hides that states repeat.
+        waits = extrapolator is not None and extrapolator.is_waiting
+        _spend(code, arena, budget, None if waits else sampler)
+        if sampler is not None:
+            sampler.take()
+        if header[Header.STATUS] == 0 or header[Header.FAULT]:
+            return
+        log_was_full = recorder is not None and recorder.drain()
+        if recorder is not None and recorder.is_done():
+            return
+        before, now = now, time.perf_counter()
+        watch.tell(arena, started, now)
+        if log_was_full and header[Header.ANCHOR] and header[Header.BUDGET] > 0:
+            budget = int(header[Header.BUDGET])
+        elif extrapolator is not None:
+            budget = extrapolator.look()
+            if sampler is not None:
+                sampler.take()
+        elif not log_was_full:
+            budget = max(1, int(budget * min(4.0, SLICE_SECONDS / max(now - before, 1e-6))))
+
+
+def _spend(code: _Code, arena: Arena, budget: int, sampler: Sampler | None) -> None:
+    """Let compiled code run until it has spent its budget, or returns for another reason."""
+    header = arena.header
+    while True:
+        piece = budget if sampler is None else min(budget, sampler.take())
+        header[Header.BUDGET] = piece
+        code.run(arena.base)
+        budget -= piece - int(header[Header.BUDGET])
+        if header[Header.BUDGET] > 0 or budget <= 0 or header[Header.STATUS] == 0 or not header[Header.ANCHOR]:
+            header[Header.BUDGET] = budget
+            return
+
+
+def _free_frames(code: _Code, arena: Arena) -> None:
+    """Free the coroutines of tasks that have started and will not end."""
+    compiled = arena.nodes[:, Node.ACTIVE] > 1
+    for frame in arena.nodes[compiled, Node.HANDLE].tolist():
+        code.destroy(frame)
+
+
+_LOCK = threading.Lock()
+
+
+@lru_cache(maxsize=CACHED_ENGINES)
+def _compiled(bodies: tuple[Body, ...]) -> Engine:
+    return Engine(bodies)
+
+
+def compile_bodies(bodies: Iterable[Body]) -> Engine:
+    """The engine for these task bodies, compiled unless this Python process has it already (20 to 50 ms per body).
+
+    Bodies with equal symbol and text count once.
+
+    Raises:
+        SimulationError: with MLIR's message if a text is not valid; or if two texts have the same symbol.
+    """
+    unique = sorted(set(bodies), key=lambda b: (b.symbol, b.mlir))
+    for a, b in pairwise(unique):
+        if a.symbol == b.symbol:
+            raise SimulationError(f"two different task bodies are called {a.symbol!r}")
+    with _LOCK:
+        return _compiled(tuple(unique))
+
+
+def table_engine() -> Engine:
+    """The engine for networks of table processes only; compiled at the first call."""
+    return compile_bodies(())

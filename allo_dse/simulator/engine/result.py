@@ -1,0 +1,271 @@
+"""What a run has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from allo_dse.errors import SimulationError
+
+from ..codegen.lowering.signature import Signature
+from ..codegen.run_time.layout import Header, Node, Resource, Slot, Stream
+from ..network.arena import Arena
+from ..network.labels import Labels, Numbers, index_label, node_label, stream_group
+from ..network.network import IntArray, Network
+from .deadlock import Deadlock, DeadlockError, find_deadlock
+from .depths import MAX_DEPTH, Increase, Rerun, smallest_increase
+from .explain import Explanation, explain
+from .progress_samples import Samples
+from .recording import Events, Window
+from .timeline import Timeline
+
+
+@dataclass(frozen=True)
+class IndexFault:
+    """An index that was out of range when a task computed it.
+
+    Attributes:
+        check: its number in the task's class.
+    """
+
+    task: int
+    check: int
+    index: int
+
+    def describe(self, labels: Labels) -> str:
+        """What happened, in a sentence."""
+        return f"{index_label(labels, self.task, self.check)} is {self.index} in {labels.task(self.task)}"
+
+
+class RunResult:
+    """Times and counts of one run; times are cycles of the local clocks, all of which start at 0."""
+
+    def __init__(
+        self,
+        network: Network,
+        arena: Arena,
+        signatures: Mapping[str, Signature],
+        rerun: Rerun,
+        recorded: tuple[Events, Window] | None = None,
+        skipped: int = 0,
+        samples: Samples | None = None,
+    ) -> None:
+        self.network = network
+        self._arena = arena
+        self._signatures = signatures
+        self._rerun = rerun
+        self._recorded = recorded
+        self.skipped = skipped
+        """Stream operations that were not executed one by one, because they repeat what was."""
+        self.samples = samples
+        """How far each node had come now and then, if the run was to note that."""
+        self.labels: Labels = Numbers()
+        """Names for messages and drawings, where a call does not give others."""
+        self.name = "run"
+        """Of the program, for its trace."""
+
+    @property
+    def cycles(self) -> int:
+        """The makespan: the largest clock of all nodes."""
+        clocks = self._arena.nodes[:, Node.CLOCK]
+        return int(clocks.max()) if clocks.size else 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every node has run all its tasks; otherwise `deadlock` says why not."""
+        return int(self._arena.header[Header.FINISHED]) == self.network.node_count
+
+    @cached_property
+    def fault(self) -> IndexFault | None:
+        """The first index that was out of range; what the run computed from then on has no meaning."""
+        header = self._arena.header
+        if not header[Header.FAULT]:
+            return None
+        slot = int(self._arena.slot_number(header[Header.FAULT_SLOT : Header.FAULT_SLOT + 1])[0])
+        task = int(self.network.order[slot])
+        return IndexFault(task, int(header[Header.FAULT]) - 1, int(header[Header.FAULT_INDEX]))
+
+    @cached_property
+    def deadlock(self) -> Deadlock | None:
+        """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
+        return None if self.finished else find_deadlock(self.network, self._arena, self._signatures)
+
+    def require_finished(self, labels: Labels | None = None, *, search_seconds: float = 2.0) -> None:
+        """Check that the run has finished.
+
+        Args:
+            labels: names for the message.
+            search_seconds: how long to look for the depths that would clear a deadlock.
+
+        Raises:
+            SimulationError: naming an index that was out of range.
+            DeadlockError: naming who waits for whom, and the smallest increase of depths that clears it.
+        """
+        names = labels or self.labels
+        if self.fault is not None:
+            raise SimulationError(self.fault.describe(names), hint="hardware would go on with some other element")
+        if self.deadlock is None:
+            return
+        arrays = [stream_group(names, stream) for stream in range(self.network.stream_count)]
+        increase = self.smallest_increase(arrays=arrays, seconds=search_seconds) if search_seconds > 0 else None
+        raise DeadlockError(self.deadlock, names, increase)
+
+    def smallest_increase(
+        self, *, arrays: Sequence[Any] | None = None, max_depth: int = MAX_DEPTH, seconds: float = 5.0
+    ) -> Increase:
+        """The smallest increase of depths with which a deadlocked network finishes; see `depths.smallest_increase`."""
+        return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, seconds=seconds)
+
+    @property
+    def node_end(self) -> IntArray:
+        """Per node the clock at its end (or where it is stuck)."""
+        return self._arena.nodes[:, Node.CLOCK]
+
+    @property
+    def stall_get(self) -> IntArray:
+        """Per node the cycles it waited for tokens, read latency included."""
+        return self._arena.nodes[:, Node.STALL_GET]
+
+    @property
+    def stall_put(self) -> IntArray:
+        """Per node the cycles it waited for room."""
+        return self._arena.nodes[:, Node.STALL_PUT]
+
+    @property
+    def stall_request(self) -> IntArray:
+        """Per node the cycles it waited for shared resources, service not included."""
+        return self._arena.nodes[:, Node.STALL_REQUEST]
+
+    @cached_property
+    def task_start(self) -> IntArray:
+        """Per task the clock at which it started (0 if it did not)."""
+        return self._by_task(Slot.START)
+
+    @cached_property
+    def task_end(self) -> IntArray:
+        """Per task the clock at which it ended (0 if it did not)."""
+        return self._by_task(Slot.END)
+
+    def _by_task(self, word: Slot) -> IntArray:
+        result = np.empty(self.network.task_count, np.int64)
+        result[self.network.order] = self._arena.slots[:, word]
+        return result
+
+    @property
+    def puts(self) -> IntArray:
+        """Per stream the tokens put, without those it started with."""
+        return self._arena.streams[:, Stream.TAIL] - self.network.initial
+
+    @property
+    def gets(self) -> IntArray:
+        """Per stream the tokens taken out."""
+        return self._arena.streams[:, Stream.HEAD]
+
+    @property
+    def occupancy(self) -> IntArray:
+        """Per stream the most tokens it held at one time: the smallest depth that gives the same times."""
+        streams = self._arena.streams
+        left = streams[:, Stream.TAIL] - streams[:, Stream.HEAD]
+        return np.maximum(streams[:, Stream.OCCUPANCY], left)
+
+    @property
+    def operations(self) -> int:
+        """Stream operations executed."""
+        return int(self.puts.sum() + self.gets.sum())
+
+    @property
+    def resource_busy(self) -> IntArray:
+        """Per resource the cycles it served."""
+        return self._arena.resources[:, Resource.BUSY]
+
+    @property
+    def resource_requests(self) -> IntArray:
+        """Per resource the requests it served."""
+        return self._arena.resources[:, Resource.REQUESTS]
+
+    @property
+    def log(self) -> IntArray:
+        """Clocks noted by marked operations of table processes, process after process."""
+        return self._arena.log
+
+    @cached_property
+    def log_first(self) -> IntArray:
+        """Per table process the position of its first entry in `log`."""
+        parts = self._arena.log_first
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    @cached_property
+    def log_count(self) -> IntArray:
+        """Per table process the number of its entries in `log`."""
+        return self._arena.log_counts()
+
+    def process_log(self, process: int) -> IntArray:
+        """The clocks that the table process at position `process` (counting table processes only) noted."""
+        first = int(self.log_first[process])
+        return self._arena.log[first : first + int(self.log_count[process])]
+
+    def by_node(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+        """One row per processing element: name, end and stalls."""
+        names = [node_label(labels or self.labels, self.network, node) for node in range(self.network.node_count)]
+        columns = zip(
+            names, *(a.tolist() for a in (self.node_end, self.stall_get, self.stall_put, self.stall_request)),
+            strict=True,
+        )  # fmt: skip
+        keys = ("node", "end", "stall_get", "stall_put", "stall_request")
+        return [dict(zip(keys, row, strict=True)) for row in columns]
+
+    def by_stream(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+        """One row per stream: name, depth, tokens moved, and the most it held at one time."""
+        names = [(labels or self.labels).stream(stream) for stream in range(self.network.stream_count)]
+        columns = zip(names, *(a.tolist() for a in (self.network.depth, self.puts, self.occupancy)), strict=True)
+        return [dict(zip(("stream", "depth", "tokens", "occupancy"), row, strict=True)) for row in columns]
+
+    @cached_property
+    def polling_nodes(self) -> frozenset[int]:
+        """The nodes with a task that looks at how full its streams are: what they do depends on depths."""
+        bodies = {symbol: position for position, symbol in enumerate(self._signatures)}
+        polls = np.array([*(s.polls for s in self._signatures.values()), False])
+        tasks = np.flatnonzero(polls[self.network.body_positions(bodies)])
+        return frozenset(self.network.task_node[tasks].tolist())
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What every processing element and FIFO did over time.
+
+        Raises:
+            SimulationError: if the run was not recorded.
+        """
+        if self._recorded is None:
+            raise SimulationError("this run was not recorded, so it has no timeline", hint="run it with record=True")
+        slots, current, nodes = self._arena.slots, self._arena.current_slot(), self._arena.nodes
+        ended = np.zeros(self.network.task_count, bool)
+        started = ended.copy()
+        for node, (first, at) in enumerate(zip(self.network.first[:-1].tolist(), current.tolist(), strict=True)):
+            ended[first:at] = True
+            started[first : at + int(nodes[node, Node.ACTIVE] != 0)] = True
+        return Timeline(
+            self.network, *self._recorded, started, ended, slots[:, Slot.START], slots[:, Slot.END], self.node_end
+        )
+
+    def explain(self, labels: Labels | None = None) -> Explanation:
+        """The critical path and the bottleneck of a recorded run; `print` it, or take `sentence`, `to_dict()`.
+
+        Raises:
+            SimulationError: if the run was not recorded, or not all of it.
+        """
+        return explain(self.timeline, labels or self.labels)
+
+    def summary(self) -> dict[str, Any]:
+        """The totals as plain data."""
+        return {
+            "cycles": self.cycles,
+            "finished": self.finished,
+            "operations": self.operations,
+            "stall_get": int(self.stall_get.sum()),
+            "stall_put": int(self.stall_put.sum()),
+            "stall_request": int(self.stall_request.sum()),
+        }

@@ -1,0 +1,55 @@
+"""What every simulation tells, whichever engine made it: a run of tasks or the replay of a trace."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from ..network.network import IntArray
+from .deadlock import Deadlock
+
+
+@runtime_checkable
+class SimResult(Protocol):
+    """Times and counts of one simulation, in cycles; per processing element (process) and per stream."""
+
+    @property
+    def cycles(self) -> int:
+        """The makespan."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything has run to its end; otherwise `deadlock` says why not."""
+        ...
+
+    @property
+    def deadlock(self) -> Deadlock | None:
+        """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
+        ...
+
+    @property
+    def stall_get(self) -> IntArray:
+        """Per processing element the cycles it waited for tokens."""
+        ...
+
+    @property
+    def stall_put(self) -> IntArray:
+        """Per processing element the cycles it waited for room."""
+        ...
+
+    @property
+    def occupancy(self) -> IntArray:
+        """Per stream the most tokens it held at one time."""
+        ...
+
+    def require_finished(self) -> None:
+        """Raises DeadlockError, naming who waits for whom and what clears it, if the simulation did not finish."""
+        ...
+
+    def summary(self) -> dict[str, Any]:
+        """The totals as plain data."""
+        ...
+
+    def by_stream(self) -> list[dict[str, Any]]:
+        """One row per stream: name, depth, tokens and occupancy, and what else is known."""
+        ...

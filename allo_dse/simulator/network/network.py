@@ -1,0 +1,369 @@
+"""What one run executes, as plain data: streams, tasks, the nodes that run them, shared resources.
+
+A network is built with `NetworkBuilder` from arrays (tens of thousands of tasks at a time) or one process at a time,
+and is immutable; an engine can run it any number of times.
+
+Numbers: streams, resources, tasks and nodes are numbered in the order in which they are added.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from allo_dse.errors import SimulationError
+
+from ..codegen.run_time.layout import Arbitration, Code
+from .array_channels import BANK_LATENCY, ArrayStreams
+from .tables import Table
+
+IntArray = NDArray[np.int64]
+
+SHIFT_REGISTER_DEPTH = 2
+"""FIFOs up to this depth are shift registers: a token can be read one cycle after it was put, else two."""
+
+BY_DEPTH = -1
+"""In place of a fixed read latency: it follows from the stream's depth, and changes with it."""
+
+
+def default_latency(depth: ArrayLike) -> IntArray:
+    """Cycles from put to get: 1 for depths up to 2 (shift register), 2 above (RAM)."""
+    return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
+
+
+def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
+    """Cycles from put to get: `fixed`, and where that is `BY_DEPTH` as follows from the depth."""
+    return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
+
+    body: str
+    words: IntArray
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Consecutive table processes: per process the first row of its table, and where its bindings and log begin."""
+
+    first_row: IntArray
+    first_stream: IntArray
+    first_resource: IntArray
+    log_limit: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network of tasks over bounded FIFOs, ready to run.
+
+    Attributes:
+        depth, fixed_latency, token_bytes, initial: per stream; tokens it holds at most, cycles from put to get where
+            they do not follow from the depth (else `BY_DEPTH`), size of a token, number of tokens it starts with.
+        groups: the tasks, in order of their numbers.
+        order: the tasks that nodes run, node after node. first: where each node's part of it begins, and its end.
+        rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
+        costs: cycles per cost site.
+        producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
+        arbitration: per shared resource an `Arbitration`.
+        arrays: channels that are whole arrays (see `arrays`).
+        tensors: arrays that task arguments point into; held here so that they outlive the run.
+    """
+
+    depth: IntArray
+    fixed_latency: IntArray
+    token_bytes: IntArray
+    initial: IntArray
+    groups: tuple[Tasks | Processes, ...]
+    order: IntArray
+    first: IntArray
+    rows: IntArray
+    stream_ports: IntArray
+    resource_ports: IntArray
+    costs: IntArray
+    arbitration: IntArray
+    producer: IntArray
+    consumer: IntArray
+    tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    arrays: tuple[ArrayStreams, ...] = ()
+
+    @cached_property
+    def latency(self) -> IntArray:
+        """Per stream the cycles from put to get."""
+        return read_latency(self.fixed_latency, self.depth)
+
+    def with_depths(self, depth: IntArray) -> Network:
+        """The same network with other FIFO depths; read latencies that follow from the depth change with it."""
+        depth = depth.copy()
+        for array_ in self.arrays:
+            depth[array_.filled] = depth[array_.banks]
+        network = replace(self, depth=depth)
+        _check_streams(network)
+        return network
+
+    @property
+    def resources(self) -> int:
+        """Number of shared resources."""
+        return len(self.arbitration)
+
+    @property
+    def stream_count(self) -> int:
+        return len(self.depth)
+
+    @property
+    def node_count(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def task_count(self) -> int:
+        return len(self.order)
+
+    @cached_property
+    def task_node(self) -> IntArray:
+        """The node that runs each task."""
+        result = np.empty(self.task_count, np.int64)
+        result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
+        return result
+
+    def body_positions(self, position: Mapping[str, int]) -> IntArray:
+        """Per task the position of its body, -1 for table processes."""
+        parts = [
+            np.full(len(g.words), position[g.body]) if isinstance(g, Tasks) else np.full(len(g.first_row), -1)
+            for g in self.groups
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    @cached_property
+    def first_row(self) -> IntArray:
+        """Per task the first row of its operation table; -1 for tasks of compiled bodies."""
+        parts = [np.full(len(g.words), -1) if isinstance(g, Tasks) else g.first_row for g in self.groups]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+class NetworkBuilder:
+    """Collects the parts of a network; `build` checks and concatenates them."""
+
+    def __init__(self) -> None:
+        self._stream_columns: list[IntArray] = []
+        self._open_streams = array("q")
+        self._streams = 0
+        self._groups: list[Tasks | Processes] = []
+        self._open: list[tuple[int, int, int, int]] = []
+        self._tasks = 0
+        self._rows = array("q")
+        self._tables: dict[int, tuple[Table, int]] = {}
+        self._stream_ports = array("q")
+        self._resource_ports = array("q")
+        self._arbitration: list[Arbitration] = []
+        self._costs: list[IntArray] = []
+        self._cost_sites = 0
+        self._nodes: list[tuple[IntArray, IntArray]] = []
+        self._tensors: list[NDArray[Any]] = []
+        self._arrays: list[ArrayStreams] = []
+        self._ends: list[tuple[IntArray, ArrayLike | None, ArrayLike | None]] = []
+
+    def streams(
+        self, depth: ArrayLike, *, token_bytes: ArrayLike = 0, latency: ArrayLike | None = None, initial: ArrayLike = 0
+    ) -> IntArray:
+        """Add streams, one per entry of `depth` (>= 1); the other arguments broadcast against it.
+
+        Args:
+            token_bytes: 0 for streams that only carry time.
+            latency: cycles from put to get; by default 1 for depths up to 2 (shift register), 2 above (RAM).
+            initial: tokens present at time 0, at most `depth`; they carry zero bytes.
+
+        Returns:
+            The streams' numbers.
+        """
+        self._close_streams()
+        columns = np.empty((4, np.size(depth)), np.int64)
+        columns[0] = depth
+        columns[1] = BY_DEPTH if latency is None else latency
+        columns[2] = token_bytes
+        columns[3] = initial
+        self._stream_columns.append(columns)
+        self._streams += columns.shape[1]
+        return np.arange(self._streams - columns.shape[1], self._streams)
+
+    def stream(self, depth: int, *, token_bytes: int = 0, latency: int | None = None, initial: int = 0) -> int:
+        """Add one stream; returns its number."""
+        self._open_streams.extend((depth, BY_DEPTH if latency is None else latency, token_bytes, initial))
+        self._streams += 1
+        return self._streams - 1
+
+    def array(self, banks: int = 2, *, array_bytes: int = 0) -> ArrayStreams:
+        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `arrays`.
+
+        Args:
+            array_bytes: what a token of the stream `filled` carries, for bodies that hand the array over in it.
+        """
+        free = self.stream(banks, latency=BANK_LATENCY)
+        made = ArrayStreams(free, self.stream(banks, latency=BANK_LATENCY, token_bytes=array_bytes))
+        self._arrays.append(made)
+        return made
+
+    def resource(self, arbitration: Arbitration = Arbitration.FIRST_COME) -> int:
+        """Add a shared resource, which serves one request at a time; returns its number.
+
+        Args:
+            arbitration: whom it takes next, of those that wait when it becomes free.
+        """
+        self._arbitration.append(arbitration)
+        return len(self._arbitration) - 1
+
+    def costs(self, cycles: ArrayLike) -> int:
+        """Add cost sites; returns the number of the first."""
+        array_ = np.atleast_1d(np.asarray(cycles, np.int64))
+        self._costs.append(array_)
+        self._cost_sites += len(array_)
+        return self._cost_sites - len(array_)
+
+    def process(self, table: Table, streams: Sequence[int] = (), resources: Sequence[int] = (), *, log: int = 0) -> int:
+        """Add a table process.
+
+        Args:
+            streams, resources: what the table's ports stand for.
+            log: how many clocks of marked operations to keep (the first ones).
+
+        Returns:
+            The task's number.
+        """
+        if len(streams) < table.stream_ports or len(resources) < table.resource_ports:
+            raise SimulationError(
+                f"an operation table uses {table.stream_ports} stream and {table.resource_ports} resource ports, "
+                f"bound are {len(streams)} and {len(resources)}"
+            )
+        known = self._tables.get(id(table))
+        if known is None:
+            known = (table, len(self._rows) // 4)
+            self._tables[id(table)] = known
+            self._rows.extend(table.words)
+            self._rows.extend((Code.HALT, 0, 0, 0))
+        self._open.append((known[1], len(self._stream_ports), len(self._resource_ports), log))
+        self._stream_ports.extend(streams)
+        self._resource_ports.extend(resources)
+        self._tasks += 1
+        return self._tasks - 1
+
+    def tasks(self, body: str, words: IntArray) -> IntArray:
+        """Add tasks of a compiled body, one per row of `words` (see `Signature.words`); returns their numbers."""
+        self._close_processes()
+        self._groups.append(Tasks(body, np.ascontiguousarray(words, np.int64)))
+        self._tasks += len(words)
+        return np.arange(self._tasks - len(words), self._tasks)
+
+    def tensor(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Keep an array alive as long as the network, because task arguments hold its address."""
+        self._tensors.append(values)
+        return values
+
+    def ends(self, streams: IntArray, *, producer: ArrayLike | None = None, consumer: ArrayLike | None = None) -> None:
+        """Say which tasks put to or get from streams whose numbers task bodies compute; used to explain deadlocks."""
+        self._ends.append((streams, producer, consumer))
+
+    def node(self, tasks: Sequence[int]) -> None:
+        """Add a node that runs these tasks one after the other."""
+        self.nodes(np.asarray(tasks, np.int64), np.asarray([len(tasks)], np.int64))
+
+    def nodes(self, order: IntArray, counts: IntArray) -> None:
+        """Add nodes: `counts[i]` tasks each, taken in turn from `order`."""
+        self._nodes.append((order, counts))
+
+    def build(self) -> Network:
+        """The network. Without any `node`, every task runs on a node of its own.
+
+        Raises:
+            SimulationError: if a number is out of range, or nodes do not run every task exactly once.
+        """
+        self._close_processes()
+        self._close_streams()
+        streams = np.concatenate([np.zeros((4, 0), np.int64), *self._stream_columns], axis=1)
+        network = Network(
+            depth=streams[0],
+            fixed_latency=streams[1],
+            token_bytes=streams[2],
+            initial=streams[3],
+            groups=tuple(self._groups),
+            order=_join([o for o, _ in self._nodes]) if self._nodes else np.arange(self._tasks),
+            first=self._first(),
+            rows=np.frombuffer(self._rows, np.int64).copy() if self._rows else np.zeros(0, np.int64),
+            stream_ports=np.array(self._stream_ports, np.int64),
+            resource_ports=np.array(self._resource_ports, np.int64),
+            costs=_join(self._costs),
+            arbitration=np.array(self._arbitration, np.int64),
+            producer=self._end(1),
+            consumer=self._end(2),
+            tensors=tuple(self._tensors),
+            arrays=tuple(self._arrays),
+        )
+        _check(network, self._tasks)
+        return network
+
+    def _end(self, side: int) -> IntArray:
+        result = np.full(self._streams, -1, np.int64)
+        for known in self._ends:
+            tasks: Any = known[side]
+            if tasks is not None:
+                result[known[0]] = tasks
+        return result
+
+    def _first(self) -> IntArray:
+        if not self._nodes:
+            return np.arange(self._tasks + 1)
+        return np.concatenate(([0], np.cumsum(_join([c for _, c in self._nodes]))))
+
+    def _close_streams(self) -> None:
+        if self._open_streams:
+            self._stream_columns.append(np.array(self._open_streams, np.int64).reshape(-1, 4).T)
+            self._open_streams = array("q")
+
+    def _close_processes(self) -> None:
+        if self._open:
+            columns = np.array(self._open, np.int64).T
+            self._groups.append(Processes(*columns))
+            self._open = []
+
+
+def _join(parts: Sequence[IntArray]) -> IntArray:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _check(network: Network, tasks: int) -> None:
+    _check_streams(network)
+    _in_range(network.stream_ports, network.stream_count, "stream")
+    _in_range(network.resource_ports, network.resources, "resource")
+    counts = np.bincount(network.order, minlength=tasks) if network.order.size else np.zeros(tasks, np.int64)
+    _require(len(counts) == tasks and bool((counts == 1).all()), "nodes must run every task exactly once")
+
+
+def _check_streams(network: Network) -> None:
+    if network.stream_count:
+        _require(network.depth.min() >= 1, "a stream needs a depth of at least 1")
+        _require(
+            bool((network.initial <= network.depth).all()), "a stream cannot start with more tokens than its depth"
+        )
+        _require(
+            network.fixed_latency.min() >= BY_DEPTH and network.token_bytes.min() >= 0,
+            "latencies and token sizes cannot be negative",
+        )
+
+
+def _in_range(values: IntArray, count: int, what: str) -> None:
+    if values.size:
+        _require(
+            values.min() >= 0 and values.max() < count, f"a table process is bound to a {what} that does not exist"
+        )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SimulationError(message)

@@ -1,0 +1,135 @@
+"""Compiled task bodies as operation tables, where what they do on their streams is known without running them.
+
+A network in which all bodies are such, and only the times of which are wanted, is a network of tables: it can be
+extrapolated. It has the same tasks, nodes and streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..codegen.lowering.control import Move, Repeat, Spend, Step
+from ..codegen.lowering.signature import Signature
+from ..codegen.run_time.layout import MAX_NESTING, Code
+from .network import IntArray, Network, Processes, Tasks
+from .tables import Table
+
+Steps = tuple[Step, ...]
+
+
+def as_tables(
+    network: Network, steps: Mapping[str, Steps | None], signatures: Mapping[str, Signature]
+) -> Network | None:
+    """The network with a table process for each task; None if that is not known of all bodies.
+
+    Args:
+        steps: of every body of the network.
+    """
+    if any(steps[g.body] is None for g in network.groups if isinstance(g, Tasks)):
+        return None
+    rows, ports = [network.rows], [network.stream_ports]
+    groups: list[Processes] = []
+    row, port = len(network.rows) // 4, len(network.stream_ports)
+    for group in network.groups:
+        if isinstance(group, Processes):
+            groups.append(group)
+            continue
+        found = steps[group.body]
+        made = _tables(network, group, signatures[group.body], found if found is not None else ())
+        if made is None:
+            return None
+        rows.append(made.rows)
+        ports.append(made.ports.ravel())
+        count, width = made.ports.shape
+        none = np.zeros(count, np.int64)
+        bound = port + width * np.arange(count), none + len(network.resource_ports)
+        groups.append(Processes(row + made.first_row, *bound, log_limit=none))
+        row, port = row + len(made.rows) // 4, port + count * width
+    return replace(
+        network,
+        groups=tuple(groups),
+        rows=np.concatenate(rows),
+        stream_ports=np.concatenate(ports),
+        token_bytes=np.zeros_like(network.token_bytes),
+    )
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Tables of a group of tasks: their rows, per task the first of its rows, and the streams it is bound to."""
+
+    rows: IntArray
+    first_row: IntArray
+    ports: IntArray
+
+
+def _tables(network: Network, group: Tasks, signature: Signature, steps: Steps) -> _Tables | None:
+    """One table per set of costs."""
+    columns = signature.columns
+    used = sorted(_parameters(steps))
+    port = {parameter: i for i, parameter in enumerate(used)}
+    bases, which = np.unique(group.words[:, 0], return_inverse=True)
+    parts, firsts, at = [], [], 0
+    for base in bases.tolist():
+        table = Table()
+        if not _write(table, steps, network.costs[base:], port):
+            return None
+        words = np.array([*table.words, Code.HALT, 0, 0, 0], np.int64)
+        parts.append(words)
+        firsts.append(at)
+        at += len(words) // 4
+    ports = group.words[:, [columns[parameter] for parameter in used]]
+    rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return _Tables(rows, np.array(firsts, np.int64)[which.ravel()], ports)
+
+
+def _parameters(steps: Steps) -> set[int]:
+    """Positions of the parameters whose streams are used."""
+    found: set[int] = set()
+    for step in steps:
+        if isinstance(step, Move):
+            found.add(step.parameter)
+        elif isinstance(step, Repeat):
+            found |= _parameters(step.steps)
+    return found
+
+
+def _write(table: Table, steps: Steps, costs: IntArray, port: Mapping[int, int], nesting: int = 0) -> bool:
+    """Add the steps to a table; False if tables cannot do them in the way of a body."""
+    for step in steps:
+        if isinstance(step, Spend):
+            table.advance(int(costs[step.site]))
+        elif isinstance(step, Move):
+            (table.put if step.is_put else table.get)(port[step.parameter])
+        elif step.ii is not None:
+            if not _write_pipeline(table, step, costs, port):
+                return False
+        else:
+            if nesting + 1 >= MAX_NESTING:
+                return False
+            with table.repeat(step.count):
+                if not _write(table, step.steps, costs, port, nesting + 1):
+                    return False
+    return True
+
+
+def _write_pipeline(table: Table, loop: Repeat, costs: IntArray, port: Mapping[int, int]) -> bool:
+    """A body does a get where it stands, also where an operation behind it is due before; tables do not."""
+    assert loop.ii is not None
+    assert loop.depth is not None
+    moves = [step for step in loop.steps if isinstance(step, Move)]
+    if len(moves) < len(loop.steps):
+        return False
+    ii, depth = int(costs[loop.ii]), int(costs[loop.depth])
+    stages = [0 if move.stage is None else int(costs[move.stage]) for move in moves]
+    for place, move in enumerate(moves):
+        soonest = min([*stages[place + 1 :], ii + min(stages)])
+        if not move.is_put and soonest < stages[place]:
+            return False
+    with table.pipeline(loop.count, ii=ii, depth=depth) as round_:
+        for move, stage in zip(moves, stages, strict=True):
+            (round_.put if move.is_put else round_.get)(port[move.parameter], stage=stage)
+    return True

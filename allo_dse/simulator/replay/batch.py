@@ -1,0 +1,140 @@
+"""Replaying many depth vectors at once: one order of operations, and a lane of vector arithmetic per depth vector.
+
+The order in which operations can go on with the smallest depths of a batch is possible with all others, so nothing has
+to be asked while times are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..trace.data import IntArray
+from .jit import compiled
+from .kernels import untimed
+from .plan import Plan
+
+LANES = 16
+"""Depth vectors per pass: 16 32-bit numbers fill the widest vector registers."""
+LANES_MEMORY = 1 << 28
+"""Bytes of token times up to which lanes are used; beyond, memory is slower than one replay after the other."""
+DEADLOCK = -1
+"""Stands for the cycles of a depth vector with which the design deadlocks."""
+
+
+@compiled
+def run_lanes(
+    burst_process: NDArray[np.int32],
+    burst_start: IntArray,
+    burst_end: IntArray,
+    due: NDArray[Any],
+    port: NDArray[Any],
+    slot: NDArray[np.uint32],
+    offset: IntArray,
+    depth: NDArray[Any],
+    latency: NDArray[Any],
+    put_time: NDArray[Any],
+    get_time: NDArray[Any],
+    stall: NDArray[Any],
+) -> None:
+    """Replay `LANES` depth vectors in a given order of operations.
+
+    `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for slots never used before.
+    """
+    streams = len(depth)
+    freed = np.empty(LANES, due.dtype)
+    own = due.dtype.type  # sums of narrow integers would be wide ones
+    one = own(1)
+    for b in range(len(burst_process)):
+        wait = stall[burst_process[b]]
+        for e in range(burst_start[b], burst_end[b]):
+            q = np.int64(port[e])
+            i = np.int64(slot[e])
+            t = due[e]
+            if q < streams:
+                put = put_time[i]
+                got = get_time[i + q + 1]
+                cycles = latency[q]
+                for lane in range(LANES):
+                    behind = max(own(own(put[lane] + cycles[lane]) - t), wait[lane])
+                    wait[lane] = behind
+                    got[lane] = own(behind + t)
+            else:
+                s = q - streams
+                deep = depth[s]
+                lowest = offset[s] + s
+                row = i + s + 1
+                for lane in range(LANES):
+                    freed[lane] = get_time[np.uint64(max(row - deep[lane], lowest)), np.uint64(lane)]
+                put = put_time[i]
+                for lane in range(LANES):
+                    behind = max(own(own(freed[lane] + one) - t), wait[lane])
+                    wait[lane] = behind
+                    put[lane] = own(behind + t)
+
+
+def fits_lanes(plan: Plan) -> bool:
+    """Whether the token times of a full set of lanes stay in fast memory."""
+    return 2 * plan.slots * LANES * plan.due.itemsize <= LANES_MEMORY
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Bursts of operations of one process, in an order in which they can go on."""
+
+    process: NDArray[np.int32]
+    start: IntArray
+    end: IntArray
+
+
+class LaneReplay:
+    """Token times and results of one batch."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        kind = plan.due.dtype
+        self._put = np.empty((plan.slots, LANES), kind)
+        self._get = np.empty((plan.slots + plan.streams, LANES), kind)
+        never = plan.offset[:-1] + np.arange(plan.streams)
+        self._get[never] = np.iinfo(kind).min // 2
+        self._burst_process = np.empty(len(plan.port), np.int32)
+        self._burst_start = np.empty(len(plan.port), np.int64)
+
+    def order(self, depths: IntArray) -> Order | None:
+        """Bursts of operations possible with `depths` or more; None if they deadlock."""
+        plan = self.plan
+        position = plan.first[:-1].copy()
+        held = np.zeros(plan.streams, np.int64)
+        count = untimed(plan.first, plan.port, depths, plan.peers, plan.peer, plan.streams, position, held,
+                        self._burst_process, self._burst_start)  # fmt: skip
+        if (position < plan.first[1:]).any():
+            return None
+        process, start = self._burst_process[:count], self._burst_start[:count]
+        return Order(process, start, _burst_ends(plan, process, start))
+
+    def cycles(self, depths: IntArray, order: Order) -> IntArray:
+        """The makespans of up to `LANES` depth vectors, int64[n, streams]."""
+        plan = self.plan
+        lanes: NDArray[Any] = np.empty((plan.streams, LANES), plan.due.dtype)
+        lanes[:, : len(depths)] = depths.T
+        lanes[:, len(depths) :] = depths[-1][:, None]
+        stall = np.zeros((plan.processes, LANES), plan.due.dtype)
+        latency = np.ascontiguousarray(plan.read_latency(lanes.T).T, plan.due.dtype)
+        run_lanes(order.process, order.start, order.end, plan.due, plan.port, plan.slot, plan.offset, lanes, latency,
+                  self._put, self._get, stall)  # fmt: skip
+        result: IntArray = (stall[:, : len(depths)] + plan.process_end[:, None]).max(axis=0)
+        return result
+
+
+def _burst_ends(plan: Plan, process: NDArray[Any], start: NDArray[Any]) -> IntArray:
+    """A burst ends where the process's next one starts, or where the process ends."""
+    by_process = np.lexsort((start, process))
+    ends = np.empty(len(start), np.int64)
+    ends[by_process[:-1]] = start[by_process[1:]]
+    last = np.ones(len(start), bool)
+    last[:-1] = np.diff(process[by_process]) != 0
+    ends[by_process[last]] = plan.first[process[by_process[last]] + 1]
+    return ends

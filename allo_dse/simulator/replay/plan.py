@@ -1,0 +1,160 @@
+"""A trace laid out for replay: per process its operations in the order in which they are due.
+
+A pipelined process does its operations in the order of their due times, across iterations; of operations that are due
+in the same cycle, in program order. A blocked operation delays all that come after it by the same number of cycles, so
+the order is the same whatever the stalls, and is found once per trace.
+
+Ports: port s is the reading end of stream s, port `streams + s` its writing end. A token has a *slot*: `offset[s] + n`
+for the n-th token of stream s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..network.network import SHIFT_REGISTER_DEPTH, read_latency
+from ..trace.data import PUT, IntArray, TraceData, TraceError
+
+SAFE_32_BIT = 1 << 30
+"""Times stay below this where 32-bit arithmetic is used."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Arrays for the kernels; operations are numbered in replay order, process after process.
+
+    Attributes:
+        first: per process its first operation, and the end; int64[processes + 1].
+        due: cycle in which an operation is due without stalls; int32, or int64 where cycles can exceed 32 bits.
+        port, slot: of each operation.
+        event: which event of the trace each operation is.
+        offset: per stream its first slot, and the end; int64[streams + 1].
+        puts, gets: tokens per stream.
+        peers, peer: `peer[peers[p]:peers[p + 1]]` are the processes that share a stream with process p.
+        process_end: without stalls.
+        latency: per stream the cycles from put to get, -1 where they follow from the depth.
+        filled: streams that never get full.
+    """
+
+    first: IntArray
+    due: NDArray[Any]
+    port: NDArray[Any]
+    slot: NDArray[np.uint32]
+    event: IntArray
+    offset: IntArray
+    puts: IntArray
+    gets: IntArray
+    peers: IntArray
+    peer: NDArray[np.int32]
+    producer: IntArray
+    consumer: IntArray
+    process_end: IntArray
+    latency: IntArray
+    filled: IntArray
+
+    @property
+    def streams(self) -> int:
+        return len(self.puts)
+
+    @property
+    def processes(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def slots(self) -> int:
+        return int(self.offset[-1])
+
+    @cached_property
+    def port_process(self) -> IntArray:
+        """The process at each port, -1 for none."""
+        return np.concatenate([self.consumer, self.producer])
+
+    @cached_property
+    def operation_of(self) -> IntArray:
+        """Per slot the operation that gets its token (row 0) and the one that puts it (row 1), -1 for none."""
+        result = np.full((2, self.slots), -1, np.int64)
+        side = (self.port >= self.streams).astype(np.int64)
+        result[side, self.slot] = np.arange(len(self.port))
+        return result
+
+    def clip(self, depths: IntArray) -> IntArray:
+        """Depths that act like these: a stream never holds more than all its tokens; the latency class is kept."""
+        most = np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
+        clipped = np.minimum(depths, most)
+        clipped[..., self.filled] = most[self.filled]
+        return clipped
+
+    def read_latency(self, depths: IntArray) -> IntArray:
+        """Per stream the cycles from put to get with these depths, int64[streams] or int64[n, streams]."""
+        return read_latency(self.latency, depths)
+
+
+def make_plan(data: TraceData) -> Plan:
+    """Lay out a trace.
+
+    Raises:
+        TraceError: if the trace has too many events.
+    """
+    events = data.events
+    process_of = np.array([loop.process for loop in data.loops], np.int64)
+    process = process_of[events.loop] if len(events) else events.loop
+    due = _due(data)
+    order = np.lexsort((due, events.loop, process))
+    port = ((events.kind == PUT) * len(data.streams) + events.stream)[order]
+    puts, gets = data.token_counts
+    offset = _ends(np.maximum(puts, gets))
+    if offset[-1] >= 1 << 31:
+        raise TraceError(f"trace {data.name!r} has {int(offset[-1]):,} tokens, more than replay can number")
+    producer, consumer = data.ends
+    peers, peer = _peers(producer, consumer, len(data.processes))
+    # A path of waits through the run takes each process's cycles once, and for each operation at most the cycles from
+    # one end of a stream to the other.
+    longest = int(data.process_end.sum()) + max(2, int(data.fixed_latency.max(initial=0))) * len(events)
+    return Plan(
+        first=_ends(np.bincount(process, minlength=len(data.processes))),
+        due=due[order].astype(np.int32 if longest < SAFE_32_BIT else np.int64),
+        port=port.astype(np.uint16 if 2 * len(data.streams) < 1 << 16 else np.uint32),
+        slot=_slots(port, offset, len(data.streams)),
+        event=order,
+        offset=offset,
+        puts=puts,
+        gets=gets,
+        peers=peers,
+        peer=peer,
+        producer=producer,
+        consumer=consumer,
+        process_end=data.process_end,
+        latency=data.fixed_latency,
+        filled=data.filled,
+    )
+
+
+def _due(data: TraceData) -> IntArray:
+    events = data.events
+    ii = np.array([loop.ii for loop in data.loops], np.int64)
+    return data.bases[events.loop] + events.iteration * ii[events.loop] + events.stage
+
+
+def _ends(counts: IntArray) -> IntArray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _slots(port: IntArray, offset: IntArray, streams: int) -> NDArray[np.uint32]:
+    """Per operation the slot of its token: operations of one port take a stream's tokens in turn."""
+    counts = np.bincount(port, minlength=2 * streams)
+    by_port = np.argsort(port, kind="stable")
+    rank = np.empty(len(port), np.int64)
+    rank[by_port] = np.arange(len(port)) - np.repeat(_ends(counts)[:-1], counts)
+    return (offset[:-1][port % streams] + rank).astype(np.uint32) if streams else rank.astype(np.uint32)
+
+
+def _peers(producer: IntArray, consumer: IntArray, processes: int) -> tuple[IntArray, NDArray[np.int32]]:
+    both = (producer >= 0) & (consumer >= 0) & (producer != consumer)
+    a, b = producer[both], consumer[both]
+    pairs = np.unique(np.stack([np.concatenate([a, b]), np.concatenate([b, a])]), axis=1)
+    return _ends(np.bincount(pairs[0], minlength=processes)), pairs[1].astype(np.int32)

@@ -1,0 +1,126 @@
+"""Replay: the times of a trace with other stream depths, by the clock rules of DESIGN.md §5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..trace.data import IntArray, TraceData, TraceError
+from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
+from .kernels import clear_times, run
+from .plan import Plan
+from .result import ReplayResult
+
+Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
+"""Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""
+
+
+def require_replayable(data: TraceData) -> None:
+    """Raises TraceError for traces of processes whose control depends on stream occupancy."""
+    if data.occupancy_dependent:
+        names = ", ".join(data.processes[p] for p in sorted(data.occupancy_dependent))
+        raise TraceError(
+            f"trace {data.name!r} cannot be replayed: {names} looks at empty() or full(), so with other depths it "
+            "may do something else than what was recorded",
+            hint="run the program again with the depths you are interested in",
+        )
+
+
+def depth_array(data: TraceData, depths: Depths) -> IntArray:
+    """Depths as int64[streams] or int64[n, streams].
+
+    Raises:
+        TraceError: for unknown streams, wrong shapes, and depths below 1.
+    """
+    if depths is None:
+        return data.stream_depth
+    if isinstance(depths, Mapping):
+        result = data.stream_depth.copy()
+        for stream, depth in depths.items():
+            result[stream_index(data, stream)] = _integers(depth)
+    else:
+        result = _integers(depths)
+    if result.ndim not in (1, 2) or result.shape[-1] != len(data.streams):
+        raise TraceError(
+            f"depths of shape {result.shape}: the trace has {len(data.streams)} streams, so one vector has that many "
+            f"and a batch is (n, {len(data.streams)})"
+        )
+    if result.size and result.min() < 1:
+        at = int(np.argmin(result)) % len(data.streams)
+        raise TraceError(f"depth {int(result.min())} for stream {data.streams[at]}: depths are at least 1")
+    return result
+
+
+def _integers(depths: Any) -> IntArray:
+    array = np.asarray(depths)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TraceError(f"depths must be integers, not {array.dtype}")
+    return array.astype(np.int64)
+
+
+def stream_index(data: TraceData, stream: str | int) -> int:
+    """The number of a stream, by name or number."""
+    if isinstance(stream, str):
+        if stream not in data.stream_number:
+            near = get_close_matches(stream, data.streams, 3)
+            raise TraceError(
+                f"the trace has no stream {stream!r}", hint=f"did you mean {', '.join(near)}?" if near else ""
+            )
+        return data.stream_number[stream]
+    if not 0 <= stream < len(data.streams):
+        raise TraceError(f"the trace has no stream {stream}, its streams are 0 to {len(data.streams) - 1}")
+    return int(stream)
+
+
+def replay_one(data: TraceData, plan: Plan, depths: IntArray) -> ReplayResult:
+    """Replay with one depth vector."""
+    kind = plan.due.dtype.type
+    depth = plan.clip(depths)
+    tokens = np.diff(plan.offset)
+    unset = kind(np.iinfo(kind).min)
+    times = np.empty(2 * plan.slots + int(depth.sum()), kind)
+    clear_times(times, plan.offset, depth, tokens, unset, kind(unset // 2))
+    read, write = np.zeros((2, 2 * plan.streams), np.uint64)
+    begin = plan.slots + np.cumsum(depth)
+    write[: plan.streams] = begin
+    read[plan.streams :] = begin - depth
+    delay = np.ones(2 * plan.streams, kind)
+    delay[plan.streams :] = plan.read_latency(depth)
+    stall = np.zeros(plan.processes, kind)
+    waited = np.zeros(2 * plan.streams, np.int64)
+    position = plan.first[:-1].copy()
+    run(plan.first, plan.due, plan.port, plan.slot, read, write, delay, plan.peers, plan.peer, times, unset, stall,
+        waited, position)  # fmt: skip
+    end = plan.process_end + stall
+    stuck = np.flatnonzero(position < plan.first[1:])
+    end[stuck] = plan.due[position[stuck]] + stall[stuck]
+    return ReplayResult(data, plan, depths, end, waited, position, times)
+
+
+def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
+    """The makespans of several depth vectors, -1 for those that deadlock."""
+    result = np.full(len(depths), DEADLOCK, np.int64)
+    if not len(depths):
+        return result
+    if not fits_lanes(plan) or len(depths) < LANES // 4:
+        return np.array([_cycles(data, plan, vector) for vector in depths], np.int64)
+    clipped = plan.clip(depths)
+    lanes = LaneReplay(plan)
+    common = lanes.order(clipped.min(axis=0))
+    for start in range(0, len(depths), LANES):
+        some = slice(start, start + LANES)
+        order = common or lanes.order(clipped[some].min(axis=0))
+        if order is None:
+            result[some] = [_cycles(data, plan, vector) for vector in depths[some]]
+        else:
+            result[some] = lanes.cycles(clipped[some], order)
+    return result
+
+
+def _cycles(data: TraceData, plan: Plan, depths: IntArray) -> int:
+    result = replay_one(data, plan, depths)
+    return result.cycles if result.finished else DEADLOCK

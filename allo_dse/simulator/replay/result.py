@@ -1,0 +1,184 @@
+"""What a replay has shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.deadlock import Deadlock, DeadlockError
+from ..trace.data import IntArray, TraceData, TraceError
+from .deadlock import deadlock_of, trace_labels, waits
+from .depths import smallest_depths
+from .kernels import occupancy
+from .plan import Plan
+
+UNREACHED = -1
+"""Time of an operation that did not happen."""
+ADVICE_RUNS = 200
+"""Depth vectors tried for the advice of an error message."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTimes:
+    """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
+
+    put: IntArray
+    get: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayResult:
+    """Times of one replay, in cycles from the design's start.
+
+    Attributes:
+        trace, plan: what was replayed.
+        depths: per stream, as asked for.
+        process_end: per process the cycle in which it ends, or waits for ever.
+        port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
+        position: per process the operation it has come to.
+        raw_times: see `replay_kernels`; `times` has them in plain form.
+    """
+
+    trace: TraceData
+    plan: Plan
+    depths: IntArray
+    process_end: IntArray
+    port_stall: IntArray
+    position: IntArray
+    raw_times: NDArray[Any]
+
+    @property
+    def cycles(self) -> int:
+        """The makespan: the latest process end."""
+        return int(self.process_end.max(initial=0))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every process has ended; otherwise `deadlock` says why not."""
+        return bool(np.array_equal(self.position, self.plan.first[1:]))
+
+    @cached_property
+    def deadlock(self) -> Deadlock | None:
+        """What is blocked and the cycle of processes and streams that wait for each other; None for a finished run."""
+        if self.finished:
+            return None
+        waiting = waits(self.plan, self.position)
+        op = {p: int(self.position[p] - self.plan.first[p]) for p in waiting}
+        return deadlock_of(waiting, op, self.depths, self.process_end)
+
+    def explain(self) -> str:
+        """The deadlock, one line per process of the cycle; empty for a finished run."""
+        return (
+            "" if self.deadlock is None else self.deadlock.describe(trace_labels(self.trace, self.plan, self.position))
+        )
+
+    def advice(self) -> str:
+        """How to clear the deadlock with the fewest slots, or why no depths do; empty for a finished run."""
+        if self.finished:
+            return ""
+        try:
+            return smallest_depths(self.trace, self.plan, self.depths, ADVICE_RUNS).advice
+        except TraceError as error:
+            return error.message
+
+    def require_finished(self) -> None:
+        """Raises DeadlockError, with names and the advice as hint, if the replay did not finish."""
+        if self.deadlock is not None:
+            error = DeadlockError(self.deadlock, trace_labels(self.trace, self.plan, self.position))
+            error.hint = self.advice()
+            raise error
+
+    @property
+    def stream_stall_get(self) -> IntArray:
+        """Per stream the cycles its reader waited for tokens."""
+        return self.port_stall[: self.plan.streams]
+
+    @property
+    def stream_stall_put(self) -> IntArray:
+        """Per stream the cycles its writer waited for room."""
+        return self.port_stall[self.plan.streams :]
+
+    @cached_property
+    def stall_get(self) -> IntArray:
+        """Per process the cycles it waited for tokens."""
+        return self._by_process(self.plan.consumer, self.stream_stall_get)
+
+    @cached_property
+    def stall_put(self) -> IntArray:
+        """Per process the cycles it waited for room."""
+        return self._by_process(self.plan.producer, self.stream_stall_put)
+
+    def _by_process(self, ends: IntArray, stalls: IntArray) -> IntArray:
+        result = np.zeros(self.plan.processes, np.int64)
+        np.add.at(result, ends[ends >= 0], stalls[ends >= 0])
+        return result
+
+    @cached_property
+    def times(self) -> TokenTimes:
+        """When each token was put and taken out."""
+        plan = self.plan
+        depth = plan.clip(self.depths)
+        tokens = np.diff(plan.offset)
+        done_put, done_get = self.done
+        put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
+        begin = plan.slots + plan.offset[:-1] + np.cumsum(depth)
+        slots = np.arange(plan.slots)
+        number = slots - np.repeat(plan.offset[:-1], tokens)
+        get = self.raw_times[np.repeat(begin, tokens) + number].astype(np.int64) - 1
+        put[number >= np.repeat(done_put, tokens)] = UNREACHED
+        get[number >= np.repeat(done_get, tokens)] = UNREACHED
+        return TokenTimes(put, get)
+
+    @cached_property
+    def done(self) -> tuple[IntArray, IntArray]:
+        """Per stream the tokens put and taken out."""
+        if self.finished:
+            return self.plan.puts, self.plan.gets
+        done = np.arange(len(self.plan.port)) < np.repeat(self.position, np.diff(self.plan.first))
+        counts = np.bincount(self.plan.port[done], minlength=2 * self.plan.streams)
+        return counts[self.plan.streams :], counts[: self.plan.streams]
+
+    @cached_property
+    def occupancy(self) -> IntArray:
+        """Per stream the most slots in use at once: with this depth, and the same latency, all times stay the same."""
+        return occupancy(self.plan.offset, *self.done, self.times.put, self.times.get)
+
+    def operation_times(self) -> IntArray:
+        """Per event of the trace (`trace.events`) the cycle in which it happened, -1 if it did not."""
+        plan = self.plan
+        times = np.where(plan.port >= plan.streams, self.times.put[plan.slot], self.times.get[plan.slot])
+        result = np.empty(len(times), np.int64)
+        result[plan.event] = times
+        return result
+
+    def summary(self) -> dict[str, Any]:
+        """The totals as plain data."""
+        return {
+            "cycles": self.cycles,
+            "finished": self.finished,
+            "operations": int(sum(done.sum() for done in self.done)),
+            "stall_get": int(self.stall_get.sum()),
+            "stall_put": int(self.stall_put.sum()),
+        }
+
+    def by_process(self) -> list[dict[str, Any]]:
+        """One row per process: name, end and stalls."""
+        return [
+            {"process": name, "end": int(self.process_end[p]), "stall_get": int(self.stall_get[p]),
+             "stall_put": int(self.stall_put[p])}
+            for p, name in enumerate(self.trace.processes)
+        ]  # fmt: skip
+
+    def by_stream(self) -> list[dict[str, Any]]:
+        """One row per stream: name, ends, depth, tokens, occupancy and stalls."""
+        names = (*self.trace.processes, "")
+        return [
+            {"stream": name, "producer": names[self.plan.producer[s]], "consumer": names[self.plan.consumer[s]],
+             "depth": int(self.depths[s]), "tokens": int(self.done[0][s]), "occupancy": int(self.occupancy[s]),
+             "stall_get": int(self.stream_stall_get[s]), "stall_put": int(self.stream_stall_put[s])}
+            for s, name in enumerate(self.trace.streams)
+        ]  # fmt: skip

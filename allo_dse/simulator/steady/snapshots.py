@@ -1,0 +1,100 @@
+"""The state of a part of a running network, in a form in which states that lead to the same are equal.
+
+Times that cannot matter any more are replaced by the least that would be like them: a token that could be read long
+before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for somebody
+whose clock is later. Times are then taken relative to one clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codegen.run_time.layout import Header, Node, Resource, Stream
+from ..codegen.run_time.layout import State as Waiting
+from ..network.arena import Arena
+from ..network.network import IntArray
+from .independent_parts import Part, token_entries
+from .periods import State
+
+NEVER = 1 << 60
+ROUNDS = 64
+"""Steps for which waiting is followed back; stopping earlier would be right as well."""
+
+
+def snapshot(part: Part, arena: Arena) -> State:
+    """The state of a part between two turns."""
+    nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
+    finished = np.ones(len(nodes) + 1, bool)
+    np.equal(nodes[:, Node.WAITS_IN], Waiting.FINISHED, out=finished[:-1])
+    clock = _clocks(part, arena, nodes, streams, finished)
+    reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
+    clock[finished] = reference
+    times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
+    times.append(np.maximum(resources[:, Resource.FREE], reference))
+    shape = [
+        nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
+        streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
+        streams[:, Stream.OCCUPANCY],
+        resources[:, Resource.LAST],
+    ]
+    image = np.concatenate([*times, *shape, finished])
+    image[: sum(map(len, times))] -= reference
+    repeats = part.repeats[part.places(nodes)]
+    return State(
+        key=hashlib.blake2b(image.data, digest_size=16).digest(),
+        reference=reference,
+        clock=nodes[:, Node.CLOCK],
+        stalls=nodes[:, [Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST]],
+        counters=part.counters(arena),
+        counts=np.where(repeats >= 0, part.counts[repeats], 0),
+        puts=streams[:, Stream.TAIL],
+        served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
+    )
+
+
+def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finished: NDArray[np.bool_]) -> IntArray:
+    """Per node the earliest time of its next operation, and one entry more."""
+    clock = np.zeros(len(nodes) + 1, np.int64)
+    clock[:-1] = nodes[:, Node.CLOCK]
+    _wait_for_servers(part, arena, clock)
+    blocked = np.flatnonzero(streams[:, Stream.WAITER])
+    waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
+    empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
+    other = np.where(empty, part.producer[blocked], part.consumer[blocked])
+    delay = np.where(empty, part.latency[blocked], 1)
+    delay[finished[other]] = -NEVER
+    for _ in range(ROUNDS):
+        soonest = clock[other] + delay
+        if not (soonest > clock[waiting]).any():
+            break
+        clock[waiting] = np.maximum(soonest, clock[waiting])
+    return clock
+
+
+def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
+    """Where requests are not served in the order of their times, only the time at which one is decided on matters."""
+    if not arena.resources[part.resources, Resource.POLICY].any():
+        return
+    pending = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
+    asked = arena.nodes[pending, Node.WAITS_ON]
+    pending, asked = pending[asked > 0], asked[asked > 0]
+    server = arena.resources[arena.resource_number(asked)]
+    chooses = server[:, Resource.POLICY] > 0
+    # Positions of nodes of other parts are past the last.
+    np.maximum.at(clock, part.local[pending[chooses]], server[chooses, Resource.FREE])
+    clock[-1] = 0
+
+
+def _token_times(
+    part: Part, arena: Arena, streams: IntArray, clock: IntArray, finished: NDArray[np.bool_], reference: int
+) -> IntArray:
+    """When tokens that lie in streams were put, and when slots that are free were freed, as far as it matters."""
+    entry, is_free = token_entries(part, arena, streams)
+    of = part.stream_of
+    times = arena.rings[entry + is_free]
+    user = np.where(is_free, part.producer[of], part.consumer[of])
+    least = clock[user] - np.where(is_free, 1, part.latency[of])
+    return np.where(finished[user], reference, np.maximum(times, least))

@@ -1,0 +1,191 @@
+"""Building traces in Python: what processes, loops and streams other tools saw.
+
+Trace.build(
+    streams={"a": 2, "b": 16},
+    processes={
+        "load": [Loop(trip=1024, ops=[Put("a")])],
+        "scale": [Loop(trip=1024, ii=1, depth=5, ops=[Get("a"), Put("b")])],
+        "store": [Loop(trip=1024, depth=3, ops=[Get("b")])],
+    },
+)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..network.array_channels import BANK_LATENCY, ArrayStreams, filled
+from ..network.network import BY_DEPTH
+from .check import check_trace
+from .data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
+
+
+@dataclass(frozen=True)
+class Get:
+    """Every iteration takes a token from `stream`, `stage` cycles after it starts (by default 0)."""
+
+    stream: str
+    stage: int | None = None
+
+
+@dataclass(frozen=True)
+class Put:
+    """Every iteration puts a token to `stream`, `stage` cycles after it starts (by default `max(depth - 1, 1)`)."""
+
+    stream: str
+    stage: int | None = None
+
+
+Event = tuple[Literal["get", "put"], str, int]
+"""What happened, on which stream, in which iteration."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A pipelined loop of a process; a piece of straight code is a loop of one iteration.
+
+    Args:
+        trip: number of iterations.
+        ii, depth: initiation interval and pipeline depth, in cycles.
+        ops: what every iteration does, in program order. A loop given so is *regular*.
+        events: instead of `ops`, everything that happened, in program order, as (kind, stream, iteration).
+        source: where the loop stands in the program, for messages.
+    """
+
+    trip: int
+    ii: int = 1
+    depth: int = 1
+    ops: Sequence[Get | Put] = ()
+    events: Sequence[Event] | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A process that is started again and again: its loops, once per frame.
+
+    A frame begins when the one before has been done for `restart` cycles, all arrays that the process reads have been
+    filled by their writers, and arrays that it writes have a bank that their readers are done with.
+
+    Args:
+        reads, writes: names of array channels.
+    """
+
+    loops: Sequence[Loop]
+    count: int = 1
+    reads: Sequence[str] = ()
+    writes: Sequence[str] = ()
+    restart: int = 1
+
+
+Process = Sequence[Loop] | Frames
+
+
+def build_trace(
+    streams: Mapping[str, int],
+    processes: Mapping[str, Process],
+    *,
+    arrays: Mapping[str, int],
+    name: str,
+    clock_ns: float | None,
+    looks_at_occupancy: Collection[str],
+) -> TraceData:
+    """See `Trace.build`."""
+    depths = {**streams, **{half: banks for name, banks in arrays.items() for half in (name, filled(name))}}
+    numbers = {stream: i for i, stream in enumerate(depths)}
+    names = tuple(processes)
+    unknown = [process for process in looks_at_occupancy if process not in processes]
+    if unknown:
+        raise TraceError(f"looks_at_occupancy names {unknown[0]!r}, which is not a process")
+    loops: list[TraceLoop] = []
+    columns: list[IntArray] = []
+    for p, process in enumerate(names):
+        for loop, tail in _loops(processes[process], arrays, process):
+            _check_loop(loop, process)
+            made = TraceLoop(p, loop.ii, loop.depth, loop.trip, _ops(loop, numbers, process), loop.source, tail)
+            if loop.events is not None:
+                columns.append(_listed(loop.events, made, len(loops), numbers, process))
+            loops.append(made)
+    table = np.concatenate(columns, axis=1) if columns else np.zeros((5, 0), np.int64)
+    data = TraceData(
+        name=name,
+        clock_ns=clock_ns,
+        processes=names,
+        streams=tuple(depths),
+        stream_depth=np.array([_integer(d, f"depth of stream {s}") for s, d in depths.items()], np.int64),
+        loops=tuple(loops),
+        listed=Events(*table),
+        latency=np.array([BY_DEPTH] * len(streams) + [BANK_LATENCY] * (2 * len(arrays))) if arrays else None,
+        arrays=tuple(ArrayStreams(numbers[name], numbers[filled(name)]) for name in arrays),
+        occupancy_dependent=frozenset(names.index(process) for process in looks_at_occupancy),
+    )
+    check_trace(data)
+    return data
+
+
+def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[tuple[Loop, int | None]]:
+    """The loops of a process one by one, and their tails where they differ from `depth + 1`."""
+    if not isinstance(process, Frames):
+        yield from ((loop, None) for loop in process)
+        return
+    unknown = [array for array in (*process.reads, *process.writes) if array not in arrays]
+    if unknown:
+        raise TraceError(f"process {name} uses array {unknown[0]!r}, which has no banks in `arrays`")
+    begin: list[Get | Put] = [Get(filled(array)) for array in process.reads]
+    begin += [Put(array, 0) for array in process.writes]
+    end: list[Get | Put] = [Put(filled(array), 0) for array in process.writes]
+    end += [Get(array) for array in process.reads]
+    for frame in range(_integer(process.count, f"number of frames of process {name}")):
+        yield Loop(1, ops=begin), 0
+        yield from ((loop, None) for loop in process.loops)
+        yield Loop(1, ops=end), process.restart if frame < process.count - 1 else 0
+
+
+def _check_loop(loop: Loop, process: str) -> None:
+    if loop.events is not None and loop.ops:
+        raise TraceError(f"a loop of process {process} has both ops and events; give one of them")
+    for what in ("trip", "ii", "depth"):
+        _integer(getattr(loop, what), f"{what} of a loop of process {process}")
+
+
+def _integer(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TraceError(f"{what} is {value!r}, it must be an integer")
+    return int(value)
+
+
+def _stream(stream: str, numbers: Mapping[str, int], process: str) -> int:
+    if stream not in numbers:
+        raise TraceError(f"process {process} uses stream {stream!r}, which has no depth in `streams`")
+    return numbers[stream]
+
+
+def _ops(loop: Loop, numbers: Mapping[str, int], process: str) -> tuple[LoopOp, ...] | None:
+    if loop.events is not None:
+        return None
+    made = []
+    for op in loop.ops:
+        kind = GET if isinstance(op, Get) else PUT
+        default = TraceLoop(0, loop.ii, loop.depth, loop.trip).stage(kind)
+        stage = default if op.stage is None else _integer(op.stage, f"stage of {op}")
+        made.append(LoopOp(kind, _stream(op.stream, numbers, process), stage))
+    return tuple(made)
+
+
+def _listed(
+    events: Sequence[Event], loop: TraceLoop, number: int, numbers: Mapping[str, int], process: str
+) -> IntArray:
+    """The five columns of `Events`."""
+    kinds = {"get": GET, "put": PUT}
+    rows = []
+    for kind, stream, iteration in events:
+        if kind not in kinds:
+            raise TraceError(f"process {process} has an event of kind {kind!r}; there are 'get' and 'put'")
+        number_of = _stream(stream, numbers, process)
+        at = _integer(iteration, f"iteration of an event of process {process}")
+        rows.append((number, kinds[kind], number_of, at, loop.stage(kinds[kind])))
+    return np.array(rows, np.int64).reshape(-1, 5).T

@@ -1,0 +1,223 @@
+"""What a study declares: a program, what may vary, on which device, and what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allo_dse.errors import StudyError
+from allo_dse.space.params import Condition, ParameterSpace
+from allo_dse.space.space import Space, Structures
+
+from ..search.ladder import Rung
+from ..search.objectives import Constraint, Objective
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+    from allo_dse.eval.evaluator import Evaluator
+    from allo_dse.mapper.place import Infeasible, PlacedDesign
+
+
+@dataclass(frozen=True)
+class StudySource:
+    """Where a study was loaded from, so that worker processes can load it too.
+
+    Attributes:
+        file: path of the study file.
+        function: name of the function that returned it, or of the variable that holds it.
+        settings: the function's arguments, as text.
+    """
+
+    file: str
+    function: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What running a design and comparing its numbers showed."""
+
+    ok: bool
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PlacementNote:
+    """Whether a design can be placed and routed on the device's array.
+
+    Attributes:
+        reason: the limits that forbid it; how it is placed when it can be.
+    """
+
+    ok: bool
+    reason: str
+    seconds: float
+
+
+class StudySpec:
+    """The declaration of a study, without what runs it; see `Study` for the arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        program: Any,
+        objectives: Sequence[Objective],
+        params: Mapping[str, Any] | None = None,
+        where: Condition | Sequence[Condition] = (),
+        device: str | Device = "npu1_4col",
+        constraints: Sequence[Constraint] = (),
+        reference: Callable[..., Any] | None = None,
+        verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
+        output_depths: Sequence[int] = (1, 2),
+        schedules: str | Sequence[Any] = (),
+        kernels: Sequence[str] = (),
+        evaluator: Evaluator | Callable[[], Evaluator] | None = None,
+        check: Callable[[Any], Sequence[Any]] | None = None,
+        verifier: Callable[[Any], Verification] | None = None,
+        structures: Structures | None = None,
+        trials: int = 500,
+        rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
+    ) -> None:
+        self.name = name
+        self.program = program
+        self.objectives = list(objectives)
+        self.constraints = list(constraints)
+        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
+        self.reference = reference
+        self.verify_with = verify_with
+        self.output_depths = tuple(output_depths)
+        self.schedules = schedules
+        self.kernels = tuple(kernels)
+        self.trials = trials
+        self.rungs = [rung if isinstance(rung, Rung) else Rung(rung) for rung in rungs]
+        self.source: StudySource | None = None
+        self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
+        self._device = device
+        self._evaluator = evaluator
+        self._check = check
+        self._verifier = verifier
+        self._structures = structures
+        self._validate()
+
+    def _validate(self) -> None:
+        if not self.name:
+            raise StudyError("a study needs a name")
+        if not self.objectives:
+            raise StudyError(f"study {self.name!r} has no objective", hint='add for example minimize("latency_us")')
+        for kind, items, expected in (
+            ("objectives", self.objectives, Objective),
+            ("constraints", self.constraints, Constraint),
+        ):
+            for item in items:
+                if not isinstance(item, expected):
+                    raise StudyError(
+                        f"study {self.name!r}: {item!r} is not one of its {kind}",
+                        hint="use minimize(...), maximize(...) for objectives and require(...) for constraints",
+                    )
+            names = [item.name for item in items]
+            for name in names:
+                if names.count(name) > 1:
+                    raise StudyError(
+                        f"study {self.name!r}: two {kind} are named {name!r}", hint="tell them apart with name="
+                    )
+
+    @cached_property
+    def device(self) -> Device:
+        from allo_dse.device.device import Device
+
+        return Device.load(self._device) if isinstance(self._device, str | Path) else self._device
+
+    @cached_property
+    def space(self) -> Space:
+        """All designs the study may choose from."""
+        if self._structures is not None:
+            return Space(self.parameters, self._structures, output_depths=self.output_depths)
+        from allo_dse.space.auto_schedules import schedules_of
+        from allo_dse.space.kernel_choice import KernelChoice
+        from allo_dse.space.structures import MapperStructures
+
+        # Output ports of an FPGA design have no object FIFOs.
+        depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
+        return Space(
+            self.parameters,
+            MapperStructures(self.program, self.device),
+            output_depths=depths,
+            schedules=schedules_of(self.schedules, self.device),
+            kernels=KernelChoice(self.device, self.kernels) if self.kernels else None,
+        )
+
+    def make_evaluator(self) -> Evaluator:
+        """The evaluator of every design, made anew where the study was given a way to make it."""
+        if self._evaluator is None:
+            return _default_evaluator(self.device)
+        return _made(self._evaluator)
+
+    def make_evaluators(self) -> list[Evaluator]:
+        """The evaluators of the ladder, the cheapest first."""
+        return [self.make_evaluator(), *(_made(rung.evaluator) for rung in self.rungs)]
+
+    def check(self, design: Any) -> Sequence[Any]:
+        """What limits of the device a design breaks."""
+        if self._check is not None:
+            return self._check(design)
+        from allo_dse.mapper.limits.check import check_mapping
+
+        return check_mapping(design.vmg, design.device, design.buffering, design.schedule, dict(design.depths))
+
+    def verify(self, design: Any, seed: int = 0) -> Verification:
+        """Run a design and compare its numbers with the reference."""
+        if self._verifier is not None:
+            return self._verifier(design)
+        from allo_dse.eval.verify import verify_design
+
+        found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
+        return Verification(found.ok, found.message, found.seconds)
+
+    def place(self, design: Any) -> PlacedDesign | Infeasible | None:
+        """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
+        if getattr(design.device, "family", None) != "npu":
+            return None
+        from allo_dse.mapper.place import place
+
+        return place(design.vmg, design.device, design.buffering)
+
+    def fingerprint(self) -> tuple[str, str]:
+        """Digests of the program, at its first parameters, and of the device.
+
+        Raises:
+            StudyError: when no parameters are legal.
+            AlloDseError: when the program does not compile.
+        """
+        params = self.space.first_params
+        if params is None:
+            raise StudyError(f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`")
+        program = self.space.structures.digest(self.space.structures.program(params))
+        return program, f"{self.device.name} {self.device.key}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What workers need: the declaration, without compiled programs."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("space", "device")}
+
+
+def _default_evaluator(device: Device) -> Evaluator:
+    """The simulator of the device's family."""
+    if device.family == "fpga":
+        from allo_dse.eval.fpga.evaluator import FpgaSimulator
+
+        return FpgaSimulator()
+    from allo_dse.eval.npu.evaluator import NpuSimulator
+
+    return NpuSimulator()
+
+
+def _made(given: Evaluator | Callable[[], Evaluator]) -> Evaluator:
+    ready = hasattr(given, "evaluate") and not isinstance(given, type)
+    made: Any = given if ready else given()  # type: ignore[operator]
+    if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
+        raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
+    return made

@@ -1,0 +1,262 @@
+"""Proposing and evaluating designs of an earlier run again: one, or all that its log holds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.eval.evaluator import why_unavailable
+from allo_dse.space.space import Candidate
+
+from .declare.spec import StudySource, StudySpec, Verification
+from .run.reproposal import Reproposal, propose_again
+from .search.screening import FOLDING_RULES
+from .store.log import read_log, sensible
+from .store.record import Record
+from .store.rundir import RunInfo, read_info
+from .workers.evaluate_one import Bench, Finding, make_bench
+
+TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a design measured when it was recorded and measures now.
+
+    Attributes:
+        rows: metric, recorded value, value now.
+        text: what differs, or why it could not be evaluated; empty when nothing differs.
+    """
+
+    key: str
+    rows: list[tuple[str, Any, Any]]
+    text: str
+    verification: Verification | None = None
+
+    @property
+    def same(self) -> bool:
+        return not self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "key": self.key,
+            "same": self.same,
+            "differences": self.text,
+            "metrics": {name: {"recorded": a, "now": b} for name, a, b in self.rows},
+            "verified": None if self.verification is None else self.verification.ok,
+        }
+
+
+class Replayer:
+    """Evaluates recorded designs again, each with the evaluator that measured it. Executes the study file.
+
+    Args:
+        path: run directory.
+        study_file: where the study file has moved.
+
+    Raises:
+        StudyError: when the run did not come from a study file.
+    """
+
+    def __init__(self, path: Path, study_file: Path | None = None) -> None:
+        self.path = path
+        self._info = read_info(path)
+        self._study = _study(self._info, study_file, path)
+        self._evaluators = self._study.make_evaluators()
+        self._benches: dict[int, Bench] = {}
+
+    def __enter__(self) -> Replayer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for bench in self._benches.values():
+            bench.close()
+
+    def records(self) -> list[Record]:
+        """Everything the log says of designs, in its order."""
+        log = self.path / "log.jsonl"
+        with sensible(log):
+            return [Record.from_dict(e) for e in read_log(log).entries if e["type"] == "design"]
+
+    def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
+        """Propose what the log's runs proposed; evaluates nothing."""
+        return propose_again(self._study, read_log(self.path / "log.jsonl").lines, stop_requested)
+
+    def record(self, key: str) -> Record:
+        """What the log says of an evaluated design.
+
+        Raises:
+            StudyError: when it has none of that key.
+        """
+        found = next((r for r in self.records() if r.key == key and r.evaluated and not r.rung), None)
+        if found is None:
+            raise StudyError(f"{self.path} has no evaluated design {key}")
+        return found
+
+    def missing(self, rung: int) -> str | None:
+        """Why designs of a rung cannot be evaluated here; None when they can."""
+        if rung >= len(self._evaluators):
+            return f"the study has no rung {rung} any more"
+        return why_unavailable(self._evaluators[rung])
+
+    def candidate(self, record: Record) -> Candidate:
+        """The design of a record.
+
+        Raises:
+            StudyError: when the study has changed.
+        """
+        candidate = self._study.space.decode_genes(record.genes)
+        if candidate is None or candidate.key != record.key:
+            raise StudyError(
+                f"design {record.key} is not in the study's space any more",
+                hint="the program, the device or the parameters have changed since it was recorded",
+            )
+        return candidate
+
+    def replay(self, record: Record, *, verify: bool = False) -> Replay:
+        """Check and evaluate a design again; a changed study is a difference like any other."""
+        try:
+            candidate = self.candidate(record)
+        except StudyError as error:
+            return Replay(record.key, [], error.message)
+        if not record.evaluated:
+            return Replay(record.key, [], self._limits(record, candidate))
+        bench = self._benches.get(record.rung)
+        if bench is None:
+            bench = self._benches[record.rung] = make_bench(self._study, record.rung, self._evaluators[record.rung])
+        rows, text = _compare(record, bench.run(candidate))
+        return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
+
+    def _limits(self, record: Record, candidate: Candidate) -> str:
+        """What differs in the device limits that the design breaks."""
+        before = {v["constraint"] for v in record.violations or ()}
+        try:
+            now = {str(v.constraint) for v in self._study.check(candidate.design)}
+        except AlloDseError:
+            now = {FOLDING_RULES}
+        return "" if before == now else f"broke {_listed(before)}, now breaks {_listed(now)}"
+
+
+def replay_design(path: Path, key: str, *, study_file: Path | None = None, verify: bool = False) -> Replay:
+    """Evaluate a recorded design again, with the evaluator that measured it. Executes the study file.
+
+    Raises:
+        StudyError: when the run did not come from a study file, or the study has changed.
+    """
+    with Replayer(path, study_file) as replayer:
+        record = replayer.record(key)
+        replayer.candidate(record)
+        return replayer.replay(record, verify=verify)
+
+
+@dataclass
+class RunReplay:
+    """What replaying a whole log has found so far.
+
+    Attributes:
+        records: how many records of designs the log has.
+        different: those that came out differently.
+        skipped: records that could not be evaluated here, by the reason.
+        stopped: what ended it early.
+        proposals: what proposing them again has found.
+    """
+
+    path: Path
+    records: int
+    proposals: Reproposal
+    same: int = 0
+    different: list[Replay] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    stopped: str = ""
+
+    @property
+    def done(self) -> int:
+        return self.same + len(self.different) + self.skipped.total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "run_dir": str(self.path),
+            "records": self.records,
+            "replayed": self.same + len(self.different),
+            "same": self.same,
+            "different": [replay.to_dict() for replay in self.different],
+            "skipped": dict(self.skipped),
+            "stopped": self.stopped,
+            "proposals": self.proposals.to_dict(),
+        }
+
+
+def replay_run(
+    path: Path,
+    *,
+    study_file: Path | None = None,
+    stop_requested: Callable[[], str] = lambda: "",
+    watch: Callable[[RunReplay], None] = lambda found: None,
+) -> RunReplay:
+    """Propose the designs of a log again, as far as that can be done, then check and evaluate each, in its order.
+    Executes the study file.
+
+    Args:
+        stop_requested: asked before every design; a text to stop, empty to go on.
+        watch: told after every design.
+
+    Raises:
+        StudyError: when the run did not come from a study file.
+    """
+    with Replayer(path, study_file) as replayer:
+        records = replayer.records()
+        missing = {r.rung: replayer.missing(r.rung) for r in records if r.evaluated}
+        found = RunReplay(path, len(records), replayer.propose(stop_requested))
+        for record in records:
+            found.stopped = stop_requested()
+            if found.stopped:
+                break
+            problem = missing[record.rung] if record.evaluated else None
+            if problem:
+                found.skipped[problem] += 1
+            elif (replay := replayer.replay(record)).same:
+                found.same += 1
+            else:
+                found.different.append(replay)
+            watch(found)
+        return found
+
+
+def _compare(record: Record, finding: Finding) -> tuple[list[tuple[str, Any, Any]], str]:
+    """Metrics recorded and now, and what differs in words."""
+    recorded, now = record.metrics or {}, finding.metrics or {}
+    rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
+    text = ", ".join(name for name, a, b in rows if not _equal(a, b))
+    if finding.error != record.error and (finding.error is not None or not now):
+        text = f"recorded {record.error or 'metrics'}, now {finding.error}"
+    return rows, text
+
+
+def _listed(constraints: set[str]) -> str:
+    return ", ".join(sorted(constraints)) or "no limit"
+
+
+def _study(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
+    from .study_file import load_study
+
+    source = info.study_source
+    if source is None and study_file is None:
+        raise StudyError(f"{path} was not made from a study file", hint="name the file that defines it with --study")
+    stored = source or {"file": "", "function": info.study, "settings": {}}
+    file = str(study_file or stored["file"])
+    return load_study(StudySource(file, stored["function"], stored["settings"]))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=TOLERANCE) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
+    return bool(a == b)

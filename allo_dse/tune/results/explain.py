@@ -1,0 +1,141 @@
+"""A design in words: what shares a core, in which order, and what it waits for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.model.movement import LayoutChoice
+
+_RESOURCES = {
+    "dram": "DRAM",
+    "core": "the {place}s",
+    "compute": "the {place}s",
+    "dma": "DMA channels",
+    "launch": "launch overhead",
+    "host": "the host",
+}
+
+
+def explain(design: Any, metrics: Mapping[str, Any]) -> str:
+    """One line, e.g. "chained 32 reduction steps, bundled 8x8 output tiles per core; 16 cores; bound by DRAM: 71 %".
+
+    Args:
+        design: a `space.design.Design`.
+        metrics: of the design; `bound` maps resources to shares of the run time, `bottleneck` names the largest.
+    """
+    kernels = {kernel.name: kernel for kernel in design.program.kernels}
+    is_fpga = getattr(getattr(design, "device", None), "family", None) == "fpga"
+    place = "processing element" if is_fpga else "core"
+    parts = []
+    for fold in design.fold.kernels:
+        text = _kernel_words(fold, kernels.get(fold.kernel), place)
+        parts.append(text if len(design.fold.kernels) == 1 else f"{fold.kernel}: {text}")
+    parts += [f"{', '.join(members)} share their {place}s" for members in design.fold.chains]
+    nodes = design.fold.node_count
+    parts.append(f"{nodes} {place}{'s' if nodes != 1 else ''}")
+    if is_fpga:
+        parts += _fpga_words(design, metrics)
+    else:
+        parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
+    parts += _layout_words(design)
+    parts += _library_words(getattr(design, "device", None))
+    bound = _bound_words(metrics, place)
+    return "; ".join([*parts, bound] if bound else parts)
+
+
+def _fpga_words(design: Any, metrics: Mapping[str, Any]) -> list[str]:
+    """How loops are unrolled, and the resource that is used most."""
+    unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
+    words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
+    binding, share = metrics.get("binding"), metrics.get("utilization")
+    if binding is not None and share is not None:
+        words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
+    return words
+
+
+def _library_words(device: Any) -> list[str]:
+    """The kernel library, where it is not the device file's first."""
+    libraries = getattr(device, "kernels", None)
+    if not libraries or device.kernel_library == next(iter(libraries)):
+        return []
+    return [f"kernels of the library {device.kernel_library!r}"]
+
+
+def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
+    mesh = kernel.mesh if kernel is not None else [axis.spatial for axis in fold.axes]
+    trips = [extent // axis.spatial for extent, axis in zip(mesh, fold.axes, strict=True)]
+    chained = [a for a, axis in enumerate(fold.axes) if axis.how == "chain" and trips[a] > 1]
+    bundled = [a for a, axis in enumerate(fold.axes) if axis.how == "bundle" and trips[a] > 1]
+    words = []
+    if chained:
+        steps = "reduction steps" if _reduces(kernel, chained) else "steps"
+        words.append(f"chained {_times(trips, chained)} {steps}")
+    if bundled:
+        things = "output tiles" if _writes_along(kernel, bundled) else "tasks"
+        text = f"bundled {_times(trips, bundled)} {things} per {place}"
+        words.append(text + _loop_words(fold, bundled, trips))
+    grid = "x".join(str(axis.spatial) for axis in fold.axes if axis.spatial > 1)
+    words.append(f"laid out {grid}" if grid else f"on one {place}")
+    return ", ".join(words)
+
+
+def _times(trips: list[int], axes: list[int]) -> str:
+    return "x".join(str(trips[a]) for a in axes)
+
+
+def _loop_words(fold: Any, bundled: list[int], trips: list[int]) -> str:
+    patterns = {fold.axes[a].pattern for a in bundled if fold.axes[a].spatial > 1}
+    notes = []
+    if len(patterns) == 1:
+        notes.append(patterns.pop())
+    elif patterns:
+        notes.append(", ".join(f"axis {a} {fold.axes[a].pattern}" for a in bundled if fold.axes[a].spatial > 1))
+    order = [a for a in fold.order if a in bundled]
+    if len(order) > 1:
+        notes.append(f"axis {order[0]} outermost")
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _reduces(kernel: Any, axes: list[int]) -> bool:
+    """Whether no written tensor is split along the axes: steps along them accumulate."""
+    written = _written_axes(kernel)
+    return bool(written) and not written.intersection(axes)
+
+
+def _writes_along(kernel: Any, axes: list[int]) -> bool:
+    return bool(_written_axes(kernel).intersection(axes))
+
+
+def _written_axes(kernel: Any) -> set[int]:
+    ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
+    return {axis for port in ports for axis in port.layout if axis is not None}
+
+
+def _layout_words(design: Any) -> list[str]:
+    """Where layouts change, e.g. "B transposed by the memory tile's DMA"."""
+    return [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
+
+
+def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
+    """The changes of layout of a design's tensors; none on devices without an array."""
+    if getattr(getattr(design, "device", None), "family", None) != "npu":
+        return ()
+    from allo_dse.mapper.layouts import layout_plan
+
+    return layout_plan(design.program, design.device).choices
+
+
+def _bound_words(metrics: Mapping[str, Any], place: str) -> str:
+    bound = metrics.get("bound")
+    if not isinstance(bound, Mapping) or not bound:
+        return ""
+    name = metrics.get("bottleneck") or max(bound, key=lambda k: (bound[k], k))
+    share = bound.get(name)
+    resource = _RESOURCES.get(str(name).lower(), "{name}").format(place=place, name=name)
+    words = f"bound by {resource}"
+    if isinstance(share, int | float) and math.isfinite(share):
+        words += f": {100 * share:.0f} %"
+    return words

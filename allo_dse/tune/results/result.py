@@ -1,0 +1,200 @@
+"""What a run found, as data frames and as designs to build."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import PlacementNote, StudySpec, Verification
+from ..search.front import knee, pareto_positions
+from ..store.record import Record
+from .explain import explain
+from .export import export_design
+
+if TYPE_CHECKING:
+    import pandas
+
+    from allo_dse.mapper.place import Infeasible, PlacedDesign
+
+
+@dataclass(frozen=True, eq=False)
+class BestDesign:
+    """A design that a run found, with its metrics."""
+
+    study: StudySpec
+    record: Record
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        """The design and the program's parameters, rebuilt from what the log keeps."""
+        candidate = self.study.space.decode_genes(self.record.genes)
+        if candidate is None or candidate.key != self.record.key:
+            raise StudyError(f"design {self.record.key} is not in the study's space any more")
+        return candidate
+
+    @property
+    def design(self) -> Any:
+        """The `Design`."""
+        return self.candidate.design
+
+    @property
+    def key(self) -> str:
+        return self.record.key
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The program's parameters."""
+        return dict(self.record.params)
+
+    @property
+    def metrics(self) -> Metrics:
+        return Metrics(**(self.record.metrics or {}))
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The objectives' values."""
+        return {o.name: o.value(self.metrics) for o in self.study.objectives}
+
+    @cached_property
+    def placement(self) -> PlacedDesign | Infeasible | None:
+        """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
+        return self.study.place(self.design)
+
+    @property
+    def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
+        """The `chain` and `bundle` sequence that Allo takes."""
+        primitives: list[tuple[str, list[Any]]] = self.design.mapping_primitives
+        return primitives
+
+    def explain(self) -> str:
+        """The design in words."""
+        return explain(self.design, self.record.metrics or {})
+
+    def export(self, directory: str | Path) -> list[Path]:
+        """Write everything needed to build the design into a directory; returns the files."""
+        return export_design(
+            self.study,
+            self.candidate,
+            params=self.params,
+            metrics=self.metrics,
+            values=self.values,
+            explanation=self.explain(),
+            placement=self.placement,
+            directory=Path(directory),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of `Study.run`.
+
+    Attributes:
+        records: every evaluated design.
+        values: objective values by key, of the designs that satisfy everything.
+        verified: by key, for designs whose numbers were compared with the reference.
+        placed: by key, for designs that were placed on the device's array, or could not be.
+        stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
+        run_dir: where the log and the tables are.
+    """
+
+    study: StudySpec
+    records: Sequence[Record]
+    values: Mapping[str, tuple[float, ...]]
+    verified: Mapping[str, Verification]
+    stopped: str
+    run_dir: Path
+    placed: Mapping[str, PlacementNote] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> list[str]:
+        """Keys of designs that computed wrong numbers; they are not on the front."""
+        return [key for key, verification in self.verified.items() if not verification.ok]
+
+    @cached_property
+    def front(self) -> list[BestDesign]:
+        """The designs on the Pareto front, best in the first objective first."""
+        usable = [r for r in self.records if r.key in self.values and r.key not in set(self.wrong)]
+        if not usable:
+            return []
+        losses = self._losses(usable)
+        positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
+        return [BestDesign(self.study, usable[p]) for p in positions]
+
+    @cached_property
+    def knee(self) -> BestDesign | None:
+        """The design of the front with the best balance of all objectives."""
+        return self.front[knee(self._losses([d.record for d in self.front]))] if self.front else None
+
+    def best(self, objective: str | None = None) -> BestDesign:
+        """The best design in one objective (by default the first); ties are broken by the other objectives.
+
+        Raises:
+            StudyError: for an unknown objective, or when no design satisfies everything.
+        """
+        names = [o.name for o in self.study.objectives]
+        name = names[0] if objective is None else objective
+        if name not in names:
+            raise StudyError(f"no objective {name!r}", hint=f"one of {', '.join(names)}")
+        if not self.front:
+            raise StudyError("no design satisfies all limits and constraints", hint=self._why_none())
+        position = names.index(name)
+        losses = self._losses([d.record for d in self.front])
+        order = [position, *(i for i in range(len(names)) if i != position)]
+        return min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
+
+    def _why_none(self) -> str:
+        failures = [r.error for r in self.records if r.error]
+        if failures:
+            return f"{len(failures)} evaluation(s) failed, the last with: {failures[-1]}"
+        return "loosen the constraints, or widen the parameters"
+
+    def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        signs = np.array([o.sign for o in self.study.objectives])
+        return np.array([self.values[r.key] for r in records], float) * signs
+
+    @cached_property
+    def trials(self) -> pandas.DataFrame:
+        """One row per evaluated design, in the order of the results."""
+        return self._frame(self.records)
+
+    @cached_property
+    def pareto(self) -> pandas.DataFrame:
+        """One row per design on the front, best in the first objective first."""
+        return self._frame([d.record for d in self.front])
+
+    def _frame(self, records: Sequence[Record]) -> pandas.DataFrame:
+        import pandas
+
+        rows = [self._row(record) for record in records]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        return pandas.DataFrame(rows, columns=pandas.Index(columns or ["number", "key", "status"]))
+
+    def _row(self, record: Record) -> dict[str, Any]:
+        row: dict[str, Any] = {"number": record.number, "key": record.key, "status": record.status}
+        values = self.values.get(record.key)
+        for position, objective in enumerate(self.study.objectives):
+            row[objective.name] = None if values is None else values[position]
+        row.update({k: v for k, v in record.params.items() if k not in row})
+        row["fold"] = bytes(record.fold_json).decode()
+        buffering = record.buffering
+        if isinstance(buffering, Mapping):
+            row.update({k: v for k, v in buffering.items() if k not in row})
+        for name, value in (record.metrics or {}).items():
+            if name not in row:
+                row[name] = json.dumps(value) if isinstance(value, dict | list) else value
+        verification = self.verified.get(record.key)
+        row["verified"] = None if verification is None else ("yes" if verification.ok else "wrong")
+        note = self.placed.get(record.key)
+        row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
+        row["error"] = record.error
+        return row

@@ -1,0 +1,1 @@
+"""One run from start to finish: the driver's loop, resuming, sharing with other drivers, caches."""

@@ -1,0 +1,122 @@
+"""Results of evaluations, across runs.
+
+One append-only file per evaluator, lines as in the log of a run. A result is found by what decides it: the program's
+digest, the design, and the evaluator's name, version and source code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Evaluator, full_name
+from allo_dse.space.space import Candidate, Space
+
+from ..store.file_names import file_name
+from ..store.log import decode_line, encode_line
+
+SECONDS = 1e-4  # evaluations that are faster than looking up a result are not kept
+_KEY_BYTES = 32
+_START = b'{"id":"'
+
+
+class ResultCache:
+    """The results of one evaluator.
+
+    Attributes:
+        hits: results found so far.
+    """
+
+    def __init__(self, directory: Path, evaluator: Evaluator, space: Space) -> None:
+        self._space = space
+        self._salt = f"{full_name(evaluator)} {_source_digest(type(evaluator))}"
+        self.path = directory / f"{file_name(full_name(evaluator))}.jsonl"
+        self.hits = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StudyError(
+                f"cannot keep results in {directory}: {error.strerror}", hint="see --cache and --no-cache"
+            ) from error
+        self._where: dict[bytes, tuple[int, int]] = {}
+        self._digests: dict[str, str] = {}
+        self._read = 0
+        self._index()
+
+    def _index(self) -> None:
+        """Learn of lines that were added, by any process."""
+        size = os.fstat(self._fd).st_size
+        data = os.pread(self._fd, size - self._read, self._read) if size > self._read else b""
+        position = 0
+        while (newline := data.find(b"\n", position)) >= 0:
+            if data.startswith(_START, position):
+                key = data[position + len(_START) : position + len(_START) + _KEY_BYTES]
+                self._where[key] = (self._read + position, newline - position)
+            position = newline + 1
+        self._read += position
+
+    def get(self, candidate: Candidate) -> dict[str, Any] | None:
+        """Metrics of a design that was evaluated before."""
+        key = self._key(candidate)
+        found = self._where.get(key)
+        values = None if found is None else decode_line(os.pread(self._fd, found[1], found[0]))
+        if values is None or values["id"].encode() != key:
+            return None
+        self.hits += 1
+        metrics: dict[str, Any] = values["metrics"]
+        return metrics
+
+    def put(self, candidate: Candidate, metrics: dict[str, Any], seconds: float) -> None:
+        """Keep a result, unless evaluating again is as fast."""
+        key = self._key(candidate)
+        if seconds < SECONDS or key in self._where:
+            return
+        line = encode_line({"id": key.decode(), "metrics": metrics})
+        # One write to a file opened for appending: lines of several processes do not mix. A torn line of a process that
+        # was killed is ended by the newline before the next.
+        try:
+            os.write(self._fd, line if self._ends_a_line() else b"\n" + line)
+        except OSError:
+            return  # e.g. a full disk: the run's own log says so, and a result that is not kept costs time only
+        self._index()
+
+    def _ends_a_line(self) -> bool:
+        size = os.fstat(self._fd).st_size
+        return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
+
+    def _key(self, candidate: Candidate) -> bytes:
+        params = repr(sorted(candidate.params.items()))
+        program = self._digests.get(params)
+        if program is None:
+            program = self._digests[params] = self._space.structures.digest(candidate.design.program)
+        text = json.dumps([self._salt, program, candidate.key])
+        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_BYTES].encode()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+@cache
+def _source_digest(kind: type) -> str:
+    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines it."""
+    package = __name__.partition(".")[0]
+    digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
+    if kind.__module__.partition(".")[0] == package:
+        files = sorted(Path(__file__).parents[2].rglob("*.py"))
+    else:
+        try:
+            files = [Path(inspect.getfile(kind))]
+        except (TypeError, OSError):
+            files = []
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

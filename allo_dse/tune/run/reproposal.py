@@ -1,0 +1,173 @@
+"""Proposing again what the runs of a log proposed: with one worker and the same seed, the same designs in the same
+order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allo_dse.errors import AlloDseError
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import StudySpec
+from ..search.proposals import SAMPLERS, Proposer, make_proposer
+from ..search.screening import Screen
+from ..store.record import Record, decode_entry
+from .driver import Judge
+from .restore import read_history
+
+SESSION = "session"  # type of the entry with which each run of a log begins
+
+
+def session_entry(proposer: Proposer, *, seed: int, done: int, strict: bool, shared: bool) -> dict[str, Any]:
+    """What a run's log says of how its proposals are made.
+
+    Args:
+        done: proposals made by the runs before.
+        strict: whether proposals depend on nothing but the seed and the results before them.
+        shared: whether other drivers' results count.
+    """
+    named = proposer.name if proposer.name in SAMPLERS else None
+    return {"type": SESSION, "sampler": proposer.name, "named": bool(named), "seed": seed, "done": done,
+            "strict": strict, "shared": shared}  # fmt: skip
+
+
+@dataclass
+class Reproposal:
+    """What proposing again has found so far.
+
+    Attributes:
+        proposed: designs that the log has and that were proposed again in their turn; the same for `violations`, those
+            that broke a device limit.
+        difference: the first one, in words; empty while there is none.
+        skipped: designs of runs whose proposals cannot be made again, by the reason.
+        stopped: what ended it early.
+    """
+
+    proposed: int = 0
+    violations: int = 0
+    difference: str = ""
+    skipped: Counter[str] = field(default_factory=Counter)
+    stopped: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {**self.__dict__, "skipped": dict(self.skipped)}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a log: how it proposed, the lines before it, and its own records."""
+
+    how: dict[str, Any]
+    before: Sequence[bytes]
+    designs: list[Record]
+    violations: list[Record]
+
+    @property
+    def obstacle(self) -> str:
+        """Why its proposals cannot be made again; empty when they can."""
+        if not self.how:
+            return "the log does not say how they were proposed"
+        if self.how["shared"]:
+            return "proposed while other drivers' results came in"
+        if not self.how["strict"]:
+            return "proposed for several workers, in the order of their results"
+        if not self.how["named"]:
+            return f"the sampler {self.how['sampler']} was given as an object"
+        return ""
+
+
+def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Callable[[], str]) -> Reproposal:
+    """Propose what a log's runs proposed, with the results it holds; nothing is evaluated.
+
+    Args:
+        lines: of the log, intact.
+        stop_requested: asked before every design; a text to stop, empty to go on.
+    """
+    found = Reproposal()
+    for run in _runs(lines):
+        if found.difference or found.stopped or not run.designs:
+            continue
+        if run.obstacle:
+            found.skipped[run.obstacle] += len(run.designs)
+        else:
+            _repeat(study, run, found, stop_requested)
+    return found
+
+
+def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
+    run = _Run({}, [], [], [])
+    for position, line in enumerate(lines):
+        entry = decode_entry(line)
+        if not isinstance(entry, Record):
+            if entry["type"] == SESSION:
+                yield run
+                run = _Run(entry, lines[:position], [], [])
+        elif not entry.evaluated:
+            run.violations.append(entry)
+        elif not entry.rung:
+            run.designs.append(entry)
+    yield run
+
+
+def _repeat(study: StudySpec, run: _Run, found: Reproposal, stop_requested: Callable[[], str]) -> None:
+    """Propose again what one run proposed."""
+    judge = Judge(study.objectives, study.constraints)
+    violations: list[str] = []
+
+    def broken(candidate: Candidate, limits: list[dict[str, str]]) -> None:
+        violations.append(candidate.key)
+
+    screen = Screen(study.space, study.check, broken)
+    history = read_history(run.before, judge, screen)
+    proposer = make_proposer(
+        run.how["sampler"], study.space, screen, study.objectives,
+        seed=run.how["seed"], done=run.how["done"], trials=None, strict=True,
+    )  # fmt: skip
+    try:
+        proposer.restore(history.designs, judge.told, run.how["done"])
+        for record in run.designs:
+            found.stopped = stop_requested()
+            if found.stopped:
+                return
+            found.difference = _ask(proposer, record) or _broken(run.violations, violations)
+            if found.difference:
+                return
+            proposer.tell(record.number, judge.told(judge.again(record)))
+            found.proposed += 1
+    except AlloDseError as error:  # the study has changed
+        found.difference = error.message
+    found.violations += len(violations)
+
+
+def _ask(proposer: Proposer, record: Record) -> str:
+    """How the next proposal differs from a record."""
+    proposals = proposer.ask(1, 0)
+    if not proposals:
+        return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
+    (proposal,) = proposals
+    candidate = proposal.candidate
+    if (proposal.number, candidate.key) == (record.number, record.key):
+        return ""
+    number = "" if proposal.number == record.number else f"number {proposal.number}, "
+    return (
+        f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), "
+        f"now it is {number}{candidate.key} ({_said(candidate.params)})"
+    )
+
+
+def _broken(before: Sequence[Record], now: Iterable[str]) -> str:
+    """How the designs that broke a device limit differ."""
+    for position, key in enumerate(now):
+        if position >= len(before) or before[position].key != key:
+            then = before[position].key if position < len(before) else "none"
+            return f"design {position + 1} of those that break a device limit: the log has {then}, now it is {key}"
+    return ""
+
+
+def _said(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in params.items())

@@ -1,0 +1,78 @@
+"""What a log holds of earlier runs, under the objectives and constraints of today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..declare.spec import PlacementNote, Verification
+from ..search.screening import Screen
+from ..search.tally import Tally
+from ..store.record import Record, decode_entry
+from .driver import Judge
+
+
+@dataclass
+class History:
+    """Earlier runs of a study.
+
+    Attributes:
+        designs: evaluated by the first rung, in the order in which their results came in.
+        higher: what rungs above the first found out.
+        verified, placed: by key, what became of designs of a front.
+        changed: entries for the log on designs that count otherwise than it says: objectives and constraints may have
+            changed since, and readers of the log want to know.
+        started_at: seconds the study had run for.
+    """
+
+    designs: list[Record] = field(default_factory=list)
+    higher: list[Record] = field(default_factory=list)
+    verified: dict[str, Verification] = field(default_factory=dict)
+    placed: dict[str, PlacementNote] = field(default_factory=dict)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    started_at: float = 0.0
+
+    @property
+    def next_number(self) -> int:
+        """Of the next proposal."""
+        return max((record.number for record in self.designs), default=-1) + 1
+
+    def count(self, tally: Tally, judge: Judge, names: list[str]) -> None:
+        """Count everything. `names`: of today's evaluators; what others found above the first rung counts nothing."""
+        tally.restore(self.designs, [judge.values(record) for record in self.designs])
+        for record in self.higher:
+            known = record.rung < len(names) and record.evaluator == names[record.rung] and record.key in tally
+            if known:
+                together = judge.merged(tally.record(record.key), record)
+                tally.add_higher(together, judge.values(together))
+
+
+def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen) -> History:
+    """Take over the intact lines of a log; the screen learns which designs are known."""
+    history, found = History(), []
+    stated: dict[str, tuple[str, dict[str, float] | None]] = {}  # by key, what the log said last
+    for line in lines:
+        entry = decode_entry(line)
+        if isinstance(entry, Record):
+            found.append(entry)
+        elif entry["type"] == "values":
+            stated[entry["key"]] = entry["status"], entry["values"] or None
+        elif entry["type"] == "verify":
+            history.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
+        elif entry["type"] == "place":
+            history.placed[entry["key"]] = PlacementNote(entry["ok"], entry["reason"], entry["seconds"])
+    for record in found:
+        history.started_at = max(history.started_at, record.at)
+        if record.rung:
+            history.higher.append(record)
+            continue
+        screen.remember(record.key, record.violations)
+        if not record.evaluated:
+            continue
+        now = judge.again(record)
+        if stated.get(record.key, (record.status, record.values)) != (now.status, now.values):
+            values = now.values or {}
+            history.changed.append({"type": "values", "key": now.key, "status": now.status, "values": values})
+        history.designs.append(now)
+    return history

@@ -1,0 +1,115 @@
+"""When a run ends: budgets of trials and time, and requests to stop."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any
+
+from allo_dse.errors import StudyError
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhd])")
+
+
+def parse_duration(text: str | float, what: str = "a time budget") -> float:
+    """Seconds of "90s", "5m", "1h30m", "250ms", or a number of seconds.
+
+    Args:
+        what: the duration is, for messages.
+
+    Raises:
+        StudyError: for anything else, or when it is not positive.
+    """
+    if isinstance(text, int | float):
+        seconds = float(text)
+    else:
+        compact = text.strip().lower()
+        parts = _PART.findall(compact)
+        if parts and _PART.sub("", compact).strip() == "":
+            seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        else:
+            try:
+                seconds = float(compact)
+            except ValueError:
+                raise StudyError(
+                    f"{text!r} is not a duration", hint='write for example "90s", "5m" or "1h30m"'
+                ) from None
+    if not 0 < seconds < float("inf"):
+        raise StudyError(f"{what} of {text!r} leaves no time")
+    return seconds
+
+
+@dataclass
+class Budget:
+    """How much a run may spend.
+
+    Attributes:
+        trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
+        seconds: of this run; None for no limit.
+        search_share: share of the time for evaluating every design; the rest is for the rungs above.
+    """
+
+    trials: int | None
+    seconds: float | None
+    search_share: float = 1.0
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def time_is_up(self) -> bool:
+        return self.seconds is not None and self.elapsed >= self.seconds
+
+    @property
+    def search_time_is_up(self) -> bool:
+        return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
+
+    def trials_left(self, done: int) -> int:
+        """How many more designs may be started."""
+        if self.search_time_is_up:
+            return 0
+        return 1 << 30 if self.trials is None else max(0, self.trials - done)
+
+    def remaining_seconds(self, done_now: int, done: int) -> float | None:
+        """Estimated time to the end of the run, from the pace so far; None when there is nothing to go by."""
+        estimates = []
+        if self.seconds is not None:
+            estimates.append(max(0.0, self.seconds - self.elapsed))
+        if self.trials is not None and done_now:
+            estimates.append(max(0, self.trials - done) * self.elapsed / done_now)
+        return min(estimates) if estimates else None
+
+
+class StopSignals:
+    """Turns Ctrl-C and SIGTERM into a request to stop; a second Ctrl-C interrupts at once.
+
+    Outside the main thread, where handlers cannot be installed, nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self.requested = ""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"

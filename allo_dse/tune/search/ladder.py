@@ -1,0 +1,134 @@
+"""The ladder of evaluators: which designs a dearer evaluator gets to see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from allo_dse.errors import StudyError
+from allo_dse.space.space import Candidate
+
+from ..store.record import Record
+from .front import Points, pareto_positions
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from allo_dse.eval.evaluator import Evaluator
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A dearer evaluator, and which designs of the rung below are promoted to it: the front, and the best of the rest.
+
+        Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
+
+    Args:
+        evaluator: an evaluator, its class, or a function that makes it.
+        front: promote the Pareto front of the rung below.
+        best: promote this share of the rung below (its feasible designs), the front included.
+        at_most: how many designs to promote in all.
+    """
+
+    evaluator: Evaluator | Callable[[], Evaluator]
+    front: bool = True
+    best: float = 0.05
+    at_most: int = 100
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.best <= 1:
+            raise StudyError(f"Rung(best={self.best}): expected a share from 0 to 1", hint="best=0.05 promotes 5 %")
+        if self.at_most < 1:
+            raise StudyError(f"Rung(at_most={self.at_most}) promotes nothing", hint="leave the rung out instead")
+
+
+def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...]) -> list[str]:
+    """The designs to promote, the most promising first.
+
+    Designs are ordered by layers (the front, the front of the rest, ...), and within a layer by their distance from the
+    ideal point when each objective spans 0 to 1.
+
+    Args:
+        values: objective values of the feasible designs of the rung below, by key.
+        signs: factors that turn values into losses.
+    """
+    if not values:
+        return []
+    keys = list(values)
+    losses = np.array([values[key] for key in keys], float) * np.array(signs)
+    wanted = min(len(keys), math.ceil(rung.best * len(keys)))
+    layer = _by_distance(losses, np.array(pareto_positions(losses)))
+    chosen = layer if rung.front else layer[:wanted]
+    left = np.setdiff1d(np.arange(len(keys)), layer)
+    while len(chosen) < wanted and len(left):
+        layer = left[pareto_positions(losses[left])]
+        chosen = np.concatenate([chosen, _by_distance(losses, layer)[: wanted - len(chosen)]])
+        left = np.setdiff1d(left, layer)
+    return [keys[position] for position in chosen[: rung.at_most]]
+
+
+def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
+    low, high = losses.min(0), losses.max(0)
+    scaled = (losses[positions] - low) / np.where(high > low, high - low, 1.0)
+    return positions[np.argsort((scaled**2).sum(1), kind="stable")]
+
+
+class Ladder:
+    """Which designs go up, and when.
+
+    Args:
+        rungs: above the first; None for one that cannot be used.
+    """
+
+    def __init__(
+        self,
+        rungs: Sequence[Rung | None],
+        tally: Tally,
+        signs: Sequence[float],
+        rebuild: Callable[[Record], Candidate],
+    ) -> None:
+        self._rungs = rungs
+        self._tally = tally
+        self._signs = tuple(signs)
+        self._rebuild = rebuild
+        self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
+
+    @property
+    def usable(self) -> list[int]:
+        """Rungs above the first that can be used."""
+        return [n for n, rung in enumerate(self._rungs, 1) if rung is not None]
+
+    def next(self, number: int, room: int, *, over: bool) -> list[tuple[int, Candidate]]:
+        """Up to `room` designs to promote to a rung.
+
+        Args:
+            over: whether the rung below has seen everything it will see. Until then only its front goes up, and at most
+                half of what may be promoted: the first fronts of a search are not worth much.
+        """
+        rung = self._rungs[number - 1]
+        sent = self._sent[number]
+        if rung is None or room <= 0:
+            return []
+        left = rung.at_most - len(sent)
+        if over:
+            keys = promoted(rung, self._tally.feasible(self._below(number)), self._signs)
+        else:
+            left -= rung.at_most // 2
+            settled = rung.front and number == 1 and self._tally.front.reference is not None
+            keys = list(self._tally.front.keys) if settled else []
+        chosen = [key for key in keys if key not in sent][: max(0, min(room, left))]
+        sent.update(chosen)
+        return [(record.number, self._rebuild(record)) for record in map(self._tally.record, chosen)]
+
+    def spare(self, number: int, key: str) -> bool:
+        """Leave a design out because its result at a rung has come from elsewhere; False when it was promoted."""
+        if key in self._sent[number]:
+            return False
+        self._sent[number].add(key)
+        return True
+
+    def _below(self, number: int) -> int:
+        return max((n for n in (0, *self.usable) if n < number), default=0)

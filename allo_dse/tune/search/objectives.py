@@ -1,0 +1,155 @@
+"""What a study wants: objectives to minimise or maximise, and constraints that a design must satisfy."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
+
+Measure = Callable[[Metrics], Any]
+
+
+class MetricError(ValueError):
+    """An objective or constraint that could not be computed from a design's metrics."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One objective: a name, a direction and how to get its value from the metrics."""
+
+    name: str
+    direction: Literal["minimize", "maximize"]
+    measure: Measure
+
+    def value(self, metrics: Metrics) -> float:
+        """The design's value.
+
+        Raises:
+            MetricError: when the metric is missing or not a finite number.
+        """
+        try:
+            value = float(self.measure(metrics))
+        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise MetricError(f"objective {self.name!r}: {type(error).__name__}: {error}") from error
+        if not math.isfinite(value):
+            raise MetricError(f"objective {self.name!r} is {value}")
+        return value
+
+    @property
+    def sign(self) -> float:
+        """Factor that turns a value into a loss."""
+        return 1.0 if self.direction == "minimize" else -1.0
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Something a design's metrics must satisfy."""
+
+    name: str
+    measure: Measure
+
+    def violation(self, metrics: Metrics) -> float:
+        """How far it is violated: 0 when satisfied; 1 for a condition that is simply false; the excess for one that
+        returns a number, which is satisfied up to 0."""
+        try:
+            value = self.measure(metrics)
+            if isinstance(value, bool) or type(value).__name__ == "bool_":
+                return 0.0 if value else 1.0
+            number = float(value)
+        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise MetricError(f"constraint {self.name!r}: {type(error).__name__}: {error}") from error
+        if math.isnan(number):
+            raise MetricError(f"constraint {self.name!r} is not a number")
+        return max(0.0, number)
+
+
+def minimize(metric: str | Measure, *, name: str | None = None) -> Objective:
+    """Prefer designs with a smaller value of a metric, given by name or as a function of the metrics."""
+    return _objective(metric, name, "minimize")
+
+
+def maximize(metric: str | Measure, *, name: str | None = None) -> Objective:
+    """Prefer designs with a larger value of a metric, given by name or as a function of the metrics."""
+    return _objective(metric, name, "maximize")
+
+
+def require(
+    condition: str | Measure, *, at_most: float | None = None, at_least: float | None = None, name: str | None = None
+) -> Constraint:
+    """A condition on the metrics: `require(lambda m: m.dram_bytes < 64e6)` or `require("dram_bytes", at_most=64e6)`.
+
+    A named metric with a bound tells the search *how far* a design is from satisfying it, which guides it better than
+    true or false.
+    """
+    if callable(condition):
+        if at_most is not None or at_least is not None:
+            raise StudyError("require(): give a metric's name together with at_most= or at_least=, or a function alone")
+        return Constraint(name or _lambda_text(condition) or "constraint", condition)
+    if at_most is None and at_least is None:
+        raise StudyError(f"require({condition!r}): needs at_most= or at_least=")
+    bounds = [f"<= {at_most:g}"] if at_most is not None else []
+    bounds += [f">= {at_least:g}"] if at_least is not None else []
+    return Constraint(name or f"{condition} {' and '.join(bounds)}", _excess(condition, at_most, at_least))
+
+
+def _objective(metric: str | Measure, name: str | None, direction: Literal["minimize", "maximize"]) -> Objective:
+    if callable(metric):
+        text = name or _lambda_text(metric)
+        if not text:
+            raise StudyError(f"{direction}(function): needs name=", hint=f'for example {direction}(f, name="cores")')
+        return Objective(text, direction, metric)
+    if not isinstance(metric, str):
+        raise StudyError(f"{direction}({metric!r}): expected a metric's name or a function of the metrics")
+    return Objective(name or metric, direction, lambda m: m[metric])
+
+
+def _excess(metric: str, at_most: float | None, at_least: float | None) -> Measure:
+    def measure(metrics: Metrics) -> float:
+        value, over = float(metrics[metric]), 0.0
+        if at_most is not None:
+            over = max(over, (value - at_most) / (abs(at_most) or 1.0))
+        if at_least is not None:
+            over = max(over, (at_least - value) / (abs(at_least) or 1.0))
+        return over
+
+    return measure
+
+
+def _lambda_text(function: Callable[..., Any]) -> str:
+    """The body of a lambda as its author wrote it; the function's name for others; empty when unknown."""
+    if function.__name__ != "<lambda>":
+        return function.__name__
+    try:
+        source = textwrap.dedent(inspect.getsource(function)).strip()
+    except (OSError, TypeError):
+        return ""
+    start = 0
+    bodies = []
+    while (start := source.find("lambda", start)) >= 0:
+        for end in range(len(source), start, -1):
+            try:
+                tree = ast.parse(source[start:end], mode="eval")
+            except (SyntaxError, ValueError):
+                continue
+            if isinstance(tree.body, ast.Lambda):
+                text = ast.get_source_segment(source[start:end], tree.body.body) or ast.unparse(tree.body.body)
+                bodies.append(" ".join(text.split()))
+                break
+        start += len("lambda")
+    matching = [b for b in bodies if _same_code(b, function)]
+    return matching[0] if len(set(matching)) == 1 else ""
+
+
+def _same_code(body: str, function: Callable[..., Any]) -> bool:
+    """Whether the text compiles to the function's code (several lambdas may stand on one line)."""
+    arguments = ", ".join(inspect.signature(function).parameters)
+    code = compile(f"lambda {arguments}: {body}", "<lambda>", "eval").co_consts[0]
+    return bool(code.co_code == function.__code__.co_code and code.co_names == function.__code__.co_names
+                and code.co_consts == function.__code__.co_consts)  # fmt: skip

@@ -1,0 +1,341 @@
+"""Where proposals come from: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from allo_dse.errors import StudyError
+from allo_dse.space.space import Candidate, Space
+
+from ..store.record import Record
+from .objectives import Objective
+from .screening import Screen
+
+if TYPE_CHECKING:
+    import optuna
+
+    from allo_dse.space.selection import Individual
+
+SAMPLERS = ("auto", "evolution", "random", "nsga2", "tpe", "exhaustive")
+COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
+MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
+MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A new and legal design to evaluate."""
+
+    number: int
+    candidate: Candidate
+
+
+class Told(NamedTuple):
+    """What a model learns of an evaluated design: its values, or why it has none that count."""
+
+    values: tuple[float, ...] | None
+    constraints: Mapping[str, float]
+
+    @property
+    def penalty(self) -> float:
+        """How much the constraints are violated in all."""
+        return sum(self.constraints.values())
+
+
+class Proposer(Protocol):
+    """Proposes designs and learns from their results."""
+
+    name: str
+    exhausted: bool
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        """Up to `count` proposals; fewer, or none, when results of the `outstanding` ones are needed first."""
+        ...
+
+    def tell(self, number: int, told: Told) -> None:
+        """Report the result of a proposal."""
+        ...
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
+        ...
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        """Go on where an earlier run stopped, after `next_number` proposals.
+
+        Args:
+            told: what a model learns of a record.
+        """
+        ...
+
+
+class ExhaustiveProposer:
+    """Every design of the space, in order."""
+
+    name = "exhaustive"
+
+    def __init__(self, space: Space, screen: Screen) -> None:
+        self._designs: Iterator[Candidate] = space.designs()
+        self._screen = screen
+        self._number = 0
+        self.exhausted = False
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        while len(proposals) < count:
+            candidate = next(self._designs, None)
+            if candidate is None:
+                self.exhausted = True
+                break
+            if self._screen.judge(candidate) == "new":
+                proposals.append(Proposal(self._number, candidate))
+                self._number += 1
+        return proposals
+
+    def tell(self, number: int, told: Told) -> None:
+        pass
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        self._number += 1
+        return self._number - 1
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        self._number = next_number
+
+
+class OptunaProposer:
+    """Optuna's ask/tell. Designs that are known or break a limit never become completed trials."""
+
+    def __init__(
+        self,
+        space: Space,
+        screen: Screen,
+        objectives: Sequence[Objective],
+        sampler: Any,
+        name: str,
+        *,
+        seed: int,
+        strict: bool,
+    ) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.name = name
+        self.exhausted = False
+        self.study: optuna.Study = optuna.create_study(directions=[o.direction for o in objectives], sampler=sampler)
+        self._space = space
+        self._screen = screen
+        self._signs = [o.sign for o in objectives]
+        self._strict = strict
+        self._seed = seed
+        self._trials: dict[int, optuna.trial.Trial] = {}
+        self._told: dict[str, Told] = {}
+        self._keys: dict[int, str] = {}
+        self._next = 0
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        if self._strict:
+            count = min(count, 0 if outstanding else 1)
+        proposals: list[Proposal] = []
+        while len(proposals) < count and not self.exhausted:
+            proposal = self._ask_one()
+            if proposal is not None:
+                proposals.append(proposal)
+        return proposals
+
+    def _ask_one(self) -> Proposal | None:
+        import optuna
+
+        from allo_dse.space.samplers import suggest_with
+
+        for _ in range(MAX_FRUITLESS):
+            trial = self.study.ask()
+            candidate, verdict = self._screen.examine(suggest_with(trial))
+            if candidate is not None and verdict == "new":
+                return self._accept(trial, candidate)
+            known = self._told.get(candidate.key) if candidate is not None else None
+            if known is not None:
+                self._tell(trial, known)
+            else:
+                self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return self._ask_random()
+
+    def _ask_random(self) -> Proposal | None:
+        """A random new design. A model that is never told of invalid designs may go on proposing them for ever."""
+        from allo_dse.space.samplers import distribution, random_suggest
+
+        rng = np.random.default_rng((self._seed, self._next))
+        for _ in range(MAX_REPEATS):
+            candidate = self._screen.decode(random_suggest(rng))
+            if candidate is not None:
+                self.study.enqueue_trial(dict(candidate.genes))
+                trial = self.study.ask({name: distribution(self._space.genes[name]) for name in candidate.genes})
+                return self._accept(trial, candidate)
+        self.exhausted = True
+        return None
+
+    def _accept(self, trial: optuna.trial.Trial, candidate: Candidate) -> Proposal:
+        number = self._next
+        self._next += 1
+        self._trials[number], self._keys[number] = trial, candidate.key
+        return Proposal(number, candidate)
+
+    def tell(self, number: int, told: Told) -> None:
+        self._told[self._keys.pop(number)] = told
+        self._tell(self._trials.pop(number), told)
+
+    def _tell(self, trial: optuna.trial.Trial, told: Told) -> None:
+        # A design without values is told as complete with a violated constraint: samplers ignore failed trials.
+        for name, violation in told.constraints.items():
+            trial.set_constraint(name, violation)
+        self.study.tell(trial, list(told.values or self.worst))
+
+    @property
+    def worst(self) -> list[float]:
+        """Values for designs that have none."""
+        return [sign * math.inf for sign in self._signs]
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        import optuna
+
+        from allo_dse.space.samplers import distribution
+
+        self._told[key] = told
+        trial = optuna.trial.create_trial(
+            values=list(told.values or self.worst),
+            params=dict(genes),
+            distributions={name: distribution(self._space.genes[name]) for name in genes},
+            constraints=dict(told.constraints),
+        )
+        self.study.add_trial(trial)
+        self._next += 1
+        return self._next - 1
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        for record in history:
+            self.learn(record.key, learnt_genes(self._space, record), told(record))
+        self._next = next_number
+
+
+class EvolutionProposer:
+    """Our sampler, which screens its proposals itself. It never looks at Optuna's trials, so none are made: they would
+    take a fifth of the driver's time."""
+
+    name = "evolution"
+
+    def __init__(
+        self, space: Space, screen: Screen, objectives: Sequence[Objective], seed: int, *, strict: bool, **options: Any
+    ) -> None:
+        from allo_dse.space.samplers import EvolutionSampler
+
+        self._sampler = EvolutionSampler(seed, space.genes, screen.decode, **options)
+        self._space = space
+        self._signs = [o.sign for o in objectives]
+        self._strict = strict
+        self._genes: dict[int, dict[str, int]] = {}
+        self.exhausted = False
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        for _ in range(count):
+            if self._strict and self._sampler.room(outstanding + len(proposals)) == 0:
+                break
+            number = self._sampler.next_number
+            candidate = self._sampler.propose()
+            if candidate is None:
+                self.exhausted = True
+                break
+            self._genes[number] = candidate.genes
+            proposals.append(Proposal(number, candidate))
+        return proposals
+
+    def tell(self, number: int, told: Told) -> None:
+        self._sampler.learn(self._individual(number, self._genes.pop(number), told))
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        number = self._sampler.next_number
+        self._sampler.adopt(self._individual(number, genes, told))
+        return number
+
+    def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
+        from allo_dse.space.selection import Individual
+
+        return Individual(number, genes, self._losses(told), told.penalty)
+
+    def _losses(self, told: Told) -> tuple[float, ...]:
+        if not told.values:
+            return (math.inf,) * len(self._signs)
+        return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        from allo_dse.space.selection import Results
+
+        size = len(history)
+        results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
+        for position, record in enumerate(history):
+            found = told(record)
+            results.numbers[position] = record.number
+            results.losses[position] = self._losses(found)
+            results.penalty[position] = found.penalty
+        self._sampler.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
+
+
+def learnt_genes(space: Space, record: Record) -> dict[str, int]:
+    """The genes of a stored design; the space knows the range of each of them from now on."""
+    genes = record.genes
+    if not genes.keys() <= space.genes.keys():
+        space.decode_genes(genes)
+    return genes
+
+
+def make_proposer(
+    sampler: Any,
+    space: Space,
+    screen: Screen,
+    objectives: Sequence[Objective],
+    *,
+    seed: int,
+    done: int,
+    trials: int | None,
+    strict: bool,
+) -> Proposer:
+    """The proposer for a sampler given by name or as an Optuna sampler.
+
+    "auto" enumerates spaces that have no more designs than there are trials to spend, and breeds in larger ones.
+
+    Args:
+        done: proposals made by earlier runs; Optuna's own samplers, which cannot take up their random numbers where
+            they left off, start from another seed then.
+        strict: whether results must not depend on the time evaluations take.
+
+    Raises:
+        StudyError: for an unknown name.
+    """
+    if not isinstance(sampler, str):
+        return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
+    if sampler == "auto":
+        limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
+        sampler = "evolution" if space.count(limit) is None else "exhaustive"
+    if sampler == "exhaustive":
+        return ExhaustiveProposer(space, screen)
+    if sampler == "evolution":
+        return EvolutionProposer(space, screen, objectives, seed, strict=strict)
+    import optuna
+
+    optuna_samplers = {
+        "random": optuna.samplers.RandomSampler,
+        "nsga2": optuna.samplers.NSGAIISampler,
+        "tpe": optuna.samplers.TPESampler,
+    }
+    if sampler not in optuna_samplers:
+        raise StudyError(
+            f"unknown sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}, or an Optuna sampler object"
+        )
+    return OptunaProposer(
+        space, screen, objectives, optuna_samplers[sampler](seed=seed + done), sampler, seed=seed, strict=strict
+    )

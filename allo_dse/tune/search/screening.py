@@ -1,0 +1,95 @@
+"""Screening: what happens to a proposal before it may cost anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from allo_dse.errors import AlloDseError
+from allo_dse.space.encoding import Suggest
+from allo_dse.space.space import Candidate, Space
+
+Check = Callable[[Any], Sequence[Any]]
+Verdict = Literal["new", "repeat", "invalid", "illegal"]
+FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
+
+
+class Screen:
+    """Tells new and legal designs from the rest, and counts what the rest died of.
+
+    Args:
+        check: the device's limits; returns violations with a `constraint` name.
+        on_violation: told about each design that breaks a limit, once.
+
+    Attributes:
+        killed: how many distinct designs each constraint has ruled out (a design may break several).
+        invalid: how many distinct designs broke a limit.
+        repeats, illegal: proposals of known designs; proposals that no design corresponds to.
+    """
+
+    def __init__(
+        self, space: Space, check: Check, on_violation: Callable[[Candidate, list[dict[str, str]]], None]
+    ) -> None:
+        self._space = space
+        self._check = check
+        self._on_violation = on_violation
+        self._known: set[str] = set()
+        self.killed: Counter[str] = Counter()
+        self.invalid = 0
+        self.repeats = 0
+        self.illegal = 0
+        self.first_problem = ""
+
+    def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
+        """Take over a design that an earlier run evaluated or found invalid."""
+        self._known.add(key)
+        if violations is not None:
+            self._count(violations)
+
+    def knows(self, key: str) -> bool:
+        """Whether a design was proposed before, here or by others."""
+        return key in self._known
+
+    def decode(self, suggest: Suggest) -> Candidate | None:
+        """Decode and screen a proposal; None unless it is new and legal."""
+        candidate, verdict = self.examine(suggest)
+        return candidate if verdict == "new" else None
+
+    def examine(self, suggest: Suggest) -> tuple[Candidate | None, Verdict]:
+        """Decode a proposal and say what it is."""
+        try:
+            candidate = self._space.decode(suggest)
+        except AlloDseError as error:  # e.g. a program that does not compile for these parameters
+            self.illegal += 1
+            self.first_problem = self.first_problem or str(error)
+            return None, "illegal"
+        if candidate is None:
+            self.illegal += 1
+            return None, "illegal"
+        return candidate, self.judge(candidate)
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """Whether a design is new and legal; a new one counts as known from now on."""
+        key = candidate.key
+        if key in self._known:
+            self.repeats += 1
+            return "repeat"
+        self._known.add(key)
+        violations = self._violations(candidate)
+        if not violations:
+            return "new"
+        self._count(violations)
+        self._on_violation(candidate, violations)
+        return "invalid"
+
+    def _violations(self, candidate: Candidate) -> list[dict[str, str]]:
+        try:
+            found = self._check(candidate.design)
+        except AlloDseError as error:
+            return [{"constraint": FOLDING_RULES, "text": error.message}]
+        return [{"constraint": str(v.constraint), "text": str(v)} for v in found]
+
+    def _count(self, violations: Iterable[dict[str, str]]) -> None:
+        self.invalid += 1
+        self.killed.update({v["constraint"] for v in violations})

@@ -1,0 +1,115 @@
+"""What is known of a study at a moment: counts, best designs, front. Kept up to date one record at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..store.record import Record
+from .front import Front
+from .objectives import Objective
+
+
+@dataclass
+class Tally:
+    """Counts and champions of the records so far.
+
+    Attributes:
+        records: every evaluated design, in the order in which results came in; of those that were promoted, all metrics
+            together.
+        values: objective values by design key, for designs that satisfy everything, by the evaluator of every design.
+        rungs: the same for each rung above the first; None for designs that failed there or violate a constraint.
+        best: per objective the key of its best design.
+        infeasible: how many evaluated designs each constraint of the study ruled out.
+        evaluator_seconds: spent in evaluators in all.
+    """
+
+    objectives: Sequence[Objective]
+    records: list[Record] = field(default_factory=list)
+    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
+    best: dict[str, str] = field(default_factory=dict)
+    front: Front = field(init=False)
+    statuses: Counter[str] = field(default_factory=Counter)
+    infeasible: Counter[str] = field(default_factory=Counter)
+    evaluator_seconds: float = 0.0
+    last_error: str = ""
+    _row: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.front = Front(len(self.objectives))
+
+    def add(self, record: Record, values: tuple[float, ...] | None) -> None:
+        """Count an evaluated design; `values` are its objective values if it is feasible."""
+        self._count(record)
+        if values is not None:
+            self._crown(record.key, values)
+            self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
+
+    def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
+        """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
+        for record in records:
+            self._count(record)
+        feasible = {r.key: v for r, v in zip(records, values, strict=True) if v is not None}
+        if feasible:
+            self.values.update(feasible)
+            keys = list(feasible)
+            losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
+            self.best.update((o.name, keys[n]) for o, n in zip(self.objectives, losses.argmin(0), strict=True))
+            self.front.extend(keys, losses)
+
+    def _count(self, record: Record) -> None:
+        self._row[record.key] = len(self.records)
+        self.records.append(record)
+        self.statuses[record.status] += 1
+        self.evaluator_seconds += record.seconds
+        if record.status == "infeasible":
+            self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
+        if record.status == "failed":
+            self.last_error = record.error or ""
+
+    def _crown(self, key: str, values: tuple[float, ...]) -> None:
+        """Note a feasible design, and where it is the best."""
+        self.values[key] = values
+        for position, objective in enumerate(self.objectives):
+            champion = self.best.get(objective.name)
+            if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:
+                self.best[objective.name] = key
+
+    def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
+        """Count what a higher rung found out about a design; `record` has the metrics of all rungs."""
+        self.records[self._row[record.key]] = record
+        self.rungs.setdefault(record.rung, {})[record.key] = values
+        self.evaluator_seconds += record.seconds
+        if record.status == "failed":
+            self.last_error = record.error or ""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._row
+
+    def record(self, key: str) -> Record:
+        """What is known of a design."""
+        return self.records[self._row[key]]
+
+    def feasible(self, rung: int) -> dict[str, tuple[float, ...]]:
+        """Objective values of the designs that satisfy everything, as a rung measured them."""
+        if rung == 0:
+            return self.values
+        return {key: values for key, values in self.rungs.get(rung, {}).items() if values is not None}
+
+    @property
+    def final_values(self) -> dict[str, tuple[float, ...]]:
+        """Objective values by the highest rung that found a feasible design: only those are comparable."""
+        return next((found for rung in sorted(self.rungs, reverse=True) if (found := self.feasible(rung))), self.values)
+
+    @property
+    def done(self) -> int:
+        """Trials: designs that were evaluated, whatever came out."""
+        return len(self.records)
+
+    def best_value(self, objective: Objective) -> float | None:
+        key = self.best.get(objective.name)
+        return None if key is None else self.values[key][list(self.objectives).index(objective)]

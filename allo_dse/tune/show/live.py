@@ -1,0 +1,109 @@
+"""The live view on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..results.result import Result
+from ..search.screening import Screen
+from ..store.file_names import displayed, printable
+from .reporters import QuietReporter
+from .run_view import View, format_duration, format_value
+
+LIVE_SECONDS = 0.25
+MAX_KILLERS = 5
+
+
+class LiveReporter(QuietReporter):
+    """Redraws a few lines several times a second, on standard error."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> LiveReporter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def start(self, view: View) -> None:
+        self._console.print(
+            f"[bold]{displayed(view.study.name)}[/]: {view.sampler} search, log in {displayed(str(view.run_dir))}"
+        )
+        self._live.start()
+
+    def update(self, view: View, last: bool = False) -> None:
+        if self._due(LIVE_SECONDS, last):
+            self._live.update(render(view), refresh=True)
+        if last:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        style = "bold red" if text.startswith("WRONG") else "yellow"
+        self._console.print(Text(text, style=style))
+
+    def verifying(self, done: int, of: int) -> None:
+        if done == 0:
+            self._console.print(f"verifying {of} design{'s' if of != 1 else ''} of the front against the reference")
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        self._live.stop()
+
+
+def render(view: View) -> Group:
+    """The live view as Rich draws it."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    facts.add_row("designs", _pace(view))
+    share = view.feasible_share
+    facts.add_row(
+        "feasible", "-" if share is None else f"{100 * share:.1f} % of {view.tally.done + view.screen.invalid:,}"
+    )
+    facts.add_row("ruled out by", _killers(view))
+    best = [f"{displayed(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
+    facts.add_row("best so far", "   ".join(best))
+    facts.add_row("front", _front(view))
+    if view.tally.last_error:
+        facts.add_row("last failure", Text(printable(view.tally.last_error[:200]), style="red"))
+    done, total = _fraction(view)
+    bar = ProgressBar(total=total, completed=done, width=60) if total else Text("")
+    return Group(bar, facts)
+
+
+def _pace(view: View) -> str:
+    target = f" of {view.budget.trials:,}" if view.budget.trials is not None else ""
+    text = f"[bold]{view.tally.done:,}[/]{target}   {view.per_second:,.0f}/s   {format_duration(view.budget.elapsed)}"
+    left = view.remaining_seconds
+    return text if left is None else f"{text}   {format_duration(left)} left"
+
+
+def _killers(view: View) -> str:
+    killers = view.killers
+    shown = [f"{displayed(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
+    if len(killers) > MAX_KILLERS:
+        shown.append(f"{len(killers) - MAX_KILLERS} more")
+    return "   ".join(shown) or "-"
+
+
+def _front(view: View) -> str:
+    front = view.tally.front
+    text = f"{len(front.keys)} designs"
+    if front.hypervolume is None or view.reference is None:
+        return text
+    point = ", ".join(f"{displayed(name)} {format_value(value)}" for name, value in view.reference.items())
+    return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
+
+
+def _fraction(view: View) -> tuple[float, float]:
+    if view.budget.seconds is not None:
+        return min(view.budget.elapsed, view.budget.seconds), view.budget.seconds
+    return view.tally.done, view.budget.trials or 0

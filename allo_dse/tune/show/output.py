@@ -1,0 +1,125 @@
+"""The results of a run as files, and as a few lines for a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..results.result import BestDesign, Result
+from ..store.file_names import displayed, file_name
+from ..store.log import disk_full
+from ..store.rundir import RunDirectory
+from .run_view import format_value
+
+TOP_ROWS = 12
+
+
+def write_results(result: Result, directory: RunDirectory) -> None:
+    """Write `trials.csv`, `pareto.csv` and `best/<objective>/`."""
+    directory.write("trials.csv", result.trials.to_csv(index=False))
+    directory.write("pareto.csv", result.pareto.to_csv(index=False))
+    if result.front:
+        for objective in result.study.objectives:
+            where = directory.path / "best" / file_name(objective.name)
+            try:
+                result.best(objective.name).export(where)
+            except OSError as error:
+                raise (disk_full(where, error) or error) from error
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """The outcome as plain data."""
+    names = [o.name for o in result.study.objectives]
+    return {
+        "study": result.study.name,
+        "stopped": result.stopped,
+        "trials": len(result.records),
+        "feasible": len(result.values),
+        "run_dir": str(result.run_dir),
+        "front": [_design(d, result) for d in result.front],
+        "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
+        "wrong": result.wrong,
+    }
+
+
+def _design(best: BestDesign, result: Result) -> dict[str, Any]:
+    verification, note = result.verified.get(best.key), result.placed.get(best.key)
+    return {
+        "key": best.key,
+        "values": dict(zip((o.name for o in result.study.objectives), result.values[best.key], strict=True)),
+        "params": best.params,
+        "fold": best.record.fold,
+        "buffering": best.record.buffering,
+        "verified": None if verification is None else verification.ok,
+        "placed": None if note is None else note.ok,
+    }
+
+
+def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
+    """The front, the best design in words, and where everything is."""
+    if not result.front:
+        console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
+        errors = [r.error for r in result.records if r.error]
+        if errors:
+            console.print(f"last failure: {displayed(errors[-1])}")
+    else:
+        console.print(front_table(result))
+        best = result.best()
+        console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
+    path = displayed(str(result.run_dir))
+    console.print(f"front: {path}/pareto.csv   all designs: {path}/trials.csv   to build: {path}/best/", soft_wrap=True)
+    console.print(_ending(result, command), soft_wrap=True)
+
+
+def front_table(result: Result) -> Table:
+    """The front, best in the first objective first; the knee is marked."""
+    free = [n for n in result.study.parameters.free if any(n in d.params for d in result.front)]
+    objectives = [o.name for o in result.study.objectives]
+    table = Table(title=f"Pareto front: {len(result.front)} designs", title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in objectives:
+        table.add_column(displayed(name), justify="right", min_width=min(len(name), 24))
+    for name in free:
+        table.add_column(displayed(name), justify="right", style="dim")
+    table.add_column("design")
+    table.add_column("checked")
+    unplaced = any(not note.ok for note in result.placed.values())
+    if unplaced:
+        table.add_column("placed")
+    shown = _shown(result)
+    for best in shown:
+        mark = "knee" if result.knee is not None and best.key == result.knee.key else ""
+        verification = result.verified.get(best.key)
+        values = [format_value(v) for v in result.values[best.key]]
+        params = [displayed(str(best.params.get(n, ""))) for n in free]
+        checked = "" if verification is None else ("yes" if verification.ok else "wrong")
+        note = result.placed.get(best.key)
+        placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
+        table.add_row(mark, *values, *params, best.key[:8], checked, *placed, style="bold" if mark else None)
+    if len(result.front) > len(shown):
+        table.caption = f"{len(result.front) - len(shown)} more in pareto.csv"
+        table.caption_justify = "left"
+    return table
+
+
+def _shown(result: Result) -> list[BestDesign]:
+    """The first rows, and the knee wherever it is."""
+    top = result.front[:TOP_ROWS]
+    knee = result.knee
+    if knee is not None and all(d.key != knee.key for d in top):
+        top = [*top[:-1], knee]
+    return top
+
+
+def _ending(result: Result, command: Sequence[str]) -> str:
+    resume = f"  Go on with: [bold]{displayed(shlex.join(command))}[/]" if command else ""
+    if result.stopped == "exhausted":
+        return f"The space is exhausted: all {len(result.records)} new and legal designs found were evaluated."
+    if result.stopped == "trials":
+        return f"{len(result.records)} trials done. More: the same command with a larger --trials."
+    reason = {"time": "The time budget is spent"}.get(result.stopped, f"Stopped by {result.stopped}")
+    return f"{reason} after {len(result.records)} trials; everything is kept.{resume}"

@@ -1,0 +1,116 @@
+"""What a run shows while it works: plain lines, JSON for machines, or nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol, TextIO
+
+from ..results.result import Result
+from ..search.screening import Screen
+from .output import summary
+from .run_view import View, device_name, progress_line
+
+PLAIN_SECONDS = 5.0
+JSON_SECONDS = 1.0
+
+
+class Reporter(Protocol):
+    """Shows a run to someone."""
+
+    def __enter__(self) -> Reporter: ...
+    def __exit__(self, *error: object) -> None: ...
+    def start(self, view: View) -> None: ...
+    def update(self, view: View, last: bool = False) -> None:
+        """Called after every batch; shows something only as often as is useful."""
+        ...
+
+    def note(self, text: str) -> None: ...
+    def verifying(self, done: int, of: int) -> None: ...
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None: ...
+
+
+class QuietReporter:
+    """Shows nothing but what must not be missed."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = 0.0
+
+    def __enter__(self) -> QuietReporter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def _due(self, seconds: float, last: bool) -> bool:
+        now = time.monotonic()
+        if not last and now - self._shown < seconds:
+            return False
+        self._shown = now
+        return True
+
+    def start(self, view: View) -> None:
+        pass
+
+    def update(self, view: View, last: bool = False) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        if text.startswith("WRONG"):
+            print(text, file=self._stream, flush=True)
+
+    def verifying(self, done: int, of: int) -> None:
+        pass
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        pass
+
+
+class PlainReporter(QuietReporter):
+    """A line every few seconds."""
+
+    def start(self, view: View) -> None:
+        print(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}",
+              file=self._stream, flush=True)  # fmt: skip
+        self._shown = time.monotonic()
+
+    def update(self, view: View, last: bool = False) -> None:
+        if self._due(PLAIN_SECONDS, last):
+            print(progress_line(view), file=self._stream, flush=True)
+
+    def note(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def verifying(self, done: int, of: int) -> None:
+        if done == 0:
+            print(f"verifying {of} design(s) of the front", file=self._stream, flush=True)
+
+
+class JsonReporter(QuietReporter):
+    """One JSON object per line on standard output."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__(stream or sys.stdout)
+
+    def _emit(self, event: str, **values: Any) -> None:
+        print(json.dumps({"event": event, **values}, default=str), file=self._stream, flush=True)
+
+    def start(self, view: View) -> None:
+        self._emit("start", study=view.study.name, sampler=view.sampler, run_dir=str(view.run_dir))
+        self._shown = time.monotonic()
+
+    def update(self, view: View, last: bool = False) -> None:
+        if self._due(JSON_SECONDS, last):
+            self._emit("progress", **view.to_dict())
+
+    def note(self, text: str) -> None:
+        self._emit("note", text=text)
+
+    def verifying(self, done: int, of: int) -> None:
+        self._emit("verify", done=done, of=of)
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        self._emit("result", **summary(result))

@@ -1,0 +1,115 @@
+"""A window on a running study, and how its numbers are written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..declare.spec import StudySpec
+from ..search.budget import Budget
+from ..search.screening import Screen
+from ..search.tally import Tally
+
+
+@dataclass(frozen=True)
+class View:
+    """A window on a running study; everything in it is kept up to date by others.
+
+    Attributes:
+        before: trials of earlier runs.
+    """
+
+    study: StudySpec
+    tally: Tally
+    screen: Screen
+    budget: Budget
+    run_dir: Path
+    sampler: str
+    before: int
+
+    @property
+    def per_second(self) -> float:
+        """Evaluated designs per second of this run."""
+        return (self.tally.done - self.before) / max(self.budget.elapsed, 1e-9)
+
+    @property
+    def feasible_share(self) -> float | None:
+        """Share of all distinct proposed designs that satisfied every limit and constraint."""
+        proposed = self.tally.done + self.screen.invalid
+        return self.tally.statuses["ok"] / proposed if proposed else None
+
+    @property
+    def killers(self) -> list[tuple[str, int]]:
+        """What ruled designs out, and how many; the largest first."""
+        failed = {"evaluator failed": self.tally.statuses["failed"]} if self.tally.statuses["failed"] else {}
+        return (self.screen.killed + self.tally.infeasible + Counter(failed)).most_common()
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        return self.budget.remaining_seconds(self.tally.done - self.before, self.tally.done)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        tally, front = self.tally, self.tally.front
+        return {
+            "study": self.study.name,
+            "trials": tally.done,
+            "target": self.budget.trials,
+            "designs_per_second": round(self.per_second, 2),
+            "feasible_share": self.feasible_share,
+            "ruled_out": dict(self.killers),
+            "repeats": self.screen.repeats,
+            "best": {o.name: tally.best_value(o) for o in tally.objectives},
+            "front_size": len(front.keys),
+            "hypervolume": front.hypervolume,
+            "hypervolume_reference": self.reference,
+            "elapsed_seconds": round(self.budget.elapsed, 3),
+            "remaining_seconds": self.remaining_seconds,
+        }
+
+    @property
+    def reference(self) -> dict[str, float] | None:
+        """The hypervolume's reference point in the objectives' own units."""
+        point = self.tally.front.reference
+        if point is None:
+            return None
+        return {o.name: o.sign * v for o, v in zip(self.tally.objectives, point, strict=True)}
+
+
+def progress_line(view: View) -> str:
+    """Everything worth knowing, in one line."""
+    tally = view.tally
+    target = f"/{view.budget.trials}" if view.budget.trials is not None else ""
+    parts = [f"{tally.done}{target} designs", f"{view.per_second:.0f}/s"]
+    if view.feasible_share is not None:
+        parts.append(f"{100 * view.feasible_share:.0f} % feasible")
+    parts += [f"{name} {format_value(v)}" for name, v in view.to_dict()["best"].items() if v is not None]
+    parts.append(f"front {len(tally.front.keys)}")
+    if tally.front.hypervolume is not None:
+        parts.append(f"hypervolume {tally.front.hypervolume:.4f}")
+    if view.remaining_seconds is not None:
+        parts.append(f"{format_duration(view.remaining_seconds)} left")
+    return ", ".join(parts)
+
+
+def format_value(value: float | None) -> str:
+    """Four significant digits, without an exponent where that can be read."""
+    if value is None:
+        return "-"
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def device_name(study: StudySpec) -> str:
+    return str(getattr(study.device, "name", study.device))

@@ -1,0 +1,1 @@
+"""The log of a run, its records, and the run directory."""

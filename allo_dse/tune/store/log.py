@@ -1,0 +1,224 @@
+"""The append-only log of a run: one JSON object per line, each with a checksum of its own.
+
+A record is in the file before it is counted, and reaches the disk with the next group commit (at most `FSYNC_SECONDS`
+later). A process that is killed loses nothing that was counted; a machine that loses power loses at most that interval.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from allo_dse.errors import StudyError
+
+FSYNC_SECONDS = 0.5
+BLOCK_LINES = 5000  # that are decoded together
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
+"""What entries raise that are intact and yet not what this version writes."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SEAL = b',"crc":"'
+_SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
+
+
+def disk_full(path: Path, error: OSError) -> StudyError | None:
+    """What to tell of a write that failed for lack of space; None when it failed for another reason."""
+    if error.errno not in _FULL:
+        return None
+    return StudyError(
+        f"{path}: cannot write: {os.strerror(error.errno or 0)}",
+        hint="free some space and run the same command again: everything evaluated so far is kept",
+    )
+
+
+def encode_line(values: dict[str, Any]) -> bytes:
+    """One line, ending with a checksum of everything before it and a newline. Values that are JSON text go in as it."""
+    texts = {name: value for name, value in values.items() if isinstance(value, msgspec.Raw)}
+    others = {name: value for name, value in values.items() if name not in texts} if texts else values
+    body = json_bytes(others)[:-1]
+    body += b"".join(b',"%s":%s' % (name.encode(), text) for name, text in texts.items())
+    return body + _SEAL + b"%08x" % zlib.crc32(body) + b'"}\n'
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """The object of a line without its newline, or None when it is damaged."""
+    if not sealed(line):
+        return None
+    values = json.loads(line)
+    del values["crc"]
+    return dict(values)
+
+
+@contextmanager
+def sensible(path: Path) -> Iterator[None]:
+    """For taking in the entries of a log, which may be intact and yet not what this version writes.
+
+    Raises:
+        StudyError: when one of them lacks something, or has something else in its place.
+    """
+    try:
+        yield
+    except NONSENSE as error:
+        raise StudyError(
+            f"{path} has an entry that makes no sense here: {type(error).__name__}: {error}",
+            hint="was it written by another version, or by hand? --fresh begins anew",
+        ) from error
+
+
+def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
+    """The objects of many lines, None for damaged ones: several times faster than one by one, and they share the names
+    of their fields."""
+    intact = [line for line in lines if sealed(line)]
+    try:
+        values = json.loads(b"[%s]" % b",".join(intact))
+    except ValueError:
+        values = []
+    if len(values) != len(intact) or len(intact) != len(lines):
+        return [decode_line(line) for line in lines]
+    for entry in values:
+        del entry["crc"]
+    return list(values)
+
+
+def sealed(line: bytes) -> bool:
+    """Whether a line without its newline ends with its checksum."""
+    return line.endswith(b'%b%08x"}' % (_SEAL, zlib.crc32(line[:-_SEAL_LENGTH])))
+
+
+def stored(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as they come back from the log.
+
+    Raises:
+        TypeError, ValueError: when they cannot be written to it.
+    """
+    copy: dict[str, Any] = json.loads(json_bytes(values))
+    return copy
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays as Python numbers and lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written to the log")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as the log writes it: compact, and with infinities as Python reads them.
+
+    Raises:
+        TypeError, ValueError: when it cannot be written.
+    """
+    return _ENCODER.encode(value).encode()
+
+
+@dataclass(frozen=True)
+class LogContent:
+    """What a log holds.
+
+    Attributes:
+        lines: that are intact, without their newlines.
+        notes: what had to be repaired or skipped, in words.
+        end: length in bytes of the intact part.
+    """
+
+    lines: list[bytes]
+    notes: list[str]
+    end: int
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The objects of the lines."""
+        blocks = (self.lines[n : n + BLOCK_LINES] for n in range(0, len(self.lines), BLOCK_LINES))
+        return [values for block in blocks for values in decode_lines(block) if values is not None]
+
+
+def read_log(path: Path) -> LogContent:
+    """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
+    lines: list[bytes] = []
+    end = damaged = torn = 0
+    with path.open("rb") if path.exists() else io.BytesIO() as file:
+        for line in file:
+            end += len(line)
+            text = line.removesuffix(b"\n")
+            intact = sealed(text)
+            if intact:
+                lines.append(text)
+            damaged += not intact
+            torn = 0 if intact else len(line)
+    notes = []
+    if torn:
+        notes.append(f"{path}: the last record was cut short and is dropped ({torn} bytes)")
+    if damaged > bool(torn):
+        notes.append(f"{path}: {damaged - bool(torn)} damaged record(s) in the middle are skipped")
+    return LogContent(lines, notes, end - torn)
+
+
+class RunLog:
+    """A log open for appending. Opening repairs a torn end; `content` is what was in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.content = read_log(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._fd, self.content.end)
+        self._end = self.content.end
+        self._synced = time.monotonic()
+        self._dirty = False
+        if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
+            self._write(b"\n")
+
+    def forget(self) -> None:
+        """Let go of what was in the log, once it has been taken over."""
+        self.content = LogContent([], self.content.notes, self.content.end)
+
+    def append(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Write entries in one piece.
+
+        Raises:
+            StudyError: when the disk is full; nothing of the entries is left in the file then.
+        """
+        data = b"".join(encode_line(e) for e in entries)
+        if data:
+            self._write(data)
+        if time.monotonic() - self._synced > FSYNC_SECONDS:
+            self.sync()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], self._end + written)
+        except OSError as error:
+            os.ftruncate(self._fd, self._end)
+            raise (disk_full(self.path, error) or error) from error
+        self._end += len(data)
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Make everything appended so far survive a power cut."""
+        if self._dirty:
+            try:
+                os.fsync(self._fd)
+            except OSError as error:  # where the file system finds out only now, as on a network
+                raise (disk_full(self.path, error) or error) from error
+            self._dirty = False
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.sync()
+            os.close(self._fd)
+            self._fd = -1

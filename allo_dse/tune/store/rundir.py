@@ -1,0 +1,277 @@
+"""The run directory: where a study keeps its log, what it was run with, and its results."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from allo_dse.errors import StudyError
+
+from .file_names import file_name
+from .log import disk_full
+
+MARKER = "run.json"
+LOCK = ".lock"
+LOGS = "logs"
+LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
+
+
+def default_run_dir(name: str) -> Path:
+    """`runs/<study>`, with what a file name cannot hold replaced."""
+    return Path("runs") / file_name(name, "study")
+
+
+_TYPES: dict[str, type] = {
+    "str": str, "int": int, "dict[str, Any]": dict, "dict[str, str]": dict, "list[str]": list,
+    "list[dict[str, str]]": list, "list[dict[str, Any]]": list,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run directory was made by: must match for a run to be resumed.
+
+    Attributes:
+        program, device, evaluator: digest and name of each.
+        space: what decides the meaning of the genes in the log.
+        objectives: name and direction of each. These and what follows may differ between runs of a directory.
+        study_source: file, function and settings of the study, where it came from a file.
+        evaluators: name, version and resource of each, cheapest first.
+        storage: where else the trials go, without a password.
+    """
+
+    study: str
+    seed: int
+    program: str
+    device: str
+    evaluator: str
+    space: dict[str, Any]
+    versions: dict[str, str]
+    command: list[str]
+    objectives: list[dict[str, str]] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    study_source: dict[str, Any] | None = None
+    evaluators: list[dict[str, Any]] = field(default_factory=list)
+    sampler: str = ""
+    workers: int = 1
+    storage: str | None = None
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunInfo:
+        """The inverse of `to_dict`; what older versions did not write has its default.
+
+        Raises:
+            KeyError, TypeError: when something is missing.
+        """
+        known = cls.__dataclass_fields__.values()
+        required = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
+        return cls(**{n: values[n] for n in required}, **{f.name: values[f.name] for f in known
+                                                          if f.name in values and f.name not in required})  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def differences(self, other: RunInfo) -> list[str]:
+        """What makes designs of the two runs incomparable, in words ("self" is the earlier run)."""
+        found = []
+        for name in ("study", "program", "device", "evaluator"):
+            before, now = getattr(self, name), getattr(other, name)
+            if before != now:
+                found += [f"{name}: was {before}, is {now}"]
+        before_space, now_space = _flat(self.space), _flat(other.space)
+        for name in sorted(before_space.keys() | now_space.keys()):
+            if before_space.get(name) != now_space.get(name):
+                found.append(f"{name}: was {before_space.get(name, 'absent')}, is {now_space.get(name, 'absent')}")
+        return found
+
+
+def find_run(path: Path | None) -> Path:
+    """The run directory a person means: the one given, or the newest in `runs`.
+
+    Raises:
+        StudyError: when there is none.
+    """
+    if path is not None:
+        if not (path / MARKER).exists():
+            raise StudyError(
+                f"{path} is not a run directory: it has no {MARKER}", hint="runs are kept in runs/<study> by default"
+            )
+        return path
+    found = sorted(Path("runs").glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise StudyError("there is no run in runs/", hint="name a run directory, or run a study first")
+    return found[-1].parent
+
+
+def read_info(directory: Path) -> RunInfo:
+    """What a run directory was made by.
+
+    Raises:
+        StudyError: when that is damaged.
+    """
+    path = directory / MARKER
+    try:
+        info = RunInfo.from_dict(json.loads(path.read_text()))
+        wrong = [f.name for f in fields(info) if not isinstance(getattr(info, f.name), _TYPES.get(str(f.type), object))]
+        if wrong:
+            raise TypeError(f"{', '.join(wrong)}: not what it should be")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
+    return info
+
+
+def running(path: Path) -> int | None:
+    """The process that runs a study in a directory, or None. (0 when it did not say which it is.)"""
+    try:
+        lock = os.open(path / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        if _try_lock(lock, fcntl.LOCK_SH):
+            return None
+        owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        return int(owner) if owner.isdecimal() else 0
+    finally:
+        os.close(lock)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class RunDirectory:
+    """A run directory that this process has the lock of.
+
+    Raises:
+        StudyError: if another process runs a study there, or it holds something else.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path
+        if path.exists() and not path.is_dir():
+            raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise disk_full(path, error) or StudyError(
+                f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir"
+            ) from error
+        self._take_lock()
+        try:
+            self._refuse_foreign()
+            if fresh:
+                self._clear()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_lock(self) -> None:
+        until = time.monotonic() + LOCK_SECONDS
+        try:
+            while not _try_lock(self._lock, fcntl.LOCK_EX) and time.monotonic() < until:
+                time.sleep(0.01)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
+            os.close(self._lock)
+            raise StudyError(
+                f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
+            ) from error
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            self.close()
+            raise (disk_full(self.path, error) or error) from error
+
+    def _refuse_foreign(self) -> None:
+        strangers = [p.name for p in self.path.iterdir() if p.name != LOCK]
+        if strangers and not (self.path / MARKER).exists() and not self.log.exists():
+            raise StudyError(
+                f"{self.path} is not a run directory (it holds {', '.join(sorted(strangers)[:3])})",
+                hint="choose a new or empty directory with --run-dir",
+            )
+
+    def _clear(self) -> None:
+        for entry in self.path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != LOCK:
+                entry.unlink()
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.jsonl"
+
+    def earlier(self) -> RunInfo | None:
+        """What the directory was made by, or None when it is new."""
+        return read_info(self.path) if (self.path / MARKER).exists() else None
+
+    def begin(self, info: RunInfo) -> None:
+        """Refuse a run that does not fit what is there; else write down what is run.
+
+        Raises:
+            StudyError: naming everything that differs.
+        """
+        earlier = self.earlier()
+        if earlier is not None:
+            differences = earlier.differences(info)
+            if differences:
+                raise StudyError(
+                    f"{self.path} holds a run of something else:\n    " + "\n    ".join(differences),
+                    hint="--fresh discards that run, another --run-dir keeps it",
+                )
+        self.write(MARKER, json.dumps(info.to_dict(), indent=2) + "\n")
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the directory so that readers see the old or the new one, never half of it."""
+        path = self.path / name
+        scratch = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_text(text)
+            scratch.replace(path)
+        except OSError as error:
+            scratch.unlink(missing_ok=True)
+            raise (disk_full(path, error) or error) from error
+        return path
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a run's results."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": sys.version.split()[0]}
+    for package in ("allo-dse", "optuna", "numpy", "torch-mlir"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _flat(space: dict[str, Any]) -> dict[str, str]:
+    flat = {}
+    for name, value in space.items():
+        entries = value.items() if isinstance(value, dict) else [("", value)]
+        for key, entry in entries:
+            text = ", ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
+            flat[f"parameter {key}" if key else name] = text
+    return flat

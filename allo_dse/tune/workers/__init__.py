@@ -1,0 +1,1 @@
+"""Where designs are evaluated: this process, child processes, workers on this machine or a cluster."""

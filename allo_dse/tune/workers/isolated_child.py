@@ -1,0 +1,101 @@
+"""The child process in which an isolated evaluator runs: `python -m allo_dse.tune.workers.isolated_child REPLY_FD`.
+
+It reads a pickled study (or what makes it) and a rung from its parent, then genes, one JSON line each, and answers each
+with a JSON line on a descriptor of its own; what the evaluator prints goes to a file. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import sys
+import threading
+from typing import IO, Any, BinaryIO
+
+from ..declare.spec import StudySpec
+from .evaluate_one import measure
+from .process_tree import adopt_orphans, end_descendants
+
+
+def main() -> None:
+    """Serve the parent until it closes the pipe."""
+    replies = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+    os.set_inheritable(replies.fileno(), False)
+    requests = os.fdopen(os.dup(0), "rb")  # the evaluator, and what it starts, read nothing
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    adopt_orphans()
+    _die_first()
+    _serve(requests, replies)
+
+
+def _serve(requests: BinaryIO, replies: IO[str]) -> None:
+    head = json.loads(requests.readline())
+    try:
+        made = pickle.loads(requests.read(head["bytes"]))
+        study = made if isinstance(made, StudySpec) else made()
+        evaluator = study.make_evaluators()[head["rung"]]
+    except BaseException as error:
+        _send(replies, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    if head["memory_bytes"] is not None:
+        _limit_memory(head["memory_bytes"])
+    _send(replies, {"ready": True})
+    lines = _Requests(requests)
+    while (line := lines.next()) is not None:
+        candidate = study.space.decode_genes(json.loads(line))
+        if candidate is None:
+            _send(replies, {"error": "the child's space does not contain this design"})
+            continue
+        found = measure(evaluator, candidate)
+        _send(replies, {"metrics": found.metrics, "error": found.error, "seconds": found.seconds})
+
+
+def _send(replies: IO[str], values: dict[str, Any]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    replies.write(json.dumps(values) + "\n")
+    replies.flush()
+
+
+class _Requests:
+    """Lines from the parent, read by a thread, which ends this process and its children when the parent is gone."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._line: bytes | None = None
+        self._ready = threading.Semaphore(0)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in iter(self._source.readline, b""):
+            self._line = line
+            self._ready.release()
+        end_descendants()
+        os._exit(0)
+
+    def next(self) -> bytes | None:
+        self._ready.acquire()
+        return self._line
+
+
+def _die_first() -> None:
+    """When the machine runs out of memory, this process is the one to go, not the one that keeps the results."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
+def _limit_memory(amount: int) -> None:
+    """Let this process, and each that it starts, allocate so much beyond what it has now."""
+    with open("/proc/self/statm") as file:
+        data_pages = int(file.read().split()[5])
+    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + amount
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+if __name__ == "__main__":
+    main()

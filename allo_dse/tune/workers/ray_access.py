@@ -1,0 +1,55 @@
+"""Reaching a Ray cluster, before anything of Ray is imported.
+
+From 2.59 on Ray guards the clusters of those who have a token with it, but a driver that names the cluster's address
+does not show the token by itself, and tries for minutes without it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from allo_dse.errors import StudyError
+
+KNOCK_SECONDS = 5.0  # for a cluster's address to answer
+ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
+AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
+REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
+
+
+def reach(address: str) -> None:
+    """See whether a cluster answers, and have Ray show it the token if it wants one.
+
+    Raises:
+        StudyError: when nobody listens at a `host:port`.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
+    except OSError as error:
+        raise unreachable(address, error) from error
+    # Ray reads the variable once, when it is imported: who has done so has decided.
+    decided = AUTH_MODE in os.environ or "ray" in sys.modules
+    if not decided and not address.startswith("ray://") and _wants_token(address):
+        os.environ[AUTH_MODE] = "token"
+
+
+def unreachable(address: str | None, error: Exception) -> StudyError:
+    """What to say of a cluster that cannot be used."""
+    hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
+    if REFUSED in str(error) or "token" in str(error):
+        hint = f"set {AUTH_MODE}=token, and see `ray get-auth-token` on the cluster's head for the token"
+    return StudyError(f"cannot reach Ray at {address or 'this machine'}: {error}", hint=hint)
+
+
+def _wants_token(address: str) -> bool:
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return said.returncode != 0 and REFUSED in said.stderr

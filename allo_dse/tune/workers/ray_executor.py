@@ -1,0 +1,358 @@
+"""Evaluation in worker processes, on this machine or on a cluster, through Ray.
+
+Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
+Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batches
+with it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as
+failed.
+What was lost with a whole node, or with its connection, is no design's fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Needs, why_unavailable
+
+from ..declare.spec import StudySpec
+from .evaluate_one import Bench, make_bench
+from .executor import Job, Outcome, known_outcome, outcome
+from .lost_workers import AUTOPSY_SECONDS, Place, begin_autopsy, died_alone, here
+from .pool import Batch, Loss, Pool, Task
+from .ray_access import unreachable
+
+WAIT_SECONDS = 0.1
+START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
+CLOSE_SECONDS = 2.0
+PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
+KILL_CHILDREN = "RAY_kill_child_processes_on_worker_exit"
+MAX_STARTS = 3  # of a worker that fails to start
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a worker says when it has started.
+
+    Attributes:
+        problems: per rung why its evaluator cannot run there.
+    """
+
+    place: Place
+    problems: list[str | None]
+
+
+class Workbench:
+    """What a worker process has: the study, its space and its evaluators."""
+
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
+        self._study = source if isinstance(source, StudySpec) else source()
+        self._evaluators = self._study.make_evaluators()
+        self._asked = asked
+        self._benches: dict[int, Bench] = {}
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def introduce(self) -> Introduction:
+        """Say where this is and what it can do."""
+        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+
+    def run(self, tasks: Sequence[Task]) -> list[Outcome]:
+        """Evaluate designs given as genes."""
+        return [self._run(task) for task in tasks]
+
+    def _run(self, task: Task) -> Outcome:
+        candidate = self._study.space.decode_genes(task.genes)
+        if candidate is None:
+            text = "the worker's space does not contain this design"
+            return Outcome(task.number, task.rung, None, text, 0.0, worker=self._name)
+        if task.rung not in self._benches:
+            evaluator, asked = self._evaluators[task.rung], self._asked[task.rung]
+            self._benches[task.rung] = make_bench(self._study, task.rung, evaluator, asked)
+        return outcome(task.number, task.rung, self._benches[task.rung].run(candidate), self._name)
+
+    def close(self) -> None:
+        """End child processes."""
+        for bench in self._benches.values():
+            bench.close()
+
+
+class RayExecutor:
+    """Evaluates jobs in Ray actors: `workers` of them for rungs that need nothing special, more for those that do.
+
+    Args:
+        needs: of each rung's evaluator.
+        address: of a running cluster; None starts Ray on this machine.
+
+    Attributes:
+        problems: per rung why nobody can serve it; None where somebody can.
+
+    Raises:
+        StudyError: when the cluster cannot be reached, or its workers cannot load the study.
+    """
+
+    def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int | None, address: str | None) -> None:
+        self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
+        self._needs = list(needs)
+        self._own = not ray.is_initialized()
+        self._known: list[Outcome] = []
+        self._news: list[str] = []
+        self._pools: dict[str | None, Pool] = {}
+        self._running: dict[Any, tuple[str | None, Batch]] = {}
+        self._starting: dict[Any, tuple[str | None, int]] = {}
+        self._connect(study, workers, address)
+        try:
+            self._hire(workers)
+            self.problems = self._ask_around()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _connect(self, study: StudySpec, workers: int | None, address: str | None) -> None:
+        if not self._own:
+            return
+        try:
+            if address:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            else:
+                ray.init(
+                    address="local", num_cpus=workers or 1, resources=self._local_resources(study),
+                    include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                )  # fmt: skip
+        except (OSError, RuntimeError, ValueError, RayError) as error:
+            raise unreachable(address, error) from error
+
+    def _local_resources(self, study: StudySpec) -> dict[str, float]:
+        """What this machine has: one of each resource whose evaluator can run here."""
+        evaluators = zip(study.make_evaluators(), self._needs, strict=True)
+        return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
+
+    def _hire(self, workers: int | None) -> None:
+        """Start the workers: as many as asked for, or one per CPU, and one for each unit of a resource there is."""
+        has = ray.cluster_resources()
+        for resource in {need.resource: None for need in self._needs}:
+            count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
+            if count:
+                pool = self._pools[resource] = Pool(count, idle_since=time.monotonic())
+                for worker in range(count):
+                    self._start(resource, pool, worker)
+
+    def _start(self, resource: str | None, pool: Pool, worker: int) -> None:
+        """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
+        # No CPU for workers with a resource: the resource says where they may be and how many.
+        options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
+        if any(need.isolate for need in self._needs):
+            # Ray would end the child processes of a worker that ends, before they can end what they have started.
+            options["runtime_env"] = {"env_vars": {KILL_CHILDREN: "0"}}
+        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source, self._needs)
+        pool.actors[worker] = actor
+        self._starting[actor.introduce.remote()] = (resource, worker)
+
+    def _ask_around(self) -> list[str | None]:
+        """Per rung, why nobody can serve it."""
+        said = {resource: self._first_words(resource) for resource in self._pools}
+        return [
+            said[need.resource][rung] if need.resource in said else _missing(need.resource)
+            for rung, need in enumerate(self._needs)
+        ]
+
+    def _first_words(self, resource: str | None) -> list[str | None]:
+        """What the first worker of a kind says about the rungs."""
+        references = [r for r, (of, _) in self._starting.items() if of == resource]
+        ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
+        if not ready:
+            return ["its workers do not start: are there free CPUs in the cluster?"] * len(self._needs)
+        try:
+            said: Introduction = ray.get(ready[0])
+        except RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, StudyError):
+                raise cause from error
+            raise StudyError(
+                f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
+                hint="each node needs the study file at the same path, and the same packages",
+            ) from error
+        return said.problems
+
+    def _greet(self, reference: Any) -> None:
+        """Take a worker that has started into its pool; try again with one that could not."""
+        resource, worker = self._starting.pop(reference)
+        pool = self._pools[resource]
+        try:
+            said: Introduction = ray.get(reference)
+        except RayError:
+            pool.failures[worker] += 1
+            if pool.failures[worker] < MAX_STARTS:
+                self._start(resource, pool, worker)
+            return
+        del pool.failures[worker]
+        pool.welcome(worker, said.place)
+
+    def _look_after(self) -> None:
+        """Give up a rung whose workers are gone and do not come back.
+
+        Raises:
+            StudyError: when it is the rung of every design.
+        """
+        for resource, pool in self._pools.items():
+            if pool.ready:
+                continue
+            pool.idle_since = pool.idle_since or time.monotonic()
+            if not pool.outstanding() or time.monotonic() - pool.idle_since < PATIENCE_SECONDS:
+                continue
+            if resource == self._needs[0].resource:
+                raise StudyError(
+                    "all workers are lost, and no others can be started",
+                    hint="everything evaluated so far is kept: see to the cluster and run the same command again",
+                )
+            count = pool.abandon()
+            self._news.append(
+                f"the workers with {resource!r} are lost: {count} promoted design(s) wait for a later run"
+            )
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def outstanding(self, rung: int | None = None) -> int:
+        known = sum(1 for o in self._known if rung in (None, o.rung))
+        return known + sum(pool.outstanding(rung) for pool in self._pools.values())
+
+    def room(self, rung: int) -> int:
+        pool = self._pools.get(self._needs[rung].resource)
+        return 0 if pool is None else pool.room(rung)
+
+    def separate(self, rung: int) -> bool:
+        return self._needs[rung].resource != self._needs[0].resource
+
+    def news(self) -> list[str]:
+        said, self._news = self._news, []
+        return said
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.known is not None:
+                self._known.append(known_outcome(job))
+            else:
+                task = Task(job.number, job.rung, job.candidate.genes)
+                self._pools[self._needs[job.rung].resource].add(task)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        for resource, pool in self._pools.items():
+            while (batch := pool.next_batch()) is not None:
+                reference = pool.actors[batch.worker].run.remote(batch.tasks)
+                pool.start(reference, batch)
+                self._running[reference] = (resource, batch)
+
+    def collect(self) -> list[Outcome]:
+        outcomes, self._known = self._known, []
+        timeout = 0.0 if outcomes else WAIT_SECONDS
+        asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
+        references = [*self._running, *self._starting, *asked]
+        ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
+        if ready:  # and whatever else is finished by now
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        elif not references:
+            time.sleep(timeout)
+        finished = set(ready)
+        for reference in references:  # a worker's batches in the order in which it got them
+            if reference not in finished:
+                continue
+            if reference in self._starting:
+                self._greet(reference)
+            elif reference in self._running:
+                outcomes += self._finish(reference)
+            elif reference in asked:
+                outcomes += self._conclude(asked[reference], reference)
+        outcomes += self._close_cases()
+        self._look_after()
+        self._dispatch()
+        return outcomes
+
+    def _finish(self, reference: Any) -> list[Outcome]:
+        resource, batch = self._running[reference]
+        pool = self._pools[resource]
+        try:
+            outcomes: list[Outcome] = ray.get(reference)
+        except RayActorError as error:
+            self._bury(resource, batch.worker, error)
+            return []
+        except RayTaskError as error:
+            outcomes = _failed(batch.tasks, f"worker: {error}")
+        except RayError as error:  # the result is lost, not the worker
+            self._release(reference)
+            return self._again(pool, batch.tasks, False, _first_line(error))
+        else:
+            for found in outcomes:
+                pool.learn(found.rung, found.seconds)
+        self._release(reference)
+        pool.finish(batch.tasks)
+        return outcomes
+
+    def _release(self, reference: Any) -> None:
+        resource, _ = self._running.pop(reference)
+        self._pools[resource].release(reference)
+
+    # -- deaths -------------------------------------------------------------------------------------------------------
+
+    def _bury(self, resource: str | None, worker: int, error: RayActorError) -> None:
+        """Replace a lost worker, and ask its node why it was lost."""
+        pool = self._pools[resource]
+        loss = Loss(pool.actors[worker], pool.lost(worker), _first_line(error), time.monotonic())
+        self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
+        pool.losses[begin_autopsy(pool.places[worker])] = loss
+        self._start(resource, pool, worker)
+
+    def _conclude(self, pool: Pool, reference: Any) -> list[Outcome]:
+        """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
+        loss = pool.losses.pop(reference)
+        ray.kill(loss.actor)  # where only the connection to it was lost, its successor waits for its CPU
+        return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
+
+    def _close_cases(self) -> list[Outcome]:
+        """Conclude without an answer what has waited for one too long."""
+        late = time.monotonic() - AUTOPSY_SECONDS
+        overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
+        return [outcome for pool, reference in overdue for outcome in self._conclude(pool, reference)]
+
+    def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Outcome]:
+        return [out for task in pool.again(tasks, guilty) for out in _failed([task], str(task.fault(reason)))]
+
+    def stop(self) -> None:
+        for pool in self._pools.values():
+            pool.clear_waiting()
+
+    def close(self) -> None:
+        actors = [actor for pool in self._pools.values() for actor in pool.actors if actor is not None]
+        if any(need.isolate for need in self._needs):
+            # A killed worker's child process ends by itself, but not before it notices.
+            idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
+            if idle:
+                ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
+        for actor in actors:
+            ray.kill(actor)
+        if self._own:
+            ray.shutdown()
+
+
+def _failed(tasks: Sequence[Task], why: str) -> list[Outcome]:
+    return [Outcome(task.number, task.rung, None, why, 0.0) for task in tasks]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _missing(resource: str | None) -> str:
+    return (
+        f"no node has the resource {resource!r}: start one that has the tool with "
+        f"`ray start --address=HEAD:PORT --resources='{{\"{resource}\": 1}}'`"
+    )

@@ -1,0 +1,99 @@
+"""Who evaluates a study's designs: this process, its child processes, or workers on this machine or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
+
+from ..declare.spec import StudySpec
+from ..search.budget import parse_duration
+from .evaluate_one import make_bench
+from .executor import Executor, InlineExecutor
+from .ray_access import reach
+
+
+@dataclass(frozen=True)
+class Workforce:
+    """An executor, and which rungs of the ladder it can serve.
+
+    Attributes:
+        notes: what to say at the start about rungs that it cannot.
+    """
+
+    executor: Executor
+    usable: list[bool]
+    notes: list[str]
+
+
+def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
+    """What the evaluators ask for, with the deadlines that were asked for instead of theirs.
+
+    Args:
+        deadlines: per design, by an evaluator's name, or under "" for all. Who has one gets a process of its own.
+
+    Raises:
+        StudyError: for a name that no evaluator has, or a text that is not a duration.
+    """
+    names = [evaluator.name for evaluator in evaluators]
+    unknown = [name for name in deadlines if name and name not in names]
+    if unknown:
+        raise StudyError(
+            f"a deadline for {unknown[0]!r}: the study has no such evaluator", hint=f"it has {', '.join(names)}"
+        )
+    asked = []
+    for evaluator in evaluators:
+        deadline = deadlines.get(evaluator.name, deadlines.get(""))
+        own = needs(evaluator)
+        asked.append(
+            own if deadline is None else replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True)
+        )
+    return asked
+
+
+def recruit(
+    study: StudySpec,
+    evaluators: Sequence[Evaluator],
+    asked: Sequence[Needs],
+    workers: int | None,
+    address: str | None,
+) -> Workforce:
+    """Those who evaluate.
+
+    Args:
+        asked: by each evaluator.
+        workers: by default this process, or with an address one per CPU of the cluster.
+
+    Raises:
+        StudyError: when the evaluator of every design can run nowhere, or the cluster cannot be reached.
+    """
+    if workers in (None, 1) and address is None:
+        problems = [why_unavailable(evaluator) for evaluator in evaluators]
+        notes = _notes(evaluators, problems)
+        benches = [make_bench(study, n, e, asked[n]) if not problems[n] else None for n, e in enumerate(evaluators)]
+        return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
+    if address is not None:
+        reach(address)
+    from .ray_executor import RayExecutor
+
+    executor = RayExecutor(study, asked, workers, address)
+    try:
+        problems = executor.problems
+        notes = _notes(evaluators, problems)
+    except BaseException:
+        executor.close()
+        raise
+    return Workforce(executor, [not p for p in problems], notes)
+
+
+def _notes(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> list[str]:
+    """What to say about evaluators that cannot be used."""
+    if problems[0]:
+        raise StudyError(f"the evaluator {full_name(evaluators[0])} cannot run: {problems[0]}")
+    return [
+        f"rung {n} ({full_name(evaluators[n])}) is left out: {problem}; the other rungs go on"
+        for n, problem in enumerate(problems)
+        if problem
+    ]

@@ -1,0 +1,283 @@
+"""Commands on runs: in this process, on a run made once."""
+
+import json
+import shutil
+import sys
+import threading
+import time
+
+import pytest
+
+from allo_dse.cli import main
+from allo_dse.tune.rerun import replay_run
+from allo_dse.tune.store.log import encode_line, read_log
+from allo_dse.tune.store.rundir import RunDirectory, running
+from allo_dse.tune.study_file import load_studies
+
+STUDY = """
+import time
+from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.study import Study
+
+class Priced(FakeEvaluator):
+    def evaluate(self, design):
+        time.sleep({sleep})
+        if int(design.key, 16) % 10 == 0:
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+def study(salt: str = "") -> Study:
+    return fake_study("fake", salt=salt, evaluator=Priced)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "study.py").write_text(STUDY.format(sleep=0))
+    (study,) = load_studies(folder / "study.py")
+    result = study.run(60, run_dir=folder / "runs" / "fake", progress="quiet", seed=3)
+    return folder, result
+
+
+@pytest.fixture
+def tune(made, monkeypatch, capsys):
+    folder, _ = made
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["allo-tune", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert (ended.value.code or 0) == code, captured.err
+        return captured.out if code != 2 else captured.err
+
+    return call
+
+
+def test_status_counts_what_the_log_holds(tune, made):
+    folder, result = made
+    facts = json.loads(tune("status", "--json"))
+    entries = read_log(folder / "runs/fake/log.jsonl").entries
+    statuses = [e["status"] for e in entries if e["type"] == "design"]
+    assert facts["trials"] == 60
+    assert facts["failed"] == statuses.count("failed") > 0
+    assert facts["ruled_out"] == statuses.count("violation")
+    assert facts["reasons"]["RuntimeError"] == facts["failed"]
+    assert facts["front_size"] == len(result.front)
+    assert not facts["running"]
+    assert "not running" in tune("status")
+
+
+def test_best_and_pareto_agree_with_the_result(tune, made):
+    _, result = made
+    best = json.loads(tune("best", "--json"))
+    for name, found in best.items():
+        assert found["key"] == result.best(name).key
+        assert found["values"] == result.best(name).values
+    front = json.loads(tune("pareto", "--json"))["front"]
+    assert [d["key"] for d in front] == [d.key for d in result.front]
+    rows = tune("pareto", "runs/fake", "--csv").splitlines()
+    assert len(rows) == len(result.front) + 1
+    assert rows[0].startswith("latency_us,pe_count,local_memory_bytes,size,Pm")
+    assert "knee" in tune("pareto")
+    assert len(json.loads(tune("best", "--objective", "pe_count", "--json"))) == 1
+
+
+def test_designs_are_found_by_number_key_and_beginning(tune, made):
+    _, result = made
+    record = next(r for r in result.records if r.status == "ok")
+    for text in (str(record.number), f"#{record.number}", record.key, record.key[:7]):
+        assert json.loads(tune("show", text, "--json"))["key"] == record.key
+    failed = next(r for r in result.records if r.status == "failed")
+    assert "no licence" in tune("show", failed.key)
+
+
+def test_replay_gives_the_recorded_metrics_again(tune, made):
+    _, result = made
+    found = json.loads(tune("replay", result.best().key, "--verify", "--json"))
+    assert found["same"]
+    assert found["verified"]
+    assert found["metrics"]["latency_us"]["now"] == found["metrics"]["latency_us"]["recorded"]
+    failed = next(r for r in result.records if r.status == "failed")
+    assert "the same" in tune("replay", failed.number)
+
+
+def test_replay_notices_a_changed_evaluator(tune, made):
+    folder, result = made
+    changed = folder / "changed.py"
+    changed.write_text(
+        STUDY.format(sleep=0) + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)"
+    )
+    assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
+
+
+def test_the_log_replays_its_run(tune, made):
+    folder, _ = made
+    entries = [e for e in read_log(folder / "runs/fake/log.jsonl").entries if e["type"] == "design"]
+    found = json.loads(tune("replay", "--json"))
+    assert found["records"] == found["replayed"] == found["same"] == len(entries) > 60
+    assert (found["different"], found["skipped"], found["stopped"]) == ([], {}, "")
+    assert found["proposals"]["proposed"] == 60
+    assert found["proposals"]["difference"] == ""
+    said = tune("replay", "runs/fake")
+    assert "the same" in said
+    assert "60 proposed again in the same order" in said
+    tune("replay", "runs/fake", "--verify", code=2)
+
+
+def test_replaying_a_run_says_which_designs_differ(tune, made):
+    folder, result = made
+    changed = folder / "dearer.py"
+    changed.write_text(
+        STUDY.format(sleep=0)
+        + "\nbefore = Priced.evaluate"
+        + "\ndef dearer(self, design):"
+        + "\n    found = dict(before(self, design))"
+        + "\n    return {**found, 'pe_count': found['pe_count'] + 1} if int(design.key, 16) % 10 == 1 else found"
+        + "\nPriced.evaluate = dearer"
+    )
+    found = json.loads(tune("replay", "runs/fake", "--study", changed, "--json", code=1))
+    expected = [r.key for r in result.records if int(r.key, 16) % 10 == 1]
+    assert [d["key"] for d in found["different"]] == expected
+    assert expected
+    assert {d["differences"] for d in found["different"]} == {"pe_count"}
+    assert f"{len(expected)} different" in tune("replay", "--study", changed, code=1)
+
+
+def test_replaying_a_run_stops_when_asked(made):
+    folder, _ = made
+    asked = iter([*[""] * 62, "Ctrl-C"])  # before each of 60 proposals, and of two evaluations
+    found = replay_run(folder / "runs/fake", stop_requested=lambda: next(asked))
+    assert (found.stopped, found.done) == ("Ctrl-C", 2)
+
+
+def test_compare_designs_and_runs(tune, made):
+    folder, result = made
+    a, b = result.front[0], result.front[-1]
+    pairs = json.loads(tune("compare", a.key, b.key, "--json"))
+    assert pairs["latency_us"] == {"a": a.values["latency_us"], "b": b.values["latency_us"], "equal": False}
+    assert pairs["size"]["equal"]
+    shutil.copytree(folder / "runs/fake", folder / "copy", dirs_exist_ok=True)
+    assert json.loads(tune("compare", "runs/fake", "copy", "--json"))["trials"]["equal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "ffff"], "has no design 'ffff'"),
+        (["show", "ab"], "4 characters"),
+        (["show", "3", "--run", "nowhere"], "nowhere is not a run directory"),
+        (["best", "--objective", "speed"], "one of latency_us, pe_count"),
+        (["show"], "Missing argument"),
+    ],
+)
+def test_errors_have_hints(tune, arguments, message):
+    assert message in " ".join(tune(*arguments, code=2).split())
+
+
+@pytest.mark.parametrize("command", ["status", "best", "pareto", "show", "replay", "compare"])
+def test_every_command_has_examples(tune, command):
+    text = tune(command, "--help")
+    assert "Examples" in text
+    assert f"allo-tune {command}" in text
+    assert "--json" in text
+
+
+def test_a_live_run_is_seen_and_not_disturbed(tune, tmp_path):
+    (tmp_path / "study.py").write_text(STUDY.format(sleep=0.01))
+    (study,) = load_studies(tmp_path / "study.py")
+    run = threading.Thread(target=study.run, args=(80,), kwargs={"run_dir": tmp_path / "run", "progress": "quiet"})
+    run.start()
+    seen = []
+    while run.is_alive():
+        if (tmp_path / "run" / "run.json").exists():
+            facts = json.loads(tune("status", tmp_path / "run", "--json"))
+            seen.append((facts["running"], facts["trials"]))
+        time.sleep(0.05)
+    run.join()
+    assert any(running and 0 < trials < 80 for running, trials in seen)
+    assert [t for _, t in seen] == sorted(t for _, t in seen)
+    assert running(tmp_path / "run") is None
+
+
+def test_looking_at_a_directory_does_not_keep_a_driver_out(tmp_path):
+    RunDirectory(tmp_path / "run").close()
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            running(tmp_path / "run")
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        for _ in range(20):
+            RunDirectory(tmp_path / "run").close()
+    finally:
+        stop.set()
+        looker.join()
+
+
+DAMAGED_RECORDS = [
+    {"type": "design"},
+    {"type": "design", "number": "x", "key": 7, "status": "ok", "genes": 3, "params": [], "at": "y"},
+    {"type": "verify"},
+    {"type": "values", "key": "a"},
+    {"nothing": 1},
+]
+
+
+@pytest.mark.parametrize("entry", DAMAGED_RECORDS, ids=range(len(DAMAGED_RECORDS)))
+def test_entries_that_make_no_sense_are_said(tune, made, tmp_path, entry):
+    folder, _ = made
+    shutil.copytree(folder / "runs/fake", tmp_path / "run")
+    with (tmp_path / "run/log.jsonl").open("ab") as file:
+        file.write(encode_line(entry))
+    for command in (["status", tmp_path / "run"], ["study.py", "--trials", 61, "--run-dir", tmp_path / "run"]):
+        if command[0] == "status" and ("key" in entry or "type" not in entry):
+            continue  # readers take what is there
+        assert "makes no sense" in tune(*command, code=2)
+
+
+@pytest.mark.parametrize("info", ['{"x', "[]", '{"study": 3, "seed": "x"}', None])
+def test_a_damaged_description_of_a_run_is_said(tune, made, tmp_path, info):
+    folder, _ = made
+    shutil.copytree(folder / "runs/fake", tmp_path / "run")
+    path = tmp_path / "run/run.json"
+    path.write_text(info or json.dumps({**json.loads(path.read_text()), "space": [], "command": 7}))
+    for command in (["status", tmp_path / "run"], ["best", tmp_path / "run"], ["replay", tmp_path / "run"],
+                    ["study.py", "--trials", 61, "--run-dir", tmp_path / "run"]):  # fmt: skip
+        if command[0] in ("status", "best") and info and "seed" in info:
+            continue  # readers take what is there
+        assert "run.json is damaged" in tune(*command, code=2)
+
+
+def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(tune, made, tmp_path):
+    (tmp_path / "study.py").write_text(
+        "from tests.tune.fakes import FakeEvaluator, fake_study\n"
+        "class Odd(FakeEvaluator):\n"
+        "    def evaluate(self, design):\n"
+        "        if int(design.key, 16) % 3 == 0: raise ValueError('\\x1b[31m [bold] \\x07')\n"
+        "        if int(design.key, 16) % 3 == 1:\n"
+        "            return {**super().evaluate(design), 'latency_us': float('nan'), 'pe_count': float('inf')}\n"
+        "        return super().evaluate(design)\n"
+        "study = fake_study('odd', evaluator=Odd)\n"
+    )
+    said = tune(tmp_path / "study.py", "--trials", 24, "--run-dir", tmp_path / "run", "--no-verify")
+    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e["type"] == "design"]
+    odd = next(e for e in entries if "[bold]" in (e.get("error") or ""))
+    said += tune("show", odd["key"], "--run", tmp_path / "run")
+    assert "\\x1b[31m [bold] \\x07" in said
+    assert not {"\x1b", "\x07"} & set(said)
+    best = min(e["metrics"]["latency_us"] for e in entries if e["status"] == "ok")
+    assert json.loads(tune("status", tmp_path / "run", "--json"))["best"]["latency_us"] == best
+
+
+def test_a_report_says_where_it_is(tune, made, tmp_path):
+    found = json.loads(tune("report", "runs/fake", "-o", tmp_path / "r.html", "--json"))
+    assert found == {"file": str(tmp_path / "r.html"), "bytes": (tmp_path / "r.html").stat().st_size,
+                     "runs": [str(made[0] / "runs/fake")]}  # fmt: skip

@@ -1,0 +1,236 @@
+"""The command line as users meet it: in a process of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from allo_dse.tune.store.log import read_log
+
+ROOT = Path(__file__).parent.parent.parent
+STUDY = """
+import time
+from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.study import Study
+
+class Slow(FakeEvaluator):
+    def evaluate(self, design):
+        time.sleep({sleep})
+        return super().evaluate(design)
+
+def study(salt: str = "") -> Study:
+    return fake_study("fake", salt=salt, evaluator=Slow)
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    def write(sleep=0.0):
+        (tmp_path / "study.py").write_text(STUDY.format(sleep=sleep))
+        return tmp_path
+
+    return write
+
+
+def command(*arguments):
+    return [sys.executable, "-c", "from allo_dse.cli import main; main()", *map(str, arguments)]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "140", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def allo_tune(cwd, *arguments):
+    return subprocess.run(
+        command(*arguments), cwd=cwd, env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def evaluated(run_dir):
+    entries = read_log(run_dir / "log.jsonl").entries
+    return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("nothing happened")
+
+
+def test_a_study_from_the_command_line_and_again(study):
+    folder = study()
+    first = allo_tune(folder, "study.py", "--trials", 40)
+    assert first.returncode == 0, first.stderr
+    assert "Pareto front" in first.stdout
+    assert "runs/fake/pareto.csv" in first.stdout
+    assert (folder / "runs/fake/best/latency_us/build.py").exists()
+    second = allo_tune(folder, "study.py", "--trials", 40, "--json")
+    events = [json.loads(line) for line in second.stdout.splitlines()]
+    assert "resuming" in events[0]["text"]
+    assert events[-1]["event"] == "result"
+    assert events[-1]["trials"] == 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.py"], "error: there is no file nothing.py"),
+        (["study.py", "--set", "sal=3"], "did you mean salt?"),
+        (["study.py", "--set", "salt"], "expected name=value"),
+        (["study.py", "--time", "soon"], "'soon' is not a duration"),
+        (["study.py", "--sampler", "magic"], "unknown sampler 'magic'"),
+        (["study.py", "--trials", "many"], "--trials"),
+        (["study.py", "--trails", "3"], "No such option"),
+        ([], "Missing argument"),
+        (["status", "runs/x"], "is not a run directory"),
+        (["best"], "there is no run in runs/"),
+    ],
+)
+def test_user_errors_have_no_traceback_and_exit_with_2(study, arguments, message):
+    found = allo_tune(study(), *arguments)
+    assert found.returncode == 2
+    assert message in " ".join(found.stderr.split())
+    assert "Traceback" not in found.stderr
+
+
+def test_what_evaluators_print_does_not_mix_into_json(study):
+    folder = study()
+    file = folder / "study.py"
+    file.write_text(
+        file.read_text()
+        + "\nimport os\nfrom tests.tune.fakes import FakeEvaluator\nprint('hello from the file')"
+        + "\nevaluate = FakeEvaluator.evaluate"
+        + "\ndef chatty(self, design):\n    print('chatty')\n    os.system('echo a tool')"
+        + "\n    return evaluate(self, design)"
+        + "\nFakeEvaluator.evaluate = chatty\n"
+    )
+    found = allo_tune(folder, "study.py", "--trials", 5, "--json")
+    assert [json.loads(line) for line in found.stdout.splitlines()][-1]["event"] == "result"
+    for text in ("hello from the file", "chatty", "a tool"):
+        assert text in found.stderr
+
+
+def test_errors_are_json_too(study):
+    found = allo_tune(study(), "nothing.py", "--json")
+    assert found.returncode == 2
+    assert json.loads(found.stdout)["event"] == "error"
+
+
+def test_bugs_keep_their_traceback(study):
+    folder = study()
+    (folder / "study.py").write_text(
+        STUDY.format(sleep=0) + "\nfrom allo_dse.tune.run import driver\ndriver.Driver.run = lambda self: 1 / 0\n"
+    )
+    found = allo_tune(folder, "study.py", "--trials", 5)
+    assert "ZeroDivisionError" in found.stderr
+    assert "Traceback" in found.stderr
+    assert found.returncode == 1
+
+
+def test_help_and_version():
+    assert re.fullmatch(r"allo-tune \d+\.\d+\.\d+\n", allo_tune(ROOT, "--version").stdout)
+    text = allo_tune(ROOT, "--help").stdout
+    for word in ("Examples", "studies/gemm_npu.py", "--trials", "--set", "Ctrl-C"):
+        assert word in text
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_everything_and_says_how_to_go_on(study, number, code):
+    folder = study(sleep=0.01)
+    run_dir = folder / "runs/fake"
+    process = subprocess.Popen(
+        command("study.py", "--trials", 100000),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code, err
+    assert "everything is kept" in out
+    assert "allo-tune study.py --trials 100000" in out
+    assert (run_dir / "pareto.csv").exists()
+    before = evaluated(run_dir)
+    assert len(before) == len(set(before))
+    assert allo_tune(folder, "study.py", "--trials", len(before) + 10, "--no-verify").returncode == 0
+    assert evaluated(run_dir)[: len(before)] == before
+    assert len(set(evaluated(run_dir))) == len(before) + 10
+
+
+def test_a_second_ctrl_c_stops_at_once(study):
+    folder = study(sleep=5)
+    process = subprocess.Popen(
+        command("study.py", "--trials", 50),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: (folder / "runs/fake/log.jsonl").exists())
+    time.sleep(0.5)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - started < 3
+    assert process.returncode == 130
+    assert "stopped at once" in err
+    assert "Traceback" not in err
+
+
+def test_kill_9_loses_at_most_what_is_in_flight(study):
+    folder = study(sleep=0.005)
+    run_dir = folder / "runs/fake"
+    process = subprocess.Popen(
+        command("study.py", "--trials", 100000),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 20)
+    process.kill()
+    process.wait()
+    before = evaluated(run_dir)
+    found = allo_tune(folder, "study.py", "--trials", len(before) + 20, "--no-verify")
+    assert found.returncode == 0, found.stderr
+    whole = folder / "whole"
+    assert (
+        allo_tune(folder, "study.py", "--trials", len(before) + 20, "--no-verify", "--run-dir", whole).returncode == 0
+    )
+    assert evaluated(run_dir) == evaluated(whole)
+
+
+def test_a_full_disk_ends_the_run_with_what_to_do(study):
+    folder = study()
+    limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "bash", *command("study.py", "--trials", 5000, "--no-verify")]
+    found = subprocess.run(
+        limited, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert found.returncode == 2, found.stderr
+    assert "cannot write" in found.stderr
+    assert "free some space" in found.stderr
+    assert "Traceback" not in found.stderr
+    kept = evaluated(folder / "runs/fake")
+    assert kept
+    assert allo_tune(folder, "study.py", "--trials", len(kept) + 5, "--no-verify").returncode == 0
+
+
+def test_importing_the_package_and_asking_for_help_stay_fast():
+    code = "import sys, allo_dse; print(*(m for m in ('optuna', 'pandas', 'ray', 'numpy') if m in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""

@@ -1,0 +1,327 @@
+"""Runs as tables: read as they grow, with front, knee, hypervolume, differences, importance and rates."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from allo_dse.dashboard.data.board import Board, Ref
+from allo_dse.dashboard.data.design_words import status_text
+from allo_dse.dashboard.data.log.run_facts import read_facts
+from allo_dse.dashboard.data.progress import lost, statuses, timeline
+from allo_dse.dashboard.data.query.analysis import Sample, differences, importance, sample
+from allo_dse.dashboard.data.query.selection import Selection, inside
+from allo_dse.dashboard.data.table.columns import Column
+from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.errors import StudyError
+from allo_dse.tune.search.front import hypervolume, pareto_positions
+from allo_dse.tune.store.log import encode_line
+from tests.dashboard.synthetic import append, design, verify, write_run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / "made", 300)
+
+
+@pytest.fixture
+def table(made):
+    run = RunTable(made)
+    run.refresh()
+    return run
+
+
+def test_every_evaluated_design_is_a_row_with_flat_columns(table):
+    assert len(table) == 300
+    record = design(7)
+    row = table.row_of[record.key]
+    assert table.columns["latency_us"].value(row) == record.metrics["latency_us"]
+    assert table.columns["k.axis0.nodes"].value(row) == record.fold["kernels"][0]["axes"][0]["spatial"]
+    assert table.columns["bound.DRAM"].value(row) == record.metrics["bound"]["DRAM"]
+    assert table.record(row)["genes"] == record.genes
+
+
+def test_kinds_tell_objectives_parameters_and_mapping_apart(table):
+    assert table.names("objective") == ["latency_us", "bram18"]
+    assert table.names("parameter") == ["size", "tile"]
+    assert table.names("parameter", "mapping", varying=True) == [
+        "tile",
+        "k.axis0.nodes",
+        "k.axis0.pattern",
+        "output_depth",
+    ]
+
+
+def test_front_and_knee_are_those_of_all_feasible_designs(table):
+    usable = np.flatnonzero(table.ok)
+    expected = usable[pareto_positions(table.losses[usable])]
+    assert sorted(table.front) == sorted(expected)
+    assert table.knee in table.front
+    assert (np.diff(table.losses[table.front][:, 0]) > 0).all()
+
+
+def test_reading_in_pieces_gives_what_reading_at_once_gives(made, tmp_path):
+    whole = RunTable(made)
+    whole.refresh()
+    data = (made / "log.jsonl").read_bytes()
+    shutil.copytree(made, tmp_path / "run")
+    log = tmp_path / "run" / "log.jsonl"
+    log.write_bytes(b"")
+    piecewise = RunTable(tmp_path / "run")
+    for end in [*range(0, len(data), 40_001), len(data)]:
+        log.write_bytes(data[:end]) if end == 0 else log.open("ab").write(data[log.stat().st_size : end])
+        piecewise.refresh()
+    assert piecewise.keys == whole.keys
+    assert list(piecewise.front) == list(whole.front)
+    for name in whole.columns:
+        np.testing.assert_array_equal(piecewise.columns[name].numbers, whole.columns[name].numbers)
+
+
+def test_a_line_being_written_is_read_when_it_is_complete(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 5))
+    run.refresh()
+    line = encode_line(design(9).to_dict())
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(line[:50])
+        log.flush()
+        assert not run.refresh()
+        log.write(line[50:])
+    assert run.refresh()
+    assert len(run) == 6
+
+
+def test_damaged_lines_are_skipped(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 3))
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(b'{"type":"design"}\n' + encode_line(design(9).to_dict()))
+    run.refresh()
+    assert (len(run), run.log.damaged) == (4, 1)
+
+
+def test_a_run_begun_anew_replaces_what_was_read(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 50))
+    run.refresh()
+    (tmp_path / "run" / "log.jsonl").unlink()
+    write_run(tmp_path / "run", 10)
+    assert run.refresh()
+    assert len(run) == 10
+
+
+def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 300))
+    run.refresh()
+    wrong = run.keys[run.front[0]]
+    verify(tmp_path / "run", wrong, ok=False, message="C differs")
+    run.refresh()
+    assert wrong not in [run.keys[row] for row in run.front]
+    assert run.verified[wrong].message == "C differs"
+    assert lost(run)["wrong numbers"] == 1
+
+
+def test_hypervolume_grows_and_ends_at_that_of_the_front(table):
+    history = np.array(table.hypervolume)
+    known = history[~np.isnan(history)]
+    assert (np.diff(known) >= -1e-12).all()
+    reference = np.array(list(table.hypervolume_reference.values()))
+    assert known[-1] == pytest.approx(hypervolume(table.losses[table.front] / reference, np.ones(2)))
+
+
+def test_differences_name_what_differs_and_say_which_is_better(table):
+    first, second = table.front[0], table.front[-1]
+    found = {d.name: d for d in differences(table, first, table, second)}
+    assert found["latency_us"].better is False
+    assert found["bram18"].better is True
+    assert "size" not in found
+    values = table.columns["bram18"].value(first), table.columns["bram18"].value(second)
+    assert found["bram18"].change == pytest.approx(values[1] / values[0] - 1)
+
+
+def test_importance_finds_the_parameter_that_decides(table):
+    shares = importance(sample(table, "latency_us"))
+    assert next(iter(shares)) == "k.axis0.nodes"
+    assert sum(shares.values()) == pytest.approx(1)
+    few = sample(table, "latency_us")
+    assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
+
+
+def test_what_was_lost_is_counted_by_reason_over_time(table):
+    counts = lost(table)
+    assert counts["core_memory"] == 60
+    assert counts["RuntimeError"] == statuses(table)["failed"] == 10
+    over_time = timeline(table, bins=10)
+    assert {name: amount.sum() for name, amount in over_time.failures.items()} == counts
+    assert over_time.designs.sum() == 300
+    np.testing.assert_allclose(over_time.workers["all"][1:-1], 0.8, atol=0.05)
+
+
+def test_a_missing_value_is_not_equal_to_zero():
+    column = Column("x", "metric", missing=2)
+    column.append(0)
+    column.append(None)
+    assert column.values(np.arange(4)) == [None, None, 0, None]
+    assert column.varies
+
+
+def test_a_column_that_turns_out_to_hold_texts_keeps_its_numbers():
+    column = Column("x", "parameter")
+    for value in (8, None, "auto", 8, 2.5, True):
+        column.append(value)
+        len(column.codes)
+    assert column.values(np.arange(6)) == ["8", None, "auto", "8", "2.5", "yes"]
+
+
+def test_selections_survive_the_browser_and_combine(table):
+    selection = Selection(
+        (("latency_us", ((0.0, 9000.0),)),),
+        ("latency_us", "bram18", ((0.0, 0.0), (1e5, 0.0), (1e5, 100.0), (0.0, 100.0))),
+        frozenset(table.keys[:200]),
+    )
+    back = Selection.from_dict(json.loads(json.dumps(selection.to_dict())))
+    assert back == selection
+    expected = (table.numbers("latency_us") <= 9000) & (table.numbers("bram18") < 100) & (np.arange(300) < 200)
+    np.testing.assert_array_equal(back.rows(table), expected)
+    assert not Selection()
+    assert not Selection().rows(table).any()
+
+
+def test_points_in_a_concave_lasso():
+    arrow = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (2.0, 1.0), (0.0, 4.0))
+    x, y = np.array([2.0, 2.0, 0.5, 3.5, 5.0]), np.array([0.5, 3.0, 2.0, 2.0, 1.0])
+    assert inside(x, y, arrow).tolist() == [True, False, True, True, False]
+
+
+def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 300))
+    run.refresh()
+    best, history = run.keys[run.front[0]], run.hypervolume
+    worse = {**run.record(run.front[0])["metrics"], "latency_us": 1e9, "power_w": 3}
+    again = {**run.record(run.front[0]), "rung": 1, "evaluator": "board 1", "metrics": worse, "values": {}}
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**again, "values": {"latency_us": 1e9}}))
+    run.refresh()
+    row = run.row_of[best]
+    assert len(run) == 300
+    assert run.columns["latency_us"].value(row) == 1e9
+    assert run.columns["power_w"].values(np.array([row, row - 1])) == [3, None]
+    assert [rung.evaluator for rung in run.rungs[best]] == ["made-up 1", "board 1"]
+    assert run.record(row, 0)["metrics"]["latency_us"] < 1e9
+    assert list(run.front) == [row]  # only what the dearer evaluator has measured can be compared
+    assert np.array_equal(run.hypervolume, history, equal_nan=True)
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**again, "status": "infeasible", "rung": 2, "values": {"latency_us": 1e9}}))
+    run.refresh()
+    assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
+
+
+def promoted(run, key, **metrics):
+    """What the log says when a second evaluator has measured a design."""
+    record = run.record(run.row_of[key])
+    found = {**record["metrics"], **metrics}
+    return encode_line({**record, "rung": 1, "evaluator": "board 1", "metrics": found, "values": {}})
+
+
+def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 300))
+    run.refresh()
+    history, first = run.hypervolume, [run.keys[row] for row in run.front]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(promoted(run, first[0], latency_us=1e6))
+        log.write(promoted(run, first[1], latency_us=2e6, bram18=1e6))
+        log.write(promoted(run, first[2], latency_us=3e6, bram18=0))
+        failed = {"status": "failed", "metrics": None, "error": "RuntimeError: no", "rung": 1, "evaluator": "board 1"}
+        log.write(encode_line({**run.record(run.row_of[first[3]]), **failed}))
+    run.refresh()
+    assert [run.keys[row] for row in run.front] == [first[0], first[2]]
+    assert run.knee in run.front
+    assert np.array_equal(run.hypervolume, history, equal_nan=True)
+    board = Board([run])
+    words = [status_text(board, Ref(0, run.row_of[key])) for key in (first[1], first[3], first[4])]
+    assert words == ["dominated", "failed: RuntimeError", "not measured by board 1"]
+    verify(tmp_path / "run", first[0], ok=False)
+    run.refresh()
+    assert [run.keys[row] for row in run.front] == [first[1], first[2]]
+    assert run.hypervolume[-1] <= history[-1]
+
+
+def assert_history_is_of_present_values(run):
+    """The hypervolume's history is what a run would have that had found the present values at once."""
+    history = run.hypervolume
+    known = history[~np.isnan(history)]
+    assert (np.diff(known) >= -1e-12).all()
+    reference = np.array(list(run.hypervolume_reference.values()))
+    assert known[-1] == pytest.approx(hypervolume(run.losses[run.front] / reference, np.ones(2)))
+
+
+def test_changed_objectives_replace_values_and_status(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 100))
+    run.refresh()
+    before = run.hypervolume[-1]
+    key = run.keys[run.knee]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({"type": "values", "key": key, "rung": 0, "status": "infeasible", "values": {}}))
+    run.refresh()
+    assert key not in [run.keys[row] for row in run.front]
+    assert run.hypervolume[-1] < before
+    assert_history_is_of_present_values(run)
+
+
+def test_running_totals_become_amounts_per_interval(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 100))
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        for at, repeats, hits in ((0.2, 4, 0), (0.6, 10, 1), (0.8, 3, 1)):
+            log.write(encode_line({"type": "tick", "at": at, "repeats": repeats, "cache_hits": hits}))
+    run.refresh()
+    spans = timeline(run, bins=2)
+    assert spans.repeats.tolist() == [4, 9]
+    assert spans.cache_hits.tolist() == [0, 1]
+
+
+def test_boards_refer_to_designs_by_run_and_key(made, tmp_path):
+    other = write_run(tmp_path / "made", 20)
+    board = Board.open([made, other])
+    assert board.names == ["made (1)", "made (2)"]
+    ref = Ref(1, 3)
+    assert board.reference(board.text(ref)) == ref
+    for text in (None, "", "7:x", "1:nothing", "x:1"):
+        assert board.reference(text) is None
+    assert board.find(board.runs[0].keys[40][:9]) == Ref(0, 40)
+    before = board.version
+    append(other, range(20, 21))
+    assert board.refresh()
+    assert board.version != before
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(StudyError, match="not a run directory"):
+        Board.open([tmp_path])
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(StudyError, match="damaged"):
+        Board.open([tmp_path])
+
+
+def test_where_the_study_is_defined_is_read_from_the_command(tmp_path):
+    write_run(tmp_path, 0)
+    info = json.loads((tmp_path / "run.json").read_text())
+    info["command"] = ["allo-tune", "a b.py", "--set", "dtype=i8", "--set=size=64"]
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    facts = read_facts(tmp_path)
+    assert (facts.study_file, facts.settings) == ("a b.py", {"dtype": "i8", "size": "64"})
+    assert facts.command_line == "allo-tune 'a b.py' --set dtype=i8 --set=size=64"
+
+
+def test_directives_of_a_schedule_become_columns(tmp_path):
+    run = RunTable(write_run(tmp_path / "run", 20))
+    run.refresh()
+    said = [
+        "pipeline(mm:k, initiation_interval=2)",
+        "partition(mm:A, dim=1, factor=4)",
+        "partition(mm:A, dim=2, factor=8)",
+    ]
+    with (tmp_path / "run" / "log.jsonl").open("ab") as log:
+        log.write(encode_line({**run.record(0), "key": "scheduled", "schedule": said}))
+    run.refresh()
+    row = run.row_of["scheduled"]
+    assert run.columns["pipeline.mm.k"].value(row) == 2
+    assert run.columns["partition.mm.A"].value(row) == "1, 4; 2, 8"
+    assert run.columns["pipeline.mm.k"].value(0) is None

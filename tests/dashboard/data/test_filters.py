@@ -1,0 +1,127 @@
+"""Filter expressions: what they mean, what they refuse, and that they never execute anything."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.dashboard.data.query.filters import FilterError, parse_filter
+from allo_dse.dashboard.data.table.columns import Column
+
+
+class Designs:
+    """Four designs; the last has no latency."""
+
+    values: ClassVar = {
+        "latency_us": [100.0, 900.0, 2000.0, None],
+        "bram18": [10, 80, 200, 5],
+        "how": ["chain", "bundle", "Chain2", None],
+        "bound.DMA channel": [0.1, 0.2, 0.3, 0.4],
+    }
+
+    def __init__(self):
+        self.columns = {}
+        for name, values in self.values.items():
+            self.columns[name] = Column(name, "metric")
+            for value in values:
+                self.columns[name].append(value)
+
+    def __len__(self):
+        return 4
+
+    def column(self, name):
+        return self.columns.get(name)
+
+
+def kept(source):
+    return np.flatnonzero(parse_filter(source)(Designs())).tolist()
+
+
+@pytest.mark.parametrize(
+    ("source", "rows"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("bram18 < 80 and latency_us < 900", [0]),
+        ("bram18 < 80 or latency_us >= 2000", [0, 2, 3]),
+        ("not latency_us < 900", [1, 2, 3]),
+        ("not (bram18 < 80 or how == 'bundle')", [2]),
+        ("10 < bram18 <= 80", [1]),
+        ("latency_us * bram18 / 1e3 <= 72", [0, 1]),
+        ("(bram18 + 20) * 2 > 100", [1, 2]),
+        ("((bram18)) > -3", [0, 1, 2, 3]),
+        ('how == "chain"', [0]),
+        ("how != 'chain'", [1, 2]),
+        ("how ~ CHAIN", [0, 2]),
+        ("how in (chain, bundle)", [0, 1]),
+        ("how not in (chain)", [1, 2, 3]),
+        ("bram18 in (10, 200)", [0, 2]),
+        ("`bound.DMA channel` > .25", [2, 3]),
+        ("latency_us == 900 AND bram18 = 80", [1]),
+        ("latency_us != 900", [0, 2]),
+        ("bram18 / 0 > 1", [0, 1, 2, 3]),
+    ],
+)
+def test_meaning(source, rows):
+    assert kept(source) == rows
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("latency_us <", "expected a column"),
+        ("latency_us", "expected a comparison"),
+        ("latency_us < 3 bram18 > 2", "expected `and`"),
+        ("(bram18 < 3", "expected"),
+        ("how in chain", "list in parentheses"),
+        ("a; b", "cannot stand in a filter"),
+        ("__import__('os').system('true')", "cannot stand in a filter"),
+        ("how < 'b'", "not a number|no order"),
+        ("how > 3", "not a number"),
+        ("(" * 200 + "1 < 2" + ")" * 200, "nested too deeply"),
+        ("- " * 200 + "1 < 2", "nested too deeply"),
+        ("1 < 2 and " * 300 + "1 < 2", "longer than"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(source, message):
+    with pytest.raises(FilterError, match=message):
+        kept(source)
+
+
+def test_unknown_columns_are_refused_with_the_nearest_names():
+    with pytest.raises(FilterError) as caught:
+        parse_filter("latencyus < 3").check(["latency_us", "bram18"])
+    assert "latency_us" in caught.value.hint
+
+
+@given(st.text(alphabet="abh. `'\"()<>=~+-*/,0123456789andornti\\\n;:[]{}", max_size=80))
+def test_any_text_is_either_understood_or_refused(source):
+    try:
+        found = parse_filter(source)(Designs())
+    except FilterError:
+        return
+    assert found.dtype == bool
+    assert found.shape == (4,)
+
+
+@given(
+    st.recursive(
+        st.sampled_from(["bram18 < 80", "latency_us >= 900", "how == 'chain'"]),
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})"),
+            inner.map(lambda t: f"not ({t})"),
+        ),
+        max_leaves=8,
+    )
+)
+def test_logic_is_pythons(source):
+    designs = [
+        {name: values[row] for name, values in Designs.values.items() if name.isidentifier()} for row in range(4)
+    ]
+    expected = []
+    for row, values in enumerate(designs):
+        latency = values["latency_us"] if values["latency_us"] is not None else float("nan")
+        if eval(source, {}, {**values, "latency_us": latency}):
+            expected.append(row)
+    assert kept(source) == expected

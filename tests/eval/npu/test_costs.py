@@ -1,0 +1,53 @@
+"""What a task costs on an NPU core."""
+
+from __future__ import annotations
+
+import pytest
+
+from allo_dse.device.device import Device
+from allo_dse.errors import SimulationError
+from allo_dse.eval.npu.costs import class_cycles
+from allo_dse.lang import install
+from allo_dse.lang.externals import define_external
+from allo_dse.mapper.program import load_program
+
+install()
+
+import allo.dataflow as df
+from allo.backend.aie.external_kernel import ExternalModule
+from allo.ir.types import float32
+
+from studies.gemm_npu import gemm
+
+DEVICE = Device.load("npu1_4col")
+
+
+def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel():
+    program = load_program(gemm, M=256, N=256, K=256, Pm=4, Pn=4, Pk=4)
+    first, middle, last = (class_cycles(cls, DEVICE) for cls in program.kernels[0].classes)
+    kernel = DEVICE.kernel_cost("i16", "i16", "i16").cycles(64, 64, 64)
+    assert middle == last == kernel
+    assert first == kernel + DEVICE.elementwise_cost("fill").cycles(64 * 64 * 2)
+
+
+def program_with_vendor_kernel(top):
+    vendor = ExternalModule(top=top, impl_path="kernel.cc", input_idx=[0], output_idx=[1])
+
+    @df.region()
+    def region(A: float32[16], B: float32[16]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: float32[16], b: float32[16]):
+            vendor(a, b)
+
+    return load_program(region).kernels[0].classes[0]
+
+
+def test_a_vendor_kernel_costs_what_the_study_says():
+    define_external("twice", lambda a: 2 * a, cycles=lambda a, b: 7 * a[0])
+    assert class_cycles(program_with_vendor_kernel("twice"), DEVICE) == 7 * 16
+
+
+def test_a_vendor_kernel_without_cycles_is_named():
+    define_external("thrice", lambda a: 3 * a)
+    with pytest.raises(SimulationError, match="nobody has said how many cycles the vendor kernel 'thrice' takes"):
+        class_cycles(program_with_vendor_kernel("thrice"), DEVICE)

@@ -1,0 +1,41 @@
+"""Recorded runs of NPU designs: names fit the network, times fit the simulator's."""
+
+import pytest
+
+from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.eval.npu.recording import record_npu, short_name
+from tests.eval.designs import gemm_design
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return record_npu(gemm_design())
+
+
+def test_every_process_and_buffer_has_a_name(recording):
+    network = recording.network
+    assert len(recording.labels.processes) == network.task_count
+    assert 2 * len(recording.labels.buffers) == network.stream_count
+    assert [name.startswith("core ") for name in recording.labels.processes[-recording.cores :]] == [
+        True
+    ] * recording.cores
+
+
+def test_all_blocks_take_what_the_evaluator_says(recording):
+    blocks = recording.of // recording.periods
+    assert blocks * recording.periods == recording.of
+    run_us = blocks * recording.cycles / recording.ticks_per_cycle / 1e3
+    metrics = NpuSimulator().evaluate(gemm_design())
+    assert 0.5 * metrics.latency_us < run_us <= metrics.latency_us
+
+
+def test_the_critical_path_covers_the_run(recording):
+    path = recording.part().explain().path
+    assert path.start[0] == 0
+    assert path.end[-1] == recording.cycles
+
+
+def test_chains_are_called_by_their_first_task():
+    assert short_name("a_0-a_1-a_2x8") == "a_0-…x8"
+    assert short_name("a_0-a_1") == "a_0-…"
+    assert short_name("a_0x4") == "a_0x4"

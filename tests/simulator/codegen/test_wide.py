@@ -1,0 +1,51 @@
+"""Arithmetic of integers wider than a machine word."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.engine.engine import compile_bodies
+from allo_dse.simulator.network.network import NetworkBuilder
+
+
+@pytest.mark.parametrize("bits", [8, 33, 64, 65, 71, 130, 901])
+def test_division_rounds_down_at_any_width(bits: int) -> None:
+    """MLIR's `arith-expand` alone is off by 2**64 for negative quotients of more than 64 bits."""
+    wide = 1 << (bits - 1).bit_length()
+    store = f"i{max(wide, 8)}"
+    text = f"""
+    func.func @divide(%x: memref<3x{store}>) {{
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %two = arith.constant 2 : index
+      %p = memref.load %x[%zero] : memref<3x{store}>
+      %q = memref.load %x[%one] : memref<3x{store}>
+      %a = arith.trunci %p : {store} to i{bits}
+      %b = arith.trunci %q : {store} to i{bits}
+      %r = arith.floordivsi %a, %b : i{bits}
+      %s = arith.extsi %r : i{bits} to {store}
+      memref.store %s, %x[%two] : memref<3x{store}>
+      return
+    }}"""
+    if wide == bits:
+        text = text.replace("arith.trunci", "arith.bitcast").replace("arith.extsi", "arith.bitcast")
+    engine = compile_bodies([Body("divide", text)])
+    size = engine.signatures["divide"].parameters[0].element_bytes
+    rng = random.Random(bits)
+    for a, b in [
+        (7, 2),
+        (-7, 2),
+        (7, -2),
+        (-8, 2),
+        *((rng.getrandbits(bits - 2), -3), (-rng.getrandbits(bits - 2), 5)),
+    ]:
+        memory = b"".join(value.to_bytes(size, "little", signed=True) for value in (a, b, 0))
+        array = np.frombuffer(bytearray(memory), np.dtype(f"V{size}"))
+        net = NetworkBuilder()
+        net.tasks("divide", engine.signatures["divide"].words(1, [Tiles(net.tensor(array), 0, (1,))]))
+        engine.run(net.build())
+        assert int.from_bytes(array[2].tobytes(), "little", signed=True) == a // b

@@ -1,0 +1,148 @@
+"""For the replay tests: the semantics in plain Python, and random traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from allo_dse.simulator.replay.trace import Trace
+from allo_dse.simulator.trace.build import Get, Loop, Put
+
+
+def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple[dict[str, int], bool, dict[str, list]]:
+    """DESIGN.md §5 word by word: per process its end (None: it sticks), whether all ended, times of puts per stream."""
+    todo, end = {}, {}
+    for name, loops in processes.items():
+        base, todo[name] = 1, []
+        for loop in loops:
+            if loop.events is None:
+                ops = [(type(op).__name__.lower(), op.stream, k, op.stage) for k in range(loop.trip) for op in loop.ops]
+            else:
+                ops = [(*event, None) for event in loop.events]
+            due = []
+            for kind, stream, k, stage in ops:
+                default = 0 if kind == "get" else max(loop.depth - 1, 1)
+                due.append((base + k * loop.ii + (default if stage is None else stage), kind, stream))
+            todo[name] += sorted(due, key=lambda op: op[0])  # stable: program order where due at the same time
+            if loop.trip:
+                base += (loop.trip - 1) * loop.ii + loop.depth + 1
+        end[name] = base
+    put: dict[str, list[int]] = {stream: [] for stream in depths}
+    got: dict[str, list[int]] = {stream: [] for stream in depths}
+    stall = dict.fromkeys(processes, 0)
+    moved = True
+    while moved:
+        moved = False
+        for name, ops in todo.items():
+            while ops:
+                due, kind, stream = ops[0]
+                t = due + stall[name]
+                if kind == "get":
+                    if len(got[stream]) == len(put[stream]):
+                        break
+                    t = max(t, put[stream][len(got[stream])] + (1 if depths[stream] <= 2 else 2))
+                    got[stream].append(t)
+                else:
+                    n = len(put[stream])
+                    if n - len(got[stream]) == depths[stream]:
+                        break
+                    if n >= depths[stream]:
+                        t = max(t, got[stream][n - depths[stream]] + 1)
+                    put[stream].append(t)
+                stall[name] = t - due
+                ops.pop(0)
+                moved = True
+    ends = {name: end[name] + stall[name] if not todo[name] else None for name in processes}
+    return ends, not any(todo.values()), put
+
+
+def _wiring(draw: Any, streams: list[str], processes: list[str]) -> dict[str, tuple[str, str]]:
+    return {s: (draw(st.sampled_from(processes)), draw(st.sampled_from(processes))) for s in streams}
+
+
+@st.composite
+def irregular(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
+    """Any operations in any order; most of these stick somewhere, some have unequal numbers of puts and gets."""
+    processes = [f"p{i}" for i in range(draw(st.integers(1, 4)))]
+    streams = [f"s{i}" for i in range(draw(st.integers(1, 4)))]
+    wiring = _wiring(draw, streams, processes)
+    made: dict[str, list[Loop]] = {}
+    for p in processes:
+        ports = [("put", s) for s in streams if wiring[s][0] == p] + [("get", s) for s in streams if wiring[s][1] == p]
+        made[p] = []
+        for _ in range(draw(st.integers(0, 2))):
+            ops = draw(st.lists(st.sampled_from(ports), max_size=12)) if ports else []
+            trip = draw(st.integers(1, 4))
+            iterations = sorted(draw(st.lists(st.integers(0, trip - 1), min_size=len(ops), max_size=len(ops))))
+            events = [(*op, k) for op, k in zip(ops, iterations, strict=True)]
+            made[p].append(Loop(trip, draw(st.integers(1, 4)), draw(st.integers(0, 7)), events=events))
+    return made, {s: draw(st.integers(1, 4)) for s in streams}
+
+
+@st.composite
+def regular(draw: Any, most: int = 12) -> tuple[dict[str, list[Loop]], dict[str, int]]:
+    """Processes that do the same every iteration; tokens flow forward mostly, so that most of these end."""
+    processes = [f"p{i}" for i in range(draw(st.integers(1, 5)))]
+    streams = [f"s{i}" for i in range(draw(st.integers(1, 6)))]
+    wiring = _wiring(draw, streams, processes)
+    if draw(st.booleans()):
+        wiring = {s: (min(ends), max(ends)) for s, ends in wiring.items()}
+    trips = draw(st.lists(st.integers(1, most), min_size=1, max_size=2))
+    made: dict[str, list[Loop]] = {}
+    for p in processes:
+        made[p] = []
+        for trip in trips:
+            ops: list[Get | Put] = [Get(s) for s in streams if wiring[s][1] == p]
+            ops += [Put(s) for s in streams if wiring[s][0] == p]
+            ops = draw(st.permutations(ops)) if draw(st.integers(0, 3)) == 0 else ops
+            if draw(st.integers(0, 7)) == 0:
+                ops = [*ops, *ops]
+            ii, depth = draw(st.integers(1, 5)), draw(st.integers(0, 9))
+            staged = [type(op)(op.stream, draw(st.none() | st.integers(0, max(depth, 1)))) for op in ops]
+            made[p].append(Loop(trip, ii, depth, ops=staged))
+    return made, {s: draw(st.integers(1, 6)) for s in streams}
+
+
+@st.composite
+def multirate(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
+    """Processes that take several tokens an iteration, or one stream after the other; as many tokens in as out."""
+    processes = [f"p{i}" for i in range(draw(st.integers(2, 5)))]
+    streams = [f"s{i}" for i in range(draw(st.integers(1, 6)))]
+    wiring = {s: tuple(sorted(draw(st.permutations(processes))[:2])) for s in streams}
+    made: dict[str, list[Loop]] = {p: [] for p in processes}
+    for tokens in draw(st.lists(st.sampled_from([6, 60, 600]), min_size=1, max_size=2)):
+        for p in processes:
+            ops: list[Get | Put] = [Get(s) for s in streams if wiring[s][1] == p]
+            ops += [Put(s) for s in streams if wiring[s][0] == p]
+            cut = draw(st.integers(0, len(ops))) if draw(st.integers(0, 3)) == 0 else len(ops)
+            for part in (ops[:cut], ops[cut:]):
+                rate = draw(st.sampled_from([1, 1, 2, 3]))
+                made[p].append(Loop(tokens // rate, draw(st.integers(1, 5)), draw(st.integers(0, 9)), ops=part * rate))
+    return made, {s: draw(st.integers(1, 9) | st.integers(1, 2000)) for s in streams}
+
+
+def networks() -> st.SearchStrategy[tuple[dict[str, list[Loop]], dict[str, int]]]:
+    return st.one_of(irregular(), regular(), multirate())
+
+
+def trace_of(network: tuple[dict[str, list[Loop]], dict[str, int]], **options: Any) -> Trace:
+    processes, depths = network
+    return Trace.build(depths, processes, **options)
+
+
+def systolic(size: int, k: int, depth: int = 2) -> Trace:
+    """A size x size systolic array for products with inner length k: loaders, cells, drains."""
+    across = [[f"a{i}_{j}" for j in range(size + 1)] for i in range(size)]
+    down = [[f"b{i}_{j}" for j in range(size)] for i in range(size + 1)]
+    processes: dict[str, list[Loop]] = {}
+    for i in range(size):
+        processes[f"load_a{i}"] = [Loop(k, 1, 2, [Put(across[i][0])])]
+        processes[f"load_b{i}"] = [Loop(k, 1, 2, [Put(down[0][i])])]
+        for j in range(size):
+            ops = [Get(across[i][j]), Get(down[i][j]), Put(across[i][j + 1]), Put(down[i + 1][j])]
+            processes[f"cell{i}_{j}"] = [Loop(k, 1, 2, ops)]
+        processes[f"drain_a{i}"] = [Loop(k, 1, 2, [Get(across[i][size])])]
+        processes[f"drain_b{i}"] = [Loop(k, 1, 2, [Get(down[size][i])])]
+    streams = [name for row in (*across, *down) for name in row]
+    return Trace.build(dict.fromkeys(streams, depth), processes, name=f"systolic {size}x{size}, K={k}", clock_ns=1.0)

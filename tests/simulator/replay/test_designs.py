@@ -1,0 +1,66 @@
+"""Replay of real designs: recorded traces against RTL co-simulation. Skipped where the traces are not there."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allo_dse.simulator.replay.trace import Trace
+
+TRACES = Path(__file__).parents[4] / "shared" / "traces"
+pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no traces of real designs in {TRACES}")
+NAMES = sorted(path.stem for path in TRACES.glob("*.npz")) if TRACES.is_dir() else []
+
+
+@cache
+def design(name: str) -> Trace:
+    return Trace.load(TRACES / f"{name}.npz")
+
+
+@cache
+def rtl_cycles() -> dict[str, int]:
+    with (TRACES / "cosim_cycles.csv").open() as file:
+        return {row["design"]: int(row["cosim_cycles"]) for row in csv.DictReader(file)}
+
+
+def test_cycles_are_those_of_rtl_simulation():
+    errors = {name: abs(design(name).replay().cycles / cycles - 1) for name, cycles in rtl_cycles().items()}
+    assert len(errors) == 10
+    assert max(errors.values()) < 0.005, errors
+    assert np.mean(list(errors.values())) < 0.001, errors
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_design_runs_at_its_depths(name):
+    result = design(name).replay()
+    result.require_finished()
+    assert (result.occupancy <= result.depths).all()
+    assert not design(name).notes
+
+
+@pytest.mark.parametrize("name", NAMES[::17])
+def test_saved_designs_are_the_same(name, tmp_path):
+    design(name).save(tmp_path / "t.npz")
+    with np.load(TRACES / f"{name}.npz") as old, np.load(tmp_path / "t.npz") as new:
+        for array in ("loop", "kind", "stream", "iteration", "stream_depth"):
+            assert (old[array] == new[array]).all()
+    assert Trace.load(tmp_path / "t.npz").replay().cycles == design(name).replay().cycles
+
+
+@pytest.mark.parametrize("name", ["synthetic_opt5_k7mmtree_balanced", "2560_DSPs_opt3_bicg"])
+def test_batches_and_changes_of_real_designs(name):
+    trace = design(name)
+    rng = np.random.default_rng(1)
+    batch = rng.integers(1, trace.stream_depth + 1, (20, len(trace.streams)))
+    batch[::2] = np.maximum(batch[::2], trace.smallest_depths().depths)
+    singles = [trace.replay(depths) for depths in batch]
+    assert all(result.finished for result in singles[::2])
+    assert trace.replay(batch).tolist() == [r.cycles if r.finished else -1 for r in singles]
+    replayer = trace.replayer(batch[0])
+    for stream, depth in enumerate(batch[2].tolist()):
+        assert replayer.retime(stream, depth) in (-1, trace.replay(replayer.depths).cycles)
+    assert replayer.cycles == singles[2].cycles

@@ -1,0 +1,106 @@
+"""Extrapolation of regular loops: equal to the full replay, in a time that does not grow with trip counts."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.simulator.replay.trace import Trace
+from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.trace.data import TraceError
+
+from .support import multirate, regular, systolic, trace_of
+
+
+def check(trace: Trace) -> int:
+    """Compares with the full replay; returns the operations that were computed one by one."""
+    full, short = trace.replay(), trace.extrapolate()
+    assert short.finished == full.finished
+    if full.finished:
+        assert short.process_end.tolist() == full.process_end.tolist()
+        assert short.port_stall.tolist() == full.port_stall.tolist()
+        assert short.cycles == full.cycles
+    else:
+        assert (
+            short.process_end[[b.task for b in short.deadlock.blocked]].tolist()
+            == full.process_end[[b.task for b in full.deadlock.blocked]].tolist()
+        )
+        assert short.explanation == full.explain()
+    return short.computed
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.one_of(regular(), regular(700), multirate()))
+def test_extrapolation_is_full_replay(network):
+    check(trace_of(network))
+
+
+def forward(trip: int, ii: tuple[int, int, int], depths: tuple[int, int]) -> Trace:
+    return Trace.build(
+        dict(zip("ab", depths, strict=True)),
+        {
+            "load": [Loop(trip, ii[0], 3, [Put("a")])],
+            "work": [Loop(trip, ii[1], 20, [Get("a"), Put("b")])],
+            "store": [Loop(trip, ii[2], 3, [Get("b")])],
+        },
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(3000, 6000),
+    st.tuples(*[st.integers(1, 7)] * 3),
+    st.tuples(*[st.integers(1, 40) | st.integers(900, 7000)] * 2),
+)
+def test_processes_of_different_speeds(trip, ii, depths):
+    """Deep streams fill up slowly: several periodic stretches, one after the other."""
+    check(forward(trip, ii, depths))
+
+
+def test_most_operations_follow_from_the_period():
+    assert check(forward(20_000, (1, 3, 2), (4, 8))) < 3_000
+    assert check(forward(20_000, (2, 2, 2), (4, 8))) < 3_000
+    assert check(forward(20_000, (2, 1, 3), (100_000, 100_000))) < 3_000
+    trace = systolic(4, 5000, depth=2)
+    assert check(trace) < trace.event_count // 20
+
+
+def test_a_loop_that_runs_a_thousand_million_times():
+    forward(1000, (1, 2, 1), (4, 4)).extrapolate()  # compiles
+    start = time.perf_counter()
+    trip = 10**9
+    result = forward(trip, (1, 2, 1), (4, 4)).extrapolate()
+    assert time.perf_counter() - start < 1
+    short = forward(1000, (1, 2, 1), (4, 4)).replay()
+    assert result.cycles == short.cycles + 2 * (trip - 1000)
+
+
+def test_a_deadlock_is_named():
+    trace = Trace.build({"s": 2}, {"p": [Loop(5000, ops=[Put("s")])], "q": [Loop(4000, ops=[Get("s")])]})
+    result = trace.extrapolate()
+    assert not result.finished
+    assert result.explanation == trace.replay().explain()
+    assert "p waits to put to s (full, 2 tokens; iteration 4002 of its loop 0" in result.explanation
+
+
+def test_what_cannot_be_extrapolated_is_refused():
+    listed = Trace.build({"s": 1}, {"p": [Loop(1, events=[("put", "s", 0)])]})
+    with pytest.raises(TraceError, match="lists events one by one"):
+        listed.extrapolate()
+    with pytest.raises(TraceError, match="not a batch"):
+        forward(10, (1, 1, 1), (1, 1)).extrapolate(np.ones((2, 2), int))
+    with pytest.raises(TraceError, match="too much memory"):
+        forward(1 << 34, (1, 1, 1), (1 << 33, 1)).extrapolate()
+    late = Trace.build(
+        {"a": 10**9, "b": 10**9},
+        {
+            "p": [Loop(10**9, ops=[Put("a"), Put("b")])],
+            "q": [Loop(10**9, ops=[Get("a")]), Loop(10**9, ops=[Get("b")])],
+        },
+    )
+    with pytest.raises(TraceError, match="stream b comes to hold more than"):
+        late.extrapolate()

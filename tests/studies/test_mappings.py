@@ -1,0 +1,83 @@
+"""The studies, and the mappings that people write by hand for them."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+from allo_dse import NpuSimulator, check
+from allo_dse.eval.verify import verify_design
+from allo_dse.lang import install
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.tune.show.reporters import QuietReporter
+
+install()
+
+from studies import attention_npu
+from studies.hand_made import HAND_MADE, attention
+
+SMALL = {
+    "attention_npu": {"length": 256},
+    "ffn_npu": {"tokens": 256, "hidden": 256},
+    "mlp_npu": {"hidden": 256},
+    "vector_add_npu": {"length": 65536},
+    "reduction_npu": {"rows": 256, "columns": 256},
+    "resnet_npu": {"images": 2},
+}
+
+
+def study_of(name: str, **arguments: object):
+    return importlib.import_module(f"studies.{name}").study(**arguments)
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_the_mapping_by_hand_is_generated_fits_and_exports(name):
+    study = study_of(name)
+    design = HAND_MADE[name].design(study)
+    assert study.space.structures.contains(design.program, design.fold)
+    genes = study.space.encode(design.program.params, design.fold, design.buffering.output_depth)
+    assert study.space.decode_genes(genes).key == design.key
+    assert check(design) == []
+    assert VMG.of(design.program).apply(design.mapping_primitives).key == design.vmg.key
+    namespace: dict[str, object] = {}
+    exec(design.vmg.mapping_source(), namespace)
+    assert namespace["mapping_primitives"]() == design.mapping_primitives
+
+
+@pytest.mark.parametrize("name", [name for name in HAND_MADE if name != "gemm_npu"])
+def test_the_mapping_by_hand_computes_what_the_program_does(name):
+    study = study_of(name)
+    found = verify_design(HAND_MADE[name].design(study), reference=study.reference, verify_with=study.verify_with)
+    assert found.ok, found.message
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_short_search_is_verified(name, tmp_path):
+    result = study_of(name, **SMALL[name]).run(trials=24, seed=0, run_dir=tmp_path, progress=QuietReporter())
+    assert len(result.pareto)
+    assert result.pareto["verified"].eq("yes").all()
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_attention_is_at_least_as_fast_as_by_hand(length, tmp_path):
+    study = attention_npu.study(length=length)
+    by_hand = NpuSimulator().evaluate(attention(columns=min(4, length // 32)).design(study)).latency_us
+    result = study.run(trials=3000, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
+    assert result.best("latency_us").metrics.latency_us <= by_hand
+
+
+def test_references_of_the_studies():
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((6, 4)) for _ in range(3))
+    rows = [np.exp(row) / np.exp(row).sum() for row in q @ k.T / 2]
+    assert np.allclose(attention_npu.reference(q, k, v), np.array(rows) @ v)
+
+
+def test_the_model_orders_the_resnet_design_points_as_measured(tmp_path):
+    from benchmarks.resnet_points import POINTS, modelled_ms
+
+    modelled = [modelled_ms(point, tmp_path) for point in POINTS]
+    assert modelled == sorted(modelled, reverse=True)
+    assert [point.measured_ms for point in POINTS] == sorted((p.measured_ms for p in POINTS), reverse=True)

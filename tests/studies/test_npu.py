@@ -1,0 +1,88 @@
+"""The studies that come with the project, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from allo_dse.device.device import Device
+from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.lang import install
+from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.program import load_program
+from allo_dse.space.design import Design
+from allo_dse.tune.show.reporters import QuietReporter
+from tests.eval.designs import gemm_fold
+
+install()
+
+from studies.gemm_npu import ELEMENT_TYPES, gemm, study
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def allo_tune(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from allo_dse.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "bf16"])
+def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
+    searched, element = study(dtype), ELEMENT_TYPES[dtype]
+    program = load_program(gemm, TyI=element, TyO=element)
+    design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
+    candidate = searched.space.decode_genes(searched.space.encode(program.params, gemm_fold(), 2))
+    assert candidate.design.key == design.key
+    assert check_mapping(design.vmg, design.device, design.buffering) == []
+
+
+def test_the_search_finds_something_at_least_as_fast(tmp_path):
+    program = load_program(gemm)
+    by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
+    result = study("i16").run(trials=400, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
+    assert result.best("latency_us").metrics.latency_us <= NpuSimulator().evaluate(by_hand).latency_us
+
+
+def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path):
+    run = tmp_path / "run"
+    done = allo_tune("studies/gemm_npu.py", "--set", "size=256", "--trials", "60", "--seed", "1", "--run-dir", str(run))
+    assert done.returncode == 0, done.stderr
+    assert "Pareto front" in done.stdout
+    front = pd.read_csv(run / "pareto.csv")
+    assert front["verified"].all()
+    assert {"latency_us", "pe_count", "local_memory_bytes", "Pm", "Pn", "Pk"} <= set(front.columns)
+    best = run / "best" / "latency_us"
+    assert "cores" in (best / "explanation.txt").read_text()
+    parameters = json.loads((best / "parameters.json").read_text())
+    namespace: dict[str, object] = {}
+    exec((best / "mapping.py").read_text(), namespace)
+    primitives = namespace["mapping_primitives"]()
+    program = load_program(gemm, M=256, N=256, K=256, **{name: parameters[name] for name in ("Pm", "Pn", "Pk")})
+    folded = program.vmg.apply(primitives)
+    row = front.sort_values("latency_us").iloc[0]
+    assert folded.node_count == row["pe_count"]
+
+
+def test_the_same_seed_gives_the_same_trials(tmp_path):
+    fronts = []
+    for name in ("a", "b"):
+        result = study("i8", size=256).run(
+            trials=80, seed=7, run_dir=tmp_path / name, verify=False, progress=QuietReporter()
+        )
+        fronts.append(result.trials.drop(columns=[c for c in result.trials if "second" in c or c == "at"]))
+    pd.testing.assert_frame_equal(*fronts)
+
+
+def test_a_mistake_gets_a_hint_and_no_traceback():
+    done = allo_tune("studies/gemm_npu.py", "--set", "dtyp=i8")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "dtype" in done.stderr

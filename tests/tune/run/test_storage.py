@@ -1,0 +1,158 @@
+"""The same trials in an Optuna storage, and drivers that share a study through one."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import optuna
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.run.storage import without_password
+from allo_dse.tune.store.log import read_log
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+
+class Slow(FakeEvaluator):
+    def evaluate(self, design):
+        time.sleep(0.05)
+        return super().evaluate(design)
+
+
+class Breaks(FakeEvaluator):
+    def evaluate(self, design):
+        if int(design.key, 16) % 4 == 0:
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+
+def run(study, run_dir, storage, trials=30, **options):
+    return study.run(trials, run_dir=run_dir, storage=storage, progress="quiet", verify=False, **options)
+
+
+def opened(url):
+    if url.startswith("journal:"):
+        url = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(url.partition(":")[2]))
+    else:
+        url = url.replace("postgresql://", "postgresql+psycopg://")
+    return optuna.load_study(study_name="fake", storage=url)
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory):
+    """A server of its own: Debian's package, as the user postgres, in a directory, on a socket."""
+    pytest.importorskip("psycopg")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) if Path("/usr/lib/postgresql").exists() else []
+    if not found:
+        pytest.skip("PostgreSQL is not installed: apt install postgresql")
+    if os.geteuid() == 0 and not shutil.which("runuser"):
+        pytest.skip("PostgreSQL does not run as root, and there is no runuser")
+    folder = Path(f"/tmp/allo-dse-postgresql-{os.getpid()}")
+    folder.mkdir()
+    user = "postgres" if os.geteuid() == 0 else getpass.getuser()
+    if os.geteuid() == 0:
+        shutil.chown(folder, user)
+    prefix = ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
+    tools, data = found[-1].parent, folder / "data"
+
+    def call(*arguments):
+        done = subprocess.run([*prefix, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+    call(tools / "initdb", "-D", data, "-A", "trust", "-U", "tuner", "--no-sync")
+    settings = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
+    call(tools / "pg_ctl", "-D", data, "-o", settings, "-l", folder / "log", "-w", "start")
+    try:
+        yield f"postgresql://tuner@/postgres?host={folder}"
+    finally:
+        call(tools / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "journal", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql")
+    return f"sqlite:///{tmp_path}/trials.db" if request.param == "sqlite" else f"journal:{tmp_path}/trials.journal"
+
+
+def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing(tmp_path, url):
+    study = fake_study(evaluator=Breaks)
+    result = run(study, tmp_path / "run", url, 12)
+    trials = opened(url).get_trials()
+    assert [t.user_attrs["key"] for t in trials] == [r.key for r in result.records]
+    for trial, record in zip(trials, result.records, strict=True):
+        if record.status == "ok":
+            assert trial.values == list(record.values.values())
+            assert trial.user_attrs["metrics"] == record.metrics
+        else:
+            assert trial.state == optuna.trial.TrialState.FAIL
+            assert trial.user_attrs["error"] == "RuntimeError: no licence"
+        assert trial.params == record.genes
+    study.run(15, run_dir=tmp_path / "run", progress="quiet", verify=False)  # without the storage
+    result = run(fake_study(evaluator=Breaks), tmp_path / "run", url, 18)
+    keys = [t.user_attrs["key"] for t in opened(url).get_trials()]
+    assert Counter(keys) == Counter(r.key for r in result.records)
+    optuna.delete_study(study_name="fake", storage=opened(url)._storage)
+
+
+def test_two_drivers_share_a_study(tmp_path, url):
+    results = {}
+
+    def drive(name, seed):
+        results[name] = run(fake_study(evaluator=Slow), tmp_path / name, url, 70, seed=seed)
+
+    opened_first = threading.Thread(target=drive, args=("a", 1))
+    opened_first.start()
+    while not (tmp_path / "a" / "log.jsonl").exists():
+        time.sleep(0.01)
+    drive("b", 2)
+    opened_first.join()
+    mine = {}
+    for name in ("a", "b"):
+        entries = [
+            e for e in read_log(tmp_path / name / "log.jsonl").entries if e.get("status") in ("ok", "infeasible")
+        ]
+        assert len({e["key"] for e in entries}) == len(entries) >= 70
+        assert len({e["number"] for e in entries}) == len(entries)
+        mine[name] = {e["key"] for e in entries if not e.get("cached")}
+    assert len(mine["a"]) + len(mine["b"]) < 140
+    stored = [t.user_attrs["key"] for t in opened(url).get_trials()]
+    assert set(stored) >= mine["a"] | mine["b"]
+    optuna.delete_study(study_name="fake", storage=opened(url)._storage)
+
+
+def test_another_study_of_the_name_is_refused(tmp_path):
+    url = f"sqlite:///{tmp_path}/trials.db"
+    run(fake_study(), tmp_path / "a", url, 3)
+    with pytest.raises(StudyError, match="program differ"):
+        run(fake_study(salt="x"), tmp_path / "b", url, 3)
+
+
+@pytest.mark.parametrize("url", ["trials.db", "sqlite:////nowhere/x.db", "oracle://x"])
+def test_storages_that_cannot_be_used_are_explained(tmp_path, url):
+    with pytest.raises(StudyError, match="storage") as caught:
+        run(fake_study(), tmp_path / "run", url, 3)
+    assert "sqlite:///" in caught.value.hint
+
+
+def test_passwords_are_not_written_down(tmp_path):
+    assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+    assert without_password("sqlite:///x.db") == "sqlite:///x.db"
+
+
+def test_a_storage_that_breaks_does_not_stop_the_run(tmp_path, monkeypatch, capsys):
+    def broken(self, trial):
+        raise OSError("connection lost")
+
+    monkeypatch.setattr(optuna.Study, "add_trial", broken)
+    result = fake_study().run(
+        20, run_dir=tmp_path / "run", storage=f"sqlite:///{tmp_path}/x.db", progress="plain", verify=False
+    )
+    assert len(result.records) == 20
+    assert "not every design is in the storage: OSError: connection lost" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+import os
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.search.budget import Budget, StopSignals, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("250ms", 0.25),
+        ("1.5 min", 90),
+        ("2d", 172800),
+        ("42", 42),
+        (7, 7),
+        (0.5, 0.5),
+    ],
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "5x", "-3s", "0", "1h 2", "nan", "inf"])
+def test_what_is_no_duration(text):
+    with pytest.raises(StudyError):
+        parse_duration(text)
+
+
+@given(st.integers(1, 10**6))
+def test_seconds_are_read_back(n):
+    assert parse_duration(f"{n}s") == n
+
+
+def test_budget_counts_earlier_trials():
+    budget = Budget(trials=10, seconds=None)
+    assert [budget.trials_left(n) for n in (0, 9, 10, 12)] == [10, 1, 0, 0]
+    assert Budget(trials=None, seconds=1e-9).trials_left(0) == 0
+
+
+def test_first_signal_asks_second_interrupts_and_handlers_return():
+    before = signal.getsignal(signal.SIGINT)
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested == "Ctrl-C"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.requested == "SIGTERM"

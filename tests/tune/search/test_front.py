@@ -1,0 +1,83 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.tune.search.front import REFERENCE_AFTER, Front, hypervolume, knee, pareto_positions
+
+POINTS = st.integers(1, 4).flatmap(
+    lambda d: st.lists(st.tuples(*[st.integers(0, 5)] * d), min_size=1, max_size=25).map(lambda p: np.array(p, float))
+)
+
+
+def dominates(a, b):
+    return (a <= b).all() and (a < b).any()
+
+
+def brute_force_front(points):
+    """Non-dominated points; of equal ones the first."""
+    return [
+        i
+        for i, p in enumerate(points)
+        if not any(dominates(q, p) for q in points) and not any((q == p).all() for q in points[:i])
+    ]
+
+
+def brute_force_volume(points, size):
+    """Unit cells between the points and the reference point (size, size, ...)."""
+    cells = itertools.product(range(size), repeat=points.shape[1])
+    return sum(any((p <= cell).all() for p in points) for cell in cells)
+
+
+@given(POINTS)
+def test_pareto_positions_are_those_of_brute_force(points):
+    assert pareto_positions(points) == brute_force_front(points)
+
+
+@given(POINTS)
+def test_hypervolume_counts_the_dominated_cells(points):
+    assert hypervolume(points, np.full(points.shape[1], 6.0)) == pytest.approx(brute_force_volume(points, 6))
+
+
+@given(POINTS)
+def test_the_front_kept_step_by_step_is_the_front_of_all(points):
+    front = Front(points.shape[1])
+    for number, point in enumerate(points):
+        front.add(str(number), point)
+    assert sorted(map(int, front.keys)) == brute_force_front(points)
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 50)] * 3), min_size=REFERENCE_AFTER, max_size=60))
+def test_incremental_hypervolume_equals_the_direct_one(rows):
+    front = Front(3)
+    for number, row in enumerate(rows):
+        front.add(str(number), row)
+    reference = np.array(front.reference)
+    direct = hypervolume(np.array(rows, float) / reference, np.ones(3))
+    assert front.hypervolume == pytest.approx(direct)
+    assert (reference > np.array(rows[:REFERENCE_AFTER]).max(0)).all()
+
+
+def test_knee_is_the_balanced_design():
+    losses = np.array([[0.0, 100.0], [1.0, 20.0], [10.0, 0.0]])
+    assert knee(losses) == 1
+    assert knee(np.array([[3.0, 3.0]])) == 0
+
+
+def test_empty_front():
+    assert pareto_positions(np.empty((0, 2))) == []
+
+
+@given(POINTS, st.integers(1, 9))
+def test_many_at_once_enter_as_they_would_one_by_one(points, block):
+    points = np.concatenate([points] * (REFERENCE_AFTER // len(points) + 2))
+    keys = [str(n) for n in range(len(points))]
+    singly, together = Front(points.shape[1]), Front(points.shape[1])
+    for key, point in zip(keys, points, strict=True):
+        singly.add(key, point)
+    for start in range(0, len(points), block):
+        together.extend(keys[start : start + block], points[start : start + block])
+    assert (together.keys, together.losses, together.reference) == (singly.keys, singly.losses, singly.reference)
+    assert together.hypervolume == singly.hypervolume

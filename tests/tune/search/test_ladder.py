@@ -1,0 +1,171 @@
+"""Dearer evaluators for the best designs: what is promoted, what is recorded, what happens when one cannot run."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.search.front import pareto_positions
+from allo_dse.tune.search.ladder import Rung, promoted
+from allo_dse.tune.store.log import read_log
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+
+class Measured(FakeEvaluator):
+    """What the formula leaves out: each design is slower by a share of its own. Says only the latency."""
+
+    name = "measured"
+
+    def evaluate(self, design):
+        slower = 1 + int(design.key, 16) % 100 / 100
+        return Metrics(latency_us=super().evaluate(design).latency_us * slower, luts=7)
+
+
+class Missing(Measured):
+    name = "board"
+    resource = "board"
+
+    def unavailable(self):
+        return "no board: apt install board"
+
+
+class FailsForSome(Measured):
+    def evaluate(self, design):
+        if int(design.key, 16) % 2:
+            raise RuntimeError("routing failed")
+        return super().evaluate(design)
+
+
+class Interrupted(Measured):
+    """Stops the driver, as it were, after some designs."""
+
+    left = 5
+
+    def evaluate(self, design):
+        Interrupted.left -= 1
+        if Interrupted.left < 0:
+            raise KeyboardInterrupt
+        return super().evaluate(design)
+
+
+def run(study, run_dir, trials=80, **options):
+    return study.run(trials, run_dir=run_dir, progress="quiet", **options)
+
+
+def designs(run_dir, rung):
+    entries = read_log(run_dir / "log.jsonl").entries
+    return [e for e in entries if e["type"] == "design" and e["status"] != "violation" and e.get("rung", 0) == rung]
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30)
+
+
+@given(POINTS, st.floats(0, 1), st.booleans(), st.integers(1, 40))
+def test_the_front_and_the_best_share_go_up_and_never_more_than_allowed(points, best, front, at_most):
+    values = {str(n): (float(a), float(-b)) for n, (a, b) in enumerate(points)}
+    chosen = promoted(Rung(FakeEvaluator, front=front, best=best, at_most=at_most), values, (1.0, -1.0))
+    assert len(set(chosen)) == len(chosen) <= at_most
+    losses = np.array([[a, b] for a, b in points], float)
+    on_front = {str(p) for p in pareto_positions(losses)}
+    if front and at_most >= len(on_front):
+        assert on_front <= set(chosen)
+    if at_most >= len(points):
+        assert len(chosen) >= best * len(points) or front
+        assert len(chosen) <= max(np.ceil(best * len(points)), len(on_front) if front else 0)
+    if len(chosen) > len(on_front):
+        assert on_front <= set(chosen)  # layers in order
+
+
+def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path):
+    result = run(fake_study(rungs=[Rung(Measured, best=0.1)]), tmp_path / "run")
+    cheap, dear = designs(tmp_path / "run", 0), designs(tmp_path / "run", 1)
+    assert len(cheap) == 80
+    by_key = {e["key"]: e for e in cheap}
+    losses = np.array([list(e["values"].values()) for e in cheap])
+    front = {cheap[p]["key"] for p in pareto_positions(losses)}
+    assert front <= {e["key"] for e in dear}
+    assert 8 <= len(dear) == len({e["key"] for e in dear}) <= max(8, len(front))
+    for entry in dear:
+        below = by_key[entry["key"]]
+        assert entry["evaluator"] == "measured 1"
+        assert set(entry["metrics"]) == {"latency_us", "luts"}
+        assert entry["values"]["pe_count"] == below["values"]["pe_count"]
+        assert entry["values"]["latency_us"] == entry["metrics"]["latency_us"] >= below["values"]["latency_us"]
+    assert {d.key for d in result.front} <= {e["key"] for e in dear}
+    best = result.best("latency_us")
+    assert best.values["latency_us"] == min(e["values"]["latency_us"] for e in dear)
+    assert best.metrics.luts == 7
+    assert best.metrics.dram_bytes > 0
+    assert len(result.trials) == 80
+
+
+def test_the_model_learns_from_the_cheap_evaluator_only(tmp_path):
+    run(fake_study(), tmp_path / "plain")
+    run(fake_study(rungs=[Measured]), tmp_path / "ladder")
+    assert [e["key"] for e in designs(tmp_path / "plain", 0)] == [e["key"] for e in designs(tmp_path / "ladder", 0)]
+
+
+def test_a_rung_that_cannot_run_is_reported_and_the_others_go_on(tmp_path, capsys):
+    study = fake_study(rungs=[Missing, Rung(Measured, at_most=4)])
+    study.run(40, run_dir=tmp_path / "run", progress="plain")
+    assert "rung 1 (board 1) is left out: no board: apt install board; the other rungs go on" in capsys.readouterr().err
+    assert designs(tmp_path / "run", 1) == []
+    assert len(designs(tmp_path / "run", 2)) == 4
+
+
+def test_without_the_first_evaluator_there_is_no_run(tmp_path):
+    with pytest.raises(StudyError, match=r"board 1 cannot run: no board: apt install board"):
+        run(fake_study(evaluator=Missing), tmp_path / "run")
+
+
+def test_designs_that_fail_higher_up_leave_the_front(tmp_path):
+    result = run(fake_study(rungs=[FailsForSome]), tmp_path / "run")
+    assert all(int(d.key, 16) % 2 == 0 for d in result.front)
+    failed = [r for r in result.records if r.rung == 1 and r.status == "failed"]
+    assert failed
+    assert all("routing failed" in r.error for r in failed)
+
+
+def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path):
+    study = fake_study(rungs=[Interrupted])
+    Interrupted.left = 5
+    with pytest.raises(KeyboardInterrupt):
+        run(study, tmp_path / "run")
+    before = [e["key"] for e in designs(tmp_path / "run", 1)]
+    Interrupted.left = 1000
+    result = run(study, tmp_path / "run")
+    Interrupted.left = 1000
+    whole = run(fake_study(rungs=[Interrupted]), tmp_path / "whole")
+    after = [e["key"] for e in designs(tmp_path / "run", 1)]
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after))
+    assert set(after) == {e["key"] for e in designs(tmp_path / "whole", 1)}
+    assert [d.key for d in result.front] == [d.key for d in whole.front]
+
+
+def test_a_time_budget_leaves_time_for_the_ladder(tmp_path):
+    result = fake_study(rungs=[Rung(Measured, at_most=3)]).run(
+        time=1.5, run_dir=tmp_path / "run", progress="quiet", verify=False
+    )
+    assert result.stopped == "time"
+    assert len(designs(tmp_path / "run", 1)) == 3
+
+
+def test_the_run_says_which_evaluators_it_has(tmp_path):
+    run(fake_study(rungs=[Missing]), tmp_path / "run", 10)
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert info["evaluators"] == [
+        {"name": "formula", "version": "1", "resource": None},
+        {"name": "board", "version": "1", "resource": "board"},
+    ]
+
+
+@pytest.mark.parametrize("options", [{"best": 2}, {"at_most": 0}])
+def test_wrong_rungs_are_explained(options):
+    with pytest.raises(StudyError) as caught:
+        Rung(Measured, **options)
+    assert caught.value.hint

@@ -1,0 +1,91 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.search.objectives import require
+from allo_dse.tune.show.live import LiveReporter
+from allo_dse.tune.show.output import print_result
+from allo_dse.tune.show.progress import make_reporter
+from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
+from allo_dse.tune.show.run_view import format_duration, format_value
+from tests.tune.fakes import fake_study
+
+
+def test_live_view_shows_what_matters(tmp_path):
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    study = fake_study(constraints=[require(lambda m: m.pe_count <= 8, name="few [cores]")])
+    study.run(60, run_dir=tmp_path / "run", progress=LiveReporter(console))
+    text = console.file.getvalue()
+    for part in (
+        "60 of 60",
+        "/s",
+        "feasible",
+        "core data memory",
+        "few [cores]",
+        "latency_us",
+        "hypervolume",
+        "reference point",
+    ):
+        assert part in strip(text), part
+
+
+def strip(text):
+    import re
+
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_plain_lines(tmp_path):
+    stream = io.StringIO()
+    fake_study().run(30, run_dir=tmp_path / "run", progress=PlainReporter(stream))
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("fake: evolution search on fake_npu, log in ")
+    assert lines[1].startswith("30/30 designs")
+    assert "hypervolume 0." in lines[1]
+
+
+def test_json_events_are_one_object_per_line(tmp_path):
+    stream = io.StringIO()
+    result = fake_study().run(30, run_dir=tmp_path / "run", progress=JsonReporter(stream))
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [e["event"] for e in events][:2] == ["start", "progress"]
+    final = events[-1]
+    assert final["event"] == "result"
+    assert len(final["front"]) == len(result.front)
+    assert final["best"]["latency_us"]["values"]["latency_us"] == result.best().metrics.latency_us
+    assert events[1]["hypervolume_reference"].keys() == {"latency_us", "pe_count", "local_memory_bytes"}
+
+
+def test_the_result_for_a_person(tmp_path):
+    result = fake_study().run(60, run_dir=tmp_path / "run", progress="quiet")
+    console = Console(file=io.StringIO(), width=140)
+    print_result(result, console, ["allo-tune", "x.py"])
+    text = console.file.getvalue()
+    assert "Pareto front" in text
+    assert "knee" in text
+    assert "best latency_us: chained" in text
+    assert "pareto.csv" in text
+
+
+def test_no_feasible_design_is_said(tmp_path):
+    result = fake_study(constraints=[require(lambda m: False, name="never")]).run(
+        10, run_dir=tmp_path / "run", progress="quiet"
+    )
+    console = Console(file=io.StringIO(), width=140)
+    print_result(result, console, [])
+    assert "no feasible design among 10" in console.file.getvalue()
+
+
+def test_numbers_and_durations():
+    assert [format_value(v) for v in (None, 3.0, 123456.0, 0.123456, 8120.46, 12345.6)] == [
+        "-", "3", "123,456", "0.1235", "8,120", "12,346",
+    ]  # fmt: skip
+    assert [format_duration(s) for s in (3.2, 75, 3700)] == ["3 s", "1 min 15 s", "1 h 1 min"]
+
+
+def test_unknown_progress():
+    with pytest.raises(StudyError, match="unknown progress"):
+        make_reporter("loud")

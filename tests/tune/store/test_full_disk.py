@@ -1,0 +1,94 @@
+"""A file system that is really full: the run stops and says what to do, and goes on when there is space again."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allo_dse.tune.store.log import read_log
+
+ROOT = Path(__file__).parents[3]
+TRIALS = 40
+STUDY = """
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+class Fails(FakeEvaluator):
+    isolate = True
+
+    def evaluate(self, design):
+        if int(design.key, 16) % 8 == 0:
+            print("no licence " * 100)
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+study = fake_study("full", evaluator=Fails)
+"""
+# A file system of its own, which ends with the shell: $1 is where, $2 how many KiB are left of it at first.
+SCRIPT = """
+set -u
+mount -t tmpfs -o size=1000k none "$1" || exit 77
+shift_kib=$((1000 - $2))
+[ "$shift_kib" -le 0 ] || dd if=/dev/zero of="$1/ballast" bs=1024 count="$shift_kib" status=none
+tune() { "$PYTHON" -m allo_dse study.py --trials "$TRIALS" --run-dir "$1/run" --seed 5 -q --no-verify; }
+tune "$1" > first.out 2> first.err; echo $? > first.code
+[ ! -f "$1/run/log.jsonl" ] || cp "$1/run/log.jsonl" first.log
+rm -f "$1/ballast"
+tune "$1" > second.out 2> second.err; echo $? > second.code
+cp "$1/run/log.jsonl" second.log
+"""
+
+
+def namespace():
+    """The command that gives a process mounts of its own, which needs no rights where users may have namespaces."""
+    unshare = shutil.which("unshare")
+    for options in (["--mount"], ["--mount", "--map-root-user"]):
+        command = [unshare, *options] if unshare else []
+        probe = [*command, "sh", "-c", 'mount -t tmpfs none "$0"', "/mnt"]
+        if command and subprocess.run(probe, capture_output=True).returncode == 0:
+            return command
+    return None
+
+
+def trials(path):
+    entries = [e for e in read_log(path).entries if e["type"] == "design" and e["status"] != "violation"]
+    return [(e["number"], e["key"], e["status"], e.get("metrics")) for e in entries]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "study.py").write_text(STUDY)
+    command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", str(TRIALS), "--run-dir", "run", "--seed", "5"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*command, "-q", "--no-verify"], cwd=folder, env=environment, check=True, capture_output=True)
+    return trials(folder / "run/log.jsonl")
+
+
+@pytest.mark.parametrize("free", [0, 20, 140, 180])
+def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path, undisturbed, free):
+    """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
+    command = namespace()
+    if command is None:
+        pytest.skip("no file system can be mounted here: needs root, or user namespaces (unshare)")
+    (tmp_path / "study.py").write_text(STUDY)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "full.sh").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "TRIALS": str(TRIALS)}
+    subprocess.run(
+        [*command, "bash", "full.sh", str(tmp_path / "disk"), str(free)], cwd=tmp_path, env=environment, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    said = (tmp_path / "first.err").read_text()
+    assert "No space left on device" in said
+    assert "free some space and run the same command again" in said
+    assert "Traceback" not in said
+    assert int((tmp_path / "first.code").read_text()) == 2
+    if (tmp_path / "first.log").exists():
+        first = read_log(tmp_path / "first.log")
+        assert first.notes == []
+        assert trials(tmp_path / "first.log") == undisturbed[: len(trials(tmp_path / "first.log"))]
+    assert int((tmp_path / "second.code").read_text()) == 0, (tmp_path / "second.err").read_text()
+    assert trials(tmp_path / "second.log") == undisturbed

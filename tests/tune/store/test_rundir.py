@@ -1,0 +1,81 @@
+import subprocess
+import sys
+
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.store.rundir import RunDirectory, RunInfo, default_run_dir
+
+
+def info(**changes):
+    values = {
+        "study": "s", "seed": 0, "program": "p1", "device": "npu1", "evaluator": "sim 1",
+        "space": {"params": {"Pm": ["8", "16"]}, "max_nodes": 16}, "versions": {}, "command": [],
+    }  # fmt: skip
+    return RunInfo(**{**values, **changes})
+
+
+def open_and_begin(path, the_info, **options):
+    directory = RunDirectory(path, **options)
+    try:
+        directory.begin(the_info)
+    finally:
+        directory.close()
+
+
+def test_a_run_of_the_same_thing_is_resumed_whatever_its_seed(tmp_path):
+    open_and_begin(tmp_path, info())
+    open_and_begin(tmp_path, info(seed=3, command=["x"]))
+
+
+def test_a_run_of_something_else_is_refused_with_the_differences(tmp_path):
+    open_and_begin(tmp_path, info())
+    other = info(device="npu2", space={"params": {"Pm": ["8"], "Pn": ["4"]}, "max_nodes": 16})
+    with pytest.raises(StudyError) as caught:
+        open_and_begin(tmp_path, other)
+    message = caught.value.message
+    assert "device: was npu1, is npu2" in message
+    assert "parameter Pm: was 8, 16, is 8" in message
+    assert "parameter Pn: was absent, is 4" in message
+    assert "--fresh" in caught.value.hint
+    open_and_begin(tmp_path, other, fresh=True)
+
+
+def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path):
+    open_and_begin(tmp_path / "run", info())
+    (tmp_path / "run" / "best").mkdir()
+    (tmp_path / "run" / "best" / "old.txt").write_text("x")
+    RunDirectory(tmp_path / "run", fresh=True).close()
+    assert not (tmp_path / "run" / "best").exists()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("precious")
+    with pytest.raises(StudyError, match="not a run directory"):
+        RunDirectory(tmp_path / "home", fresh=True)
+    assert (tmp_path / "home" / "thesis.tex").exists()
+
+
+def test_two_drivers_on_one_directory_are_refused(tmp_path):
+    code = (
+        "from pathlib import Path; from allo_dse.tune.store.rundir import RunDirectory;"
+        + f"RunDirectory(Path({str(tmp_path)!r}))"
+    )
+    directory = RunDirectory(tmp_path)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    directory.close()
+    assert "is in use by process" in found.stderr
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_file_and_a_damaged_marker_are_explained(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StudyError, match="is a file"):
+        RunDirectory(tmp_path / "file")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{")
+    with pytest.raises(StudyError, match="damaged"):
+        open_and_begin(tmp_path / "run", info())
+
+
+def test_study_names_become_safe_directories():
+    assert str(default_run_dir("gemm npu/../../etc")) == "runs/gemm_npu_.._.._etc"
+    assert str(default_run_dir("...")) == "runs/study"

@@ -1,0 +1,98 @@
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.study_file import load_studies, load_study, parse_settings
+
+HEAD = "from allo_dse.tune.study import Study\nfrom tests.tune.fakes import fake_study\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="my_study.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_variables_and_functions_are_found_in_order(write):
+    path = write(
+        HEAD + "b = fake_study('b')\ndef study(size: int = 2048, tag='x'):\n    return fake_study(f'{tag}{size}')\n"
+    )
+    studies = load_studies(path, {"size": "64"})
+    assert [s.name for s in studies] == ["b", "x64"]
+    assert studies[1].source.settings == {"size": "64"}
+    assert load_study(studies[1].source).name == "x64"
+
+
+def test_functions_are_known_by_their_annotation_also_as_text(write):
+    path = write(
+        "from __future__ import annotations\n"
+        + HEAD
+        + "def make(n: int = 3) -> Study:\n    return fake_study(f's{n + 1}')\n"
+    )
+    assert load_studies(path, {"n": "4"})[0].name == "s5"
+
+
+def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write):
+    path = write(HEAD + "def study(flag=False, x=1.0):\n    return fake_study(f'{flag}_{x / 2}')\n")
+    assert load_studies(path, {"flag": "yes", "x": "3"})[0].name == "True_1.5"
+    with pytest.raises(StudyError, match="--set x=fast: not a float"):
+        load_studies(path, {"x": "fast"})
+    with pytest.raises(StudyError, match="--set flag=perhaps: not a bool"):
+        load_studies(path, {"flag": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("x = 1\n", "defines no study", "assign a Study"),
+        ("def f(:\n", "my_study.py:1: invalid syntax", ""),
+        ("\nimport no_such_module_at_all\n", "my_study.py:2: ModuleNotFoundError", ""),
+        ("a = 1\nb = a / 0\n", "my_study.py:2: ZeroDivisionError", ""),
+        (HEAD + "a = fake_study('t')\nb = fake_study('t')\n", "two studies named 't'", "rename one"),
+        (HEAD + "def study(n):\n    return fake_study()\n", "needs n", "--set n=VALUE"),
+        (HEAD + "def study():\n    return 3\n", "returned int, not a Study", ""),
+        (HEAD + "def study():\n    return {}['x']\n", "my_study.py:4: KeyError", ""),
+        (HEAD + "a = fake_study(objectives=[])\n", "has no objective", "minimize"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(write, text, message, hint):
+    path = write(text)
+    with pytest.raises(StudyError) as caught:
+        load_studies(path)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_syntax_error_shows_the_line_and_a_caret(write):
+    path = write("ok = 1\nbad = = 2\n")
+    with pytest.raises(StudyError) as caught:
+        load_studies(path)
+    assert "my_study.py:2: invalid syntax\n    bad = = 2\n          ^" in caught.value.message
+
+
+def test_unknown_settings_are_refused_with_the_nearest_name(write):
+    path = write(HEAD + "def study(dtype='i16'):\n    return fake_study()\n")
+    with pytest.raises(StudyError) as caught:
+        load_studies(path, {"dtpe": "i8"})
+    assert "did you mean dtype?" in caught.value.hint
+    with pytest.raises(StudyError, match="take no settings"):
+        load_studies(write(HEAD + "a = fake_study()\n", "plain.py"), {"dtype": "i8"})
+
+
+def test_missing_files(tmp_path, write):
+    path = write("", "gemm.py")
+    with pytest.raises(StudyError) as caught:
+        load_studies(tmp_path / "gem.py")
+    assert str(path) in caught.value.hint
+    with pytest.raises(StudyError, match="is a directory"):
+        load_studies(tmp_path)
+
+
+def test_settings():
+    assert parse_settings(["a=1", "b = x=y "]) == {"a": "1", "b": "x=y"}
+    for wrong in ("a", "=3"):
+        with pytest.raises(StudyError, match="expected name=value"):
+            parse_settings([wrong])

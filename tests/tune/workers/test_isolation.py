@@ -1,0 +1,150 @@
+"""What an evaluator does to its process costs one trial, with its reason and what it printed."""
+
+import math
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.workers import isolated_process as cell_process
+from tests.tune import hazards
+from tests.tune.fakes import FakeEvaluator, fake_study
+from tests.tune.hazards import Hazard, wait_until
+
+TRIALS = 9
+
+
+def unlucky(key):
+    return int(key, 16) % Hazard.one_in == 0
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    result = study(FakeEvaluator).run(TRIALS, run_dir=tmp_path_factory.mktemp("plain") / "run", **OPTIONS)
+    assert any(unlucky(r.key) for r in result.records)
+    return {r.key: r.metrics for r in result.records}
+
+
+OPTIONS = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
+
+
+def study(evaluator):
+    made = fake_study(evaluator=evaluator, params={"size": 512, "Pm": 8, "Pn": 8, "Pk": 8})
+    made.reload = partial(study, evaluator)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "reason"),
+    [
+        (hazards.Segfaults, "SIGSEGV"),
+        (hazards.Killed, "SIGKILL"),
+        (hazards.Exits, "exited with code 3"),
+        (hazards.LeavesPolitely, "SystemExit: no licence"),
+        (hazards.Hangs, "longer than its deadline of 1 s"),
+        (hazards.Hoards, "emory"),
+        (hazards.HoardsInAChild, "more than its 400 MiB"),
+        (hazards.WritesToTheReplyPipe, "nonsense"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_hazard_costs_its_own_trials_only(tmp_path, undisturbed, evaluator, reason):
+    result = study(evaluator).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    assert {r.key for r in result.records} == undisturbed.keys()
+    for record in result.records:
+        if unlucky(record.key):
+            assert record.status == "failed"
+            assert reason in record.error
+            assert f"tripping over {record.key}" in (tmp_path / "run" / record.log).read_text()
+        else:
+            assert record.metrics == undisturbed[record.key]
+    assert hazards.sleepers() == []
+
+
+def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(tmp_path, undisturbed, monkeypatch):
+    patience = cell_process.Patience(None)
+    assert patience.seconds == cell_process.FIRST_DEADLINE_SECONDS
+    for seconds in (20.0, 30.0, 400.0):
+        patience.learn(seconds)
+    assert patience.seconds == 3000.0
+    assert cell_process.Patience(math.inf).seconds == math.inf
+    for name in ("FIRST_DEADLINE_SECONDS", "DEFAULT_DEADLINE_SECONDS"):
+        monkeypatch.setattr(cell_process, name, 2.0)
+    result = study(hazards.HangsUnannounced).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    failed = {r.key: r.error for r in result.records if r.status == "failed"}
+    assert failed.keys() == {key for key in undisturbed if unlucky(key)}
+    assert all("deadline" in error for error in failed.values())
+
+
+def test_garbage_on_the_standard_streams_is_no_answer(tmp_path, undisturbed, capfd):
+    result = study(hazards.Babbles).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    assert {r.key: r.metrics for r in result.records} == undisturbed
+    out, err = capfd.readouterr()
+    assert out + err == ""
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path, isolate):
+    result = study(hazards.AnswersNonsense if isolate else hazards.AnswersNonsenseAtHome).run(
+        TRIALS, run_dir=tmp_path / "run", **OPTIONS
+    )
+    errors = {int(r.key, 16) % 4: r.error for r in result.records}
+    assert "returned NoneType, not Metrics" in errors[0]
+    assert "cannot be written to the log" in errors[1]
+    assert "objective 'latency_us'" in errors[2]
+    assert errors[3] is None
+
+
+def test_an_evaluator_that_cannot_start_ends_the_run_with_what_it_said(tmp_path):
+    with pytest.raises(StudyError, match="tool not found"):
+        study(hazards.StartsOnlyAtHome).run(3, run_dir=tmp_path / "run", **OPTIONS)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_child_ends_with_its_parent(tmp_path, workers):
+    (tmp_path / "study.py").write_text(
+        "from tests.tune.fakes import fake_study\nfrom tests.tune.hazards import Hangs\n"
+        "class AlwaysHangs(Hangs):\n    one_in = 1\n    deadline_s = 300\n"
+        "study = fake_study('hangs', evaluator=AlwaysHangs)\n"
+    )
+    driver = os.fork()
+    if driver == 0:
+        os.chdir(tmp_path)
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q", "--workers", str(workers)]
+        os.execve(sys.executable, command, here)
+    wait_until(lambda: len(hazards.sleepers()) == 2 * workers, seconds=120)
+    os.kill(driver, signal.SIGKILL)
+    os.waitpid(driver, 0)
+    wait_until(lambda: not hazards.sleepers())
+
+
+class HangsAtHome(hazards.HangsUnannounced):
+    """Not isolated of its own accord."""
+
+    isolate = False
+    name = "hanging"
+
+
+@pytest.mark.parametrize("deadline", ["700ms", {"hanging": 0.7, "": "1h"}])
+def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(tmp_path, undisturbed, deadline):
+    result = study(HangsAtHome).run(TRIALS, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
+    for record in result.records:
+        if unlucky(record.key):
+            assert "longer than its deadline of 0.7 s" in record.error
+        else:
+            assert record.metrics == undisturbed[record.key]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "text"),
+    [("soon", "is not a duration"), ("-1s", "is not a duration"), ("0s", "a deadline of '0s' leaves no time"),
+     ({"rtl": "1s"}, "a deadline for 'rtl': the study has no such evaluator")],
+)  # fmt: skip
+def test_deadlines_that_make_no_sense_are_explained(tmp_path, deadline, text):
+    with pytest.raises(StudyError, match=text):
+        study(FakeEvaluator).run(3, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)

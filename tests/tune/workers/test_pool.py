@@ -1,0 +1,92 @@
+"""The book-keeping of workers and tasks, against counting everything each time."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Pool, Task
+
+WORKERS = 3
+STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
+
+
+def under_way(pool):
+    """Every task that the pool has, wherever it is."""
+    given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.losses.values()]
+    return [*pool.waiting, *pool.suspects, *(task for tasks in given for task in tasks)]
+
+
+def load(pool, worker):
+    return sum(AHEAD if batch.alone else 1 for batch in pool.running.values() if batch.worker == worker)
+
+
+class Driver:
+    """Does with a pool what the executor does, step by step."""
+
+    def __init__(self):
+        self.pool, self.number, self.over = Pool(WORKERS), 0, []
+
+    def add(self, _):
+        self.pool.add(Task(self.number, self.number % 2, {}))
+        self.number += 1
+
+    def give(self, _):
+        loads = {worker: load(self.pool, worker) for worker in self.pool.ready}
+        alone = bool(self.pool.suspects)
+        batch = self.pool.next_batch()
+        if batch is None:
+            enough = not loads or min(loads.values()) >= (1 if alone else AHEAD)
+            assert enough or not (self.pool.waiting or self.pool.suspects)
+            return
+        assert loads[batch.worker] == min(loads.values())
+        assert batch.alone == alone
+        self.number += 1
+        self.pool.start(self.number, batch)
+
+    def finish(self, pick):
+        if self.pool.running:
+            tasks = self.pool.release(pick(sorted(self.pool.running))).tasks
+            self.pool.finish(tasks)
+            self.over += [task.number for task in tasks]
+
+    def retry(self, pick):
+        if self.pool.running:
+            self._again(self.pool.release(pick(sorted(self.pool.running))).tasks)
+
+    def lose(self, pick):
+        if self.pool.ready:
+            self.number += 1
+            self.pool.losses[self.number] = Loss(None, self.pool.lost(pick(sorted(self.pool.ready))), "", 0.0)
+
+    def conclude(self, pick):
+        if self.pool.losses:
+            self._again(self.pool.losses.pop(pick(sorted(self.pool.losses))).tasks)
+
+    def _again(self, tasks):
+        self.over += [task.number for task in self.pool.again(tasks, guilty=False)]
+
+    def welcome(self, pick):
+        away = [worker for worker in range(WORKERS) if worker not in self.pool.ready]
+        if away:
+            self.pool.welcome(pick(away), None)
+
+    def clear(self, _):
+        self.over += [task.number for task in self.pool.waiting]
+        self.pool.clear_waiting()
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_nothing_is_lost_and_the_least_busy_worker_is_next(data):
+    driver, added = Driver(), 0
+    for step in data.draw(st.lists(st.sampled_from(STEPS), max_size=60)):
+        getattr(driver, step)(lambda choices: data.draw(st.sampled_from(choices)))
+        added += step == "add"
+        pool, tasks = driver.pool, under_way(driver.pool)
+        assert pool.outstanding() == len(tasks) == added - len(driver.over)
+        assert [pool.outstanding(rung) for rung in range(2)] == [sum(t.rung == r for t in tasks) for r in range(2)]
+        assert all(pool.busy(worker) == (load(pool, worker) > 0) for worker in pool.ready)
+        assert max((task.losses for task in tasks), default=0) < MAX_LOSSES
+    driver.pool.abandon()
+    assert driver.pool.outstanding() == 0
