@@ -6,6 +6,7 @@ ARGS ?=
 
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database.
 DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql
+PROGRAMS := chromium g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
 
 .PHONY: setup system-packages demo test lint bench clean
 
@@ -25,8 +26,9 @@ $(VENV)/.usable: pyproject.toml constraints.txt
 	touch $@
 
 system-packages:
-	command -v $(subst postgresql,/usr/lib/postgresql/*/bin/postgres,$(DEBIAN_PACKAGES)) > /dev/null || \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); }
+	@missing=; for program in $(PROGRAMS); do command -v $$program > /dev/null || missing="$$missing $$program"; done; \
+	if [ -n "$$missing" ]; then echo "not installed:$$missing"; apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); fi
 
 demo: $(VENV)/.usable
 	$(BIN)/allo-tune studies/gemm_npu.py $(ARGS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
@@ -16,6 +18,33 @@ settings.load_profile("project")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+OTHER_PYTHON = "Python 3."
+"""In the reason of every test that another version of Python runs."""
+
+
+def _skips(reporter: TerminalReporter) -> dict[str, int]:
+    """How many tests were skipped for which reason."""
+    reasons = (report.longrepr for report in reporter.stats.get("skipped", []))
+    return Counter(reason[2] if isinstance(reason, tuple) else str(reason) for reason in reasons)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    skips = {reason: count for reason, count in _skips(terminalreporter).items() if OTHER_PYTHON not in reason}
+    if skips:
+        terminalreporter.section("not tested here")
+        for reason, count in sorted(skips.items()):
+            terminalreporter.line(f"{count} x {reason.removeprefix('Skipped: ')}")
+        terminalreporter.line("`make system-packages` installs every program that tests use (Debian, as root)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI everything is tested: a skipped test is a failure, unless another version of Python runs it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if "CI" in os.environ and reporter is not None and any(OTHER_PYTHON not in reason for reason in _skips(reporter)):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture

@@ -12,19 +12,22 @@ from allo_dse.errors import SimulationError
 
 from .bindings import execution_engine, ir, passmanager
 
+BFLOAT16 = (
+    "math-extend-to-supported-types{target-type=f32 extra-types=f16},"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},arith-expand{include-bf16=true}"
+)
+"""bf16 as f32, rounded to nearest even after each operation by operations on integers.
+
+Left to LLVM, conversions call functions that only newer C libraries have where the processor does not know the type.
+"""
+
 TO_LLVM = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,"
-    "math-extend-to-supported-types{target-type=f32 extra-types=f16},"
-    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},arith-expand{include-bf16=true},"
-    "convert-math-to-llvm,"
+    f"{BFLOAT16},convert-math-to-llvm,"
     "convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,"
     "convert-func-to-llvm,canonicalize,reconcile-unrealized-casts)"
 )
-"""func, cf, arith, math, memref -> llvm.
-
-bf16 is computed as f32, rounded to nearest even after each operation, by integer operations: what LLVM makes of bf16
-calls functions that only newer C libraries have where the processor does not know the type.
-"""
+"""func, cf, arith, math, memref -> llvm."""
 
 
 @cache

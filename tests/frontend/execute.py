@@ -12,12 +12,13 @@ import numpy as np
 
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
+from allo_dse.ir.jit import BFLOAT16
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel, TaskClass
 
 PASSES = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"
-    "convert-math-to-llvm,arith-expand,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
+    f"{BFLOAT16},convert-math-to-llvm,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
     "convert-cf-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
 )
 
