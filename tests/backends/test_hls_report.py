@@ -235,6 +235,23 @@ def test_a_truncated_report_is_never_taken_for_a_whole_one(file: Path, tmp_path:
             read_hls_report(cut)
 
 
+def _summary() -> str:
+    return next(f for f in KINDS if f.name == "csynth.rpt").read_text()
+
+
+def test_summaries_of_2020_have_no_interfaces(tmp_path: Path) -> None:
+    old = tmp_path / "csynth.rpt"
+    old.write_text(_summary().split("== HW Interfaces")[0].replace("2025.1 (", "2020.2 ("))
+    assert read_hls_report(old).module("scale").resources.dsp == 3
+
+
+def test_amounts_that_a_summary_does_not_state_are_none(tmp_path: Path) -> None:
+    damaged = tmp_path / "csynth.rpt"
+    damaged.write_text(_summary().replace("|  379 (~0%)", "| -379 (~0%)").replace("|   DSP   |", "|   XXX   |"))
+    found = read_hls_report(damaged).resources
+    assert (found.ff, found.dsp, found.bram18, found.uram) == (None, None, 1, 0)
+
+
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")

@@ -11,6 +11,8 @@ from .report import HlsReport
 from .tables import TextReport, parse_text
 from .text_report import nested
 
+_INTERFACES_SINCE = "2021"
+"""The first version whose summaries have a section about interfaces, which comes after the table of modules."""
 _ISSUES = {"II": "II Violation", "Timing": "Timing Violation"}
 
 
@@ -36,7 +38,9 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     table = parsed.table("Performance & Resource Estimates")
     if "Synthesis Summary Report" not in parsed.title or table is None:
         raise HlsReportError(f"{path}: not a synthesis summary, or truncated", hint="give csynth.rpt or csynth.xml")
-    if parsed.table("HW Interfaces") is None:
+    tool = parsed.header.get("Version", "").split(" ")[0]
+    has_interfaces = not tool or tool >= _INTERFACES_SINCE
+    if has_interfaces and parsed.table("HW Interfaces") is None:
         raise HlsReportError(f"{path}: truncated: has no table of section `HW Interfaces`", hint="copy it again")
     rows, violations = _rows(list(table.records()))
     if not rows:
@@ -44,7 +48,7 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     modules = tuple(_module(row) for row in rows)
     return HlsReport(
         files=(str(path),),
-        tool=parsed.header.get("Version", "").split(" ")[0],
+        tool=tool,
         top=modules[0].name,
         part=parsed.header.get("Target device", ""),
         family=parsed.header.get("Product family", ""),
@@ -102,8 +106,7 @@ def _loop(cells: dict[str, str], name: str, module: str) -> HlsLoop:
 
 def _module(row: _Row) -> Module:
     names = {"bram18": "bram", "dsp": "dsp", "ff": "ff", "lut": "lut", "uram": "uram"}
-    # `39 (17%)`; `-` stands for none here
-    amounts = {ours: whole(row.cells.get(column, "").split(" ")[0]) or 0 for ours, column in names.items()}
+    amounts = {ours: _amount(row.cells.get(column)) for ours, column in names.items()}
     return Module(
         name=row.name,
         kind=row.kind,
@@ -113,6 +116,11 @@ def _module(row: _Row) -> Module:
         loops=nested(row.loops),
         instances=tuple(row.instances),
     )
+
+
+def _amount(cell: str | None) -> int | None:
+    """`39 (17%)`; `-` stands for none here. None where the column is missing or what it says is no amount."""
+    return 0 if cell == "-" else whole((cell or "").split(" ")[0])
 
 
 def _clock(parsed: TextReport) -> float | None:
