@@ -179,7 +179,7 @@ class HlsRules(Model):
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
         call_extra: cycles of a loop that runs inside another one, beyond its own.
         loop_ff, loop_lut: control of one loop; state_ff, state_lut: of one state of a schedule.
-        mux_lut_per_input_bit: LUTs of an n:1 multiplexer, per bit and input.
+        mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
     """
 
     unroll_up_to: Size
@@ -189,7 +189,7 @@ class HlsRules(Model):
     loop_lut: Size
     state_ff: Size
     state_lut: Size
-    mux_lut_per_input_bit: NotNegative
+    mux_lut_per_input: NotNegative
 
 
 class External(Model):

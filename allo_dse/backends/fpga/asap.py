@@ -49,7 +49,8 @@ class Walk:
     Attributes:
         carried: arrays (or elements) whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
-        guard: cycles that everything read from registers comes later; after the inner loop of a flattened nest.
+        guard: whether this is after the inner loop of a flattened nest.
+        clocked: elements whose value comes straight from the last register of an operator of several cycles.
     """
 
     device: FpgaDevice
@@ -61,7 +62,9 @@ class Walk:
     events: list[StreamEvent] = field(default_factory=list)
     last: dict[int, int] = field(default_factory=dict)
     finish: int = 0
-    guard: int = 0
+    guard: bool = False
+    clocked: set[tuple[str, object]] = field(default_factory=set)
+    pipelined: set[int] = field(default_factory=set)
     level: int = 0
     tests: tuple[tuple[tuple[str, object], bool], ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
@@ -92,6 +95,8 @@ class Walk:
             self._store(op)
         elif op.name in FREE:
             self._set(op, self._ready(op.inputs))
+            if any(v in self.pipelined for v in op.inputs):
+                self.pipelined.update(op.outputs)
         elif not any(number in self.macs for number in op.outputs):
             self._compute(op)
 
@@ -100,6 +105,8 @@ class Walk:
         unit = unit_of(op, self.device, fabric=self.fabric)
         if product is None:
             self._set(op, self.after(self._ready(op.inputs), unit))
+            if unit.latency:
+                self.pipelined.update(op.outputs)
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
@@ -126,25 +133,27 @@ class Walk:
 
     def _load(self, op: Op) -> None:
         assert op.access is not None
-        storage = self.storages[op.access.array]
-        key = (op.access.array, op.access.index)
-        time = self.stored.get(key)
-        if time is None and op.access.array in self.carried:
-            time = self.carried[op.access.array]
-        if time is not None:
-            if self.guard and time != START:
-                time = (time[0] + (time[1] > 0) + self.guard, 0.0)
-        elif storage.in_registers:
-            time = START
-        else:
-            start = max((t[0] + 1 for (name, _), t in self.stored.items() if name == op.access.array), default=0)
-            time = (start + 1, self.device.arrays.read_ns)
-        self._set(op, time)
+        time = self.stored.get((op.access.array, op.access.index))
+        self._set(op, self._unstored(op.access.array) if time is None else time)
+
+    def _unstored(self, array: str) -> Time:
+        """When an element is there that this round has not stored."""
+        if array in self.carried:
+            return self.carried[array]
+        if self.storages[array].in_registers:
+            return START
+        start = max((time[0] + 1 for (name, _), time in self.stored.items() if name == array), default=0)
+        return (start + 1, self.device.arrays.read_ns)
 
     def _store(self, op: Op) -> None:
         assert op.access is not None
         time = self._ready(op.inputs)
-        self.stored[op.access.array, op.access.index] = time
+        key = (op.access.array, op.access.index)
+        self.stored[key] = time
+        if all(v in self.pipelined for v in op.inputs):
+            self.clocked.add(key)
+        else:
+            self.clocked.discard(key)
         if not self.storages[op.access.array].in_registers:
             late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
             self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
@@ -165,19 +174,36 @@ class Walk:
         self.finish = max(self.finish, cycle)
 
     def _branch(self, branch: Branch) -> None:
-        outer = self.tests
+        outer, before, clocked = self.tests, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
-        ends = []
+        ends, outcomes = [], []
         for number, side in enumerate(branch.sides):
             test = branch.test or ("data", None)
             self.tests = (*outer, (test, number == 0))
+            self.stored = dict(before)
             self.block(side)  # type: ignore[arg-type]
+            outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
-        self.tests = outer
+        self.tests, self.stored = outer, before
+        self._join(outcomes, clocked)
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             ready = max(condition, *ends)
             self._set(select, self.after(ready, unit_of(select, self.device)))
+
+    def _join(self, outcomes: list[dict[tuple[str, object], Time]], clocked: set[tuple[str, object]]) -> None:
+        """Elements that one side of a condition may have stored are there when either value is.
+
+        The choice is the enable or reset of a register and takes no time of its own.
+        """
+        before = dict(self.stored)
+        for key in {**outcomes[0], **outcomes[1]}:
+            times = [side[key] if key in side else self._unstored(key[0]) for side in outcomes]
+            if any(side.get(key) != before.get(key) for side in outcomes):
+                self.stored[key] = max(times)
+        for key in clocked:
+            if self.stored.get(key) == before.get(key):
+                self.clocked.add(key)
 
     def _loop(self, loop: Planned) -> None:
         """The copies of an unrolled loop."""

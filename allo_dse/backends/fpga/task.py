@@ -25,6 +25,7 @@ from .memory import Storage
 from .nest import Branch, Op, read_nest
 from .pipeline import Flat, Pipelined, build, flatten
 from .plan import Item, Planned, plan_of, planned
+from .recurrence import promoted
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
 _NO_VARIABLE = -(1 << 40)
@@ -222,7 +223,7 @@ class _Task:
                 raise SimulationError("a loop with stream operations under a condition has no static times")
             return [Wait(max(_cycles(side) for side in sides))]
         assert isinstance(item, Planned)
-        flat = flatten(item)
+        flat = flatten(item, self.storages)
         if flat is not None:
             return [*self._pipelined(flat, times), *call]
         self._sequential += 1
@@ -241,7 +242,8 @@ class _Task:
         self.loops.append(
             LoopCost(names, flat.trips, pipelined.ii, pipelined.depth, pipelined.cycles + extra, times, pipelined.limit)
         )
-        return [self._pipe(pipelined), Wait(extra)]
+        moved = [Wait(2)] if promoted(flat.loops[-1], self.storages) else []  # an element is loaded, and stored again
+        return [*moved, self._pipe(pipelined), Wait(extra)]
 
     def _pipe(self, pipelined: Pipelined) -> Part:
         """A pipelined loop as a repetition of its shortest part in which the same stream operations return."""
@@ -353,7 +355,7 @@ class _Task:
         total = Resources()
         for pipelined in (*self._pipelines, *self._straight):
             for unit, copies in pipelined.units:
-                needed = unit.resources * math.ceil(copies / pipelined.ii)
+                needed = unit.resources * math.ceil(copies / pipelined.span)
                 if unit.resources.dsp:
                     known = shared.get(unit.kind, Resources())
                     shared[unit.kind] = needed if needed.dsp > known.dsp else known
@@ -361,7 +363,8 @@ class _Task:
                     total = total + needed
         rules = self.device.hls
         loops = sum(len(p.flat.loops) for p in self._pipelines) + self._sequential
-        states = sum(p.depth for p in self._pipelines) + self._states
+        # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
+        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in self._pipelines) + self._states
         control = Resources(
             ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in self._pipelines),
             lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in self._pipelines),

@@ -38,7 +38,7 @@ class FpgaSimulator:
     """
 
     name = "fpga-simulator"
-    version = "1"
+    version = "2"
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths

@@ -154,3 +154,48 @@ def skewed() -> Any:
                 y[k] = left.get() + right.get()
 
     return top
+
+
+def dot_products(kind: str, columns: int = 64) -> Any:
+    """Sums of rows that begin anew under a condition: in a variable, in an element, or in both of two elements."""
+
+    @df.region()
+    def top(A: float32[64, columns], X: float32[columns], Y: float32[64, 2]):
+        @df.kernel(mapping=[1], args=[A, X, Y])
+        def k(a: float32[64, columns], x: float32[columns], y: float32[64, 2]):
+            acc: float32 = 0
+            for i in range(64):
+                for j in range(columns):
+                    with allo.meta_if(kind == "variable"):
+                        if j == 0:
+                            acc = 0.0
+                        acc += a[i, j] * x[j]
+                        if j == columns - 1:
+                            y[i, 0] = acc
+                    with allo.meta_if(kind == "element"):
+                        if j == 0:
+                            y[i, 0] = 0.0
+                        y[i, 0] += a[i, j] * x[j]
+                    with allo.meta_if(kind == "plain"):
+                        y[i, 0] += a[i, j] * x[j]
+                    with allo.meta_if(kind == "copies"):
+                        for u in range(2):
+                            if j == 0:
+                                y[i, u] = 0.0
+                            y[i, u] += a[i, j] * x[j]
+
+    return top
+
+
+def row_sums() -> Any:
+    """Rows of sums in a memory: every round reads and writes all of it."""
+
+    @df.region()
+    def top(A: float32[64, 64], B: float32[64, 64], C: float32[64]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: float32[64, 64], b: float32[64, 64], c: float32[64]):
+            for r in range(64):
+                for j in range(64):
+                    c[j] += a[0, r] * b[r, j]
+
+    return top

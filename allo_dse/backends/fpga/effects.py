@@ -1,0 +1,148 @@
+"""What one round of a loop needs of memory: where a value is in a register already, and where a store is certain.
+
+    effects = effects_of(items)
+    effects.uses        # the loads and stores that need a port of their array
+    effects.carried     # per array the loads that may find what an earlier round stored
+
+A store under a condition only *may* happen. What it stores replaces nothing for sure, so a load after it still needs
+the old value, which an earlier round may have stored: `if j == 0: acc = 0` does not end the recurrence of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .linear import Linear
+from .nest import Access, Branch, Op
+from .plan import Item, Planned
+
+Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]
+"""An array and an index."""
+Use: TypeAlias = tuple[Op, Mapping[int, int]]
+"""A load or store, with the trip counts of the unrolled loops around it by variable."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Loads and stores of a round.
+
+    Attributes:
+        uses: those that need a port: loads of what the round has not stored for sure, and stores that none replaces.
+        exposed: those of the loads.
+        stored: the arrays that are stored to.
+    """
+
+    uses: tuple[Use, ...]
+    exposed: tuple[Use, ...]
+    stored: frozenset[str]
+
+    @property
+    def carried(self) -> dict[str, list[Access]]:
+        """Per array that a round both stores to and loads from the loads that see what an earlier round left."""
+        found: dict[str, list[Access]] = {}
+        for op, _ in self.exposed:
+            if op.access is not None and op.access.array in self.stored:
+                found.setdefault(op.access.array, []).append(op.access)
+        return found
+
+
+def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:
+    """What a round does; `before` and `after` stand around an inner loop and happen in some of its rounds only."""
+    reader = _Reader()
+    reader.maybe(before)
+    reader.block(tuple(body), {})
+    reader.maybe(after)
+    dead = {id(op) for op in reader.dead}
+    uses = tuple(use for use in reader.uses if id(use[0]) not in dead)
+    exposed = tuple(use for use in uses if use[0].access is not None and not use[0].access.write)
+    return Effects(uses, exposed, frozenset(op.access.array for op, _ in reader.uses if op.access and op.access.write))
+
+
+@dataclass
+class _Reader:
+    """Goes over a round in order.
+
+    Attributes:
+        known: elements whose value a register holds for sure, since the round has stored it.
+        pending: stores that nothing in memory depends on so far, by element, each with the number of conditions around
+            it; a store under no more conditions that comes later makes them superfluous.
+        conditions: how many are around the place that is read.
+    """
+
+    uses: list[Use] = field(default_factory=list)
+    dead: list[Op] = field(default_factory=list)
+    known: set[Element] = field(default_factory=set)
+    pending: dict[Element, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
+    conditions: int = 0
+
+    def maybe(self, items: Iterable[Item]) -> None:
+        """Items that only some rounds execute."""
+        self._either((tuple(items), ()), {})
+
+    def block(self, items: Iterable[Item], unrolled: Mapping[int, int]) -> None:
+        for item in items:
+            if isinstance(item, Planned):
+                self._forget(item.variable)
+                self.block(item.body, {**unrolled, item.variable: item.trips})
+                self._forget(item.variable)
+            elif isinstance(item, Branch):
+                self._either(item.sides, unrolled)  # type: ignore[arg-type]
+            elif item.access is not None and not item.block:
+                act = self._store if item.access.write else self._load
+                act(item, item.access, unrolled)
+
+    def _either(self, sides: tuple[tuple[Item, ...], tuple[Item, ...]], unrolled: Mapping[int, int]) -> None:
+        """One of two blocks: what is known after it is what both agree on."""
+        known, pending = set(self.known), dict(self.pending)
+        self.conditions += 1
+        self.block(sides[0], unrolled)
+        one, first = self.known, self.pending
+        self.known, self.pending = known, dict(pending)
+        self.block(sides[1], unrolled)
+        self.conditions -= 1
+        self.known &= one
+        second = self.pending
+        self.pending = {}
+        for element in {**first, **second}:
+            mine, theirs = first.get(element, ()), second.get(element, ())
+            kept = [use for use in pending.get(element, ()) if use in mine and use in theirs]
+            new = [use for use in (*mine, *theirs) if use not in pending.get(element, ())]
+            self.pending[element] = (*kept, *new)
+
+    def _load(self, op: Op, access: Access, unrolled: Mapping[int, int]) -> None:
+        element = (access.array, access.index)
+        if element in self.known:
+            return
+        # What a condition may have stored to the very same element is chosen in a register, not read from memory.
+        self.uses.append((op, unrolled))
+        self.pending = {e: ops for e, ops in self.pending.items() if e == element or _apart(e, element)}
+
+    def _store(self, op: Op, access: Access, unrolled: Mapping[int, int]) -> None:
+        element = (access.array, access.index)
+        self.uses.append((op, unrolled))
+        self.known = {e for e in self.known if _apart(e, element)}
+        if None in access.index:
+            return
+        before = self.pending.get(element, ())
+        self.dead += [other for other, around in before if around >= self.conditions]
+        self.pending[element] = (*((o, n) for o, n in before if n < self.conditions), (op, self.conditions))
+        self.known.add(element)
+
+    def _forget(self, variable: int) -> None:
+        """Elements that depend on the variable of an unrolled loop are others in each of its copies."""
+        self.known = {e for e in self.known if not _depends(e, variable)}
+        self.pending = {e: ops for e, ops in self.pending.items() if not _depends(e, variable)}
+
+
+def _apart(one: Element, other: Element) -> bool:
+    """Whether two elements are different ones in every round: of two arrays, or a constant apart in a dimension."""
+    return one[0] != other[0] or any(
+        a is not None and b is not None and a.terms == b.terms and a.constant != b.constant
+        for a, b in zip(one[1], other[1], strict=True)
+    )
+
+
+def _depends(element: Element, variable: int) -> bool:
+    return any(form is not None and form.factor(variable) for form in element[1])

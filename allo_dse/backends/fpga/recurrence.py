@@ -1,0 +1,143 @@
+"""What rounds of a pipelined loop hand on to later ones, and the interval that this allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from allo_dse.device.device import FpgaDevice
+
+from .asap import Time, Walk
+from .effects import effects_of
+from .linear import Linear
+from .memory import Storage
+from .nest import Access
+from .plan import Planned
+
+_FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
+
+
+@dataclass(frozen=True)
+class Carried:
+    """An array, or a variable, that a round reads and an earlier one wrote.
+
+    Attributes:
+        distance: rounds from the store to the load.
+        in_register: whether the value stays in a register from round to round.
+    """
+
+    array: str
+    distance: int
+    in_register: bool
+
+
+def carried(loops: tuple[Planned, ...], storages: Mapping[str, Storage]) -> list[Carried]:
+    """What the rounds of flattened loops hand on; the last of them is pipelined."""
+    body = loops[-1].body
+    effects = effects_of(body)
+    kept = promoted(loops[-1], storages)
+    found = []
+    for array, loads in effects.carried.items():
+        stores = [op.access for op, _ in effects.uses if op.access and op.access.array == array and op.access.write]
+        between = [d for store in stores for load in loads if (d := _between(store, load, loops)) is not None]
+        if between:
+            found.append(Carried(array, min(between), storages[array].in_registers or array in kept))
+    return found
+
+
+def promoted(loop: Planned, storages: Mapping[str, Storage]) -> frozenset[str]:
+    """Arrays in memory of which the rounds of a loop update one element: a register while the loop runs.
+
+    The compiler does that before it unrolls anything, so an index that uses a loop inside prevents it.
+    """
+    effects = effects_of(loop.body)
+    moving: dict[str, bool] = {}
+    for op, unrolled in effects.uses:
+        assert op.access is not None
+        fixed = all(
+            form is not None and not any(form.factor(v) for v in (loop.variable, *unrolled)) for form in op.access.index
+        )
+        moving[op.access.array] = moving.get(op.access.array, False) or not fixed
+    return frozenset(a for a in effects.carried if not moving[a] and not storages[a].in_registers)
+
+
+def chain_interval(
+    found: Iterable[Carried], device: FpgaDevice, walk: Callable[[Mapping[str, Time]], Walk]
+) -> tuple[int, str]:
+    """The interval that operations between a carried value and its successor allow, and whose value it is.
+
+    Args:
+        walk: goes over a round in which some arrays have their values at a given time.
+    """
+    worst, name = 1, ""
+    for one in found:
+        done = walk({one.array: (_FAR, 0.0)})
+        ends = [(time, key) for key, time in done.stored.items() if key[0] == one.array and time[0] >= _FAR]
+        if not ends:
+            continue
+        (cycle, ns), key = max(ends, key=lambda end: end[0])
+        if one.in_register:
+            # What leaves an operator's last register is forwarded within that cycle; other logic ends in a register.
+            length = cycle - _FAR + (key not in done.clocked)
+        else:  # written to memory and read again
+            late = ns + device.arrays.write_ns > device.clock.usable_ns
+            length = cycle - _FAR + late + 2
+        interval = math.ceil(max(length, 1) / one.distance)
+        if interval > worst:
+            worst, name = interval, one.array
+    return worst, name
+
+
+def memory_interval(
+    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[str, Time]], Walk]
+) -> tuple[int, str]:
+    """The interval at which rounds do not overlap on a memory that hands values on and takes several cycles of ports.
+
+    Args:
+        ports: cycles that the accesses of a round to each array take.
+    """
+    worst, name = 1, ""
+    for one in found:
+        if one.in_register or ports.get(one.array, 1) <= 1:
+            continue
+        last = max((time[0] + 1 for key, time in walk({}).stored.items() if key[0] == one.array), default=0)
+        interval = math.ceil((ports[one.array] + last) / one.distance)
+        if interval > worst:
+            worst, name = interval, one.array
+    return worst, name
+
+
+def _between(store: Access, load: Access, loops: tuple[Planned, ...]) -> int | None:
+    """Rounds from a store to the next load of the same element; None when there is none."""
+    stride, strides = 1, {}
+    for loop in reversed(loops):
+        strides[loop.variable] = stride
+        stride *= loop.trips
+    pairs = list(zip(store.index, load.index, strict=True))
+    if any(s is None or g is None for s, g in pairs):
+        return 1
+    forms = [(s, g) for s, g in pairs if s is not None and g is not None]
+    if any(s.terms != g.terms for s, g in forms):
+        return 1
+    steps = {loop.variable: loop.step for loop in loops}
+    if all(s.constant == g.constant for s, g in forms):
+        free = [strides[v] for v in strides if not any(s.factor(v) for s, _ in forms)]
+        return min(free, default=None)
+    return _shifted([(s, s.constant - g.constant) for s, g in forms], strides, steps)
+
+
+def _shifted(forms: list[tuple[Linear, int]], strides: Mapping[int, int], steps: Mapping[int, int]) -> int | None:
+    """Rounds after which a load reaches the element that a store at a constant offset wrote; None for never."""
+    distance = 0
+    for form, offset in forms:
+        if not offset:
+            continue
+        moving = [v for v, _ in form.terms if v in strides]
+        if len(moving) != 1:
+            return 1
+        factor = form.factor(moving[0]) * steps[moving[0]]
+        if offset % factor:
+            return None
+        distance += offset // factor * strides[moving[0]]
+    return distance if distance > 0 else None

@@ -1,0 +1,128 @@
+"""Values that rounds hand on: what a condition may have stored, and where a sum is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.backends.fpga.effects import effects_of
+from allo_dse.backends.fpga.linear import Linear
+from allo_dse.backends.fpga.memory import Split, Storage
+from allo_dse.backends.fpga.nest import Access, Array, Branch, Op
+from allo_dse.backends.fpga.pipeline import Flat, build
+from allo_dse.backends.fpga.plan import Item, Planned
+from allo_dse.device.device import FpgaDevice
+from tests.backends.fpga import programs
+from tests.backends.fpga.test_cost import cost, loop, partition, pipeline
+
+U280, VU11P = FpgaDevice.load("u280"), FpgaDevice.load("vu11p")
+LOOP = 0
+
+
+@pytest.mark.parametrize("kind", ["variable", "element"])
+@pytest.mark.parametrize(("device", "interval"), [(U280, 4), (VU11P, 2)], ids=["u280", "vu11p"])
+def test_a_sum_that_is_reset_under_a_condition_keeps_its_recurrence(
+    kind: str, device: FpgaDevice, interval: int
+) -> None:
+    """Public reports have 4 at 300 MHz and 2 at 100 MHz for float sums in registers."""
+    found = loop(programs.dot_products(kind), pipeline("k:j"), device=device)
+    assert found.ii == interval
+    assert found.limit.startswith("recurrence")
+
+
+def test_sums_that_copies_keep_in_memory_go_through_it_every_round() -> None:
+    """Reports at 300 MHz have 7: a load, the sum in 4 cycles, a store."""
+    found = loop(programs.dot_products("copies"), pipeline("k:j"), partition("k:y", 2))
+    assert (found.names, found.ii) == (("i", "j"), 7)
+
+
+def test_an_element_that_a_loop_keeps_in_a_register_is_loaded_and_stored_around_it() -> None:
+    """So the loop around is not flattened: it takes its rows one after the other."""
+    kept, flat = (cost(programs.dot_products(kind), pipeline("k:j"), device=VU11P) for kind in ("plain", "variable"))
+    assert [found.names for found in kept.loops] == [("j",)]
+    assert [found.names for found in flat.loops] == [("i", "j")]
+    row = kept.loops[0]
+    assert (row.trips, row.ii, row.times) == (64, 2, 64)
+    assert kept.cycles > 64 * row.cycles
+
+
+def test_a_memory_of_sums_is_read_and_written_before_the_next_round_begins() -> None:
+    """64 loads and stores take 64 cycles of both ports; a load, a product, a sum and a store come to 6 more."""
+    found = loop(programs.row_sums(), device=VU11P)
+    assert (found.trips, found.ii, found.limit) == (64, 70, "recurrence of c")
+    assert cost(programs.row_sums(), device=VU11P).logic.dsp == 10  # two elements a cycle
+
+
+def element(array: str, write: bool, offset: int, value: int) -> Op:
+    access = Access(array, write, (Linear((), offset),))
+    return Op("store" if write else "load", (value,) if write else (), () if write else (value,), "f32", 32, (), access)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> list[tuple[list[Item], bool]]:
+    """Steps that copy or add elements of two arrays; and whether each is under a condition."""
+    steps: list[tuple[list[Item], bool]] = []
+    numbers = iter(range(100, 1000))
+    for _ in range(draw(st.integers(1, 5))):
+        target, offset = draw(st.sampled_from("ab")), draw(st.integers(0, 1))
+        operands = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1)), max_size=2))
+        ops: list[Item] = []
+        values = []
+        for array, at in operands:
+            values.append(next(numbers))
+            ops.append(element(array, False, at, values[-1]))
+        result = next(numbers)
+        if len(values) == 2:
+            ops.append(Op("arith.addf", tuple(values), (result,), "f32", 32, (32, 32)))
+        else:
+            result = values[0] if values else result
+        ops.append(element(target, True, offset, result))
+        steps.append((ops, draw(st.booleans())))
+    return steps
+
+
+def pipelined(items: list[Item], storages: dict[str, Storage]) -> Any:
+    return build(Flat((Planned(LOOP, "i", 64, 0, 1, "pipeline", 1, tuple(items)),), (), ()), U280, storages)
+
+
+def storages_of(place: str) -> dict[str, Storage]:
+    split = Split("cyclic", 2) if place == "register" else None
+    return {name: Storage(Array(name, (2,), 32), (split,)) for name in "ab"}
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(bodies(), st.sampled_from(["register", "memory"]))
+def test_a_condition_never_lowers_the_interval(steps: list[tuple[list[Item], bool]], place: str) -> None:
+    """What may be stored leaves more values to come from earlier rounds, and needs no fewer ports."""
+    certain = [item for ops, _ in steps for item in ops]
+    maybe: list[Item] = []
+    for number, (ops, under) in enumerate(steps):
+        stores, others = ([op for op in ops if (op.name == "store") is is_store] for is_store in (True, False))  # type: ignore[union-attr]
+        maybe += others
+        maybe += [Branch(number, None, (tuple(stores), ()), (), ((), ()), 0)] if under else stores  # type: ignore[arg-type]
+    storages = storages_of(place)
+    assert pipelined(maybe, storages).ii >= pipelined(certain, storages).ii
+    assert len(effects_of(maybe).uses) >= len(effects_of(certain).uses)
+
+
+def test_both_sides_of_a_condition_together_are_a_certain_store() -> None:
+    sides = tuple((element("a", True, 0, value),) for value in (1, 2))
+    both = Branch(9, None, sides, (), ((), ()), 0)  # type: ignore[arg-type]
+    load = element("a", False, 0, 3)
+    assert effects_of([both, load]).exposed == ()
+    assert [op for op, _ in effects_of([Branch(9, None, (sides[0], ()), (), ((), ()), 0), load]).exposed] == [load]
+
+
+def test_a_store_that_a_later_one_replaces_needs_no_port() -> None:
+    first, second = element("a", True, 0, 1), element("a", True, 0, 2)
+    maybe = Branch(9, None, ((first,), ()), (), ((), ()), 0)
+    assert [op for op, _ in effects_of([maybe, second]).uses] == [second]
+    assert [op for op, _ in effects_of([first, Branch(9, None, ((second,), ()), (), ((), ()), 0)]).uses] == [
+        first,
+        second,
+    ]
+    elsewhere = Op("load", (), (7,), "f32", 32, (), Access("a", False, (None,)))
+    assert len(effects_of([first, elsewhere, second]).uses) == 3
