@@ -19,7 +19,8 @@ from allo_dse.errors import AlloDseError, SimulationError
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.program.compiled import CompiledProgram, Tensor
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
 from .program.functional import run_graph

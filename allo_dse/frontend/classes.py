@@ -9,7 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from allo_dse.program.compiled import IndexMap, Kernel, StreamArray, StreamPort, TaskBody, TaskClass, TensorPort
+from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray, StreamPort
+from allo_dse.program.tasks import TaskBody, TaskClass
+from allo_dse.program.tensors import TensorPort
 
 from .model.mlir_text import memref_type
 from .model.pid_values import Meta

@@ -8,7 +8,8 @@ from typing import Any
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Region, as_region
-from allo_dse.program.compiled import CompiledProgram, SharedTensor
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import SharedTensor
 
 from .hierarchy import compile_hierarchy
 from .model.source import function_source

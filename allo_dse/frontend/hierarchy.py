@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.program.compiled import Kernel, StreamArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray
 
 from .classes import compile_kernel
 from .regions.checks import check_program

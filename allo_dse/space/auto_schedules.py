@@ -17,7 +17,10 @@ from allo_dse.backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, re
 from allo_dse.backends.fpga.plan import REGION
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.errors import StudyError
-from allo_dse.program.compiled import CompiledProgram, Directive, Kernel, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
 
 from .schedules import (
     Answer,

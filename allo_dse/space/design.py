@@ -13,7 +13,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import MeshFold
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 
 
 @dataclass(frozen=True, eq=False)

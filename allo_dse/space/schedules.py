@@ -17,7 +17,8 @@ from allo_dse.backends.fpga.nest import Loop, read_nest
 from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
-from allo_dse.program.compiled import CompiledProgram, Directive
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
 
 from .encoding import Gene
 from .params import Parameter

@@ -12,7 +12,7 @@ from allo_dse.errors import DeviceError
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import unfolded
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
 from tests.support.programs import gemm_program
 

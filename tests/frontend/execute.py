@@ -14,7 +14,10 @@ from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
 from allo_dse.ir.jit import BFLOAT16
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
 
 PASSES = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"

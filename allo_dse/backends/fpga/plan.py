@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from allo_dse.errors import SimulationError
-from allo_dse.program.compiled import CompiledProgram, Directive, SourceLoop, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.source import SourceLoop
+from allo_dse.program.tasks import TaskClass
 
 from .linear import Linear
 from .memory import Split, Storage

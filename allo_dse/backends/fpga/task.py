@@ -17,7 +17,9 @@ from typing import TypeAlias
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.errors import SimulationError
-from allo_dse.program.compiled import CompiledProgram, Directive, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.tasks import TaskClass
 
 from .asap import StreamEvent, Walk
 from .linear import Linear, holds

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
-from allo_dse.program.compiled import CompiledProgram, Directive
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
 
 from .cpp.constants import elements_of, initialiser, tables_of
 from .cpp.elements import Element

@@ -13,7 +13,8 @@ import jinja2
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.storage import storage_dtype
-from allo_dse.program.compiled import CompiledProgram, Directive
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
 
 from .cpp.names import Names
 from .dataflow.folding import Folding

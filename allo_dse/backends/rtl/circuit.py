@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamArray, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
 
 from .errors import RtlError
 from .kernel import lower_kernel

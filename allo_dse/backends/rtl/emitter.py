@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allo_dse.ir.bindings import ir
-from allo_dse.program.compiled import TaskClass
+from allo_dse.program.tasks import TaskClass
 
 from .errors import RtlError
 from .parts import Kind, LocalArray, RtlKernel, Site

@@ -17,7 +17,8 @@ from typing import Any
 from allo_dse.ir.bindings import arith, ir, memref, scf
 from allo_dse.ir.dialect import Get, Put, new_context
 from allo_dse.ir.jit import run_passes
-from allo_dse.program.compiled import StreamArray, TaskClass
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 from .emitter import Emitter

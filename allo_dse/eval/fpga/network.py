@@ -15,7 +15,11 @@ import numpy as np
 
 from allo_dse.backends.fpga.task import Again, Part, Pipe, Wait
 from allo_dse.mapper.limits.fpga import FpgaMapping, TensorUse
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamArray, TaskClass, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.limits.fpga import FpgaMapping
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.stream_ends import Ends, stream_ends
 from allo_dse.space.design import Design
 

@@ -17,7 +17,8 @@ from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
 from allo_dse.mapper.limits.fpga import FpgaMapping
-from allo_dse.program.compiled import CompiledProgram, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tasks import TaskClass
 
 Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
 

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
 
 from .links import NodeLinks, Use

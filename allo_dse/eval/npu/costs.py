@@ -12,7 +12,7 @@ from math import prod
 from allo_dse.device.device import NpuDevice
 from allo_dse.errors import SimulationError
 from allo_dse.lang.externals import external
-from allo_dse.program.compiled import ExternalCall, TaskClass, TileOp
+from allo_dse.program.tasks import ExternalCall, TaskClass, TileOp
 
 _MOVES = ("copy", "get", "put")
 _ACCUMULATING = ("add", *_MOVES)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.mapper.graph.port_families import port_families
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 
 from .schedule import GroupSchedule
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transport
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.codegen.run_time.layout import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes, Table
 

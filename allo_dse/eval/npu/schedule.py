@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
 from allo_dse.mapper.graph.tree import Repeat, Tree
-from allo_dse.program.compiled import CompiledProgram, IntArray, TaskClass, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
 
 Flags = NDArray[np.bool_]
 PortKey = tuple[str, str, tuple[int | None, ...]]

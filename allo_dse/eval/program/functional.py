@@ -20,7 +20,12 @@ from numpy.typing import NDArray
 
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel, StreamArray, TaskClass, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
 from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.result import RunResult

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from allo_dse.errors import SimulationError
 from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype
-from allo_dse.program.compiled import CompiledProgram, ExternalCall, IntArray, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.tasks import ExternalCall, TaskClass
 
 
 def cycles_of(task_class: TaskClass) -> IntArray:

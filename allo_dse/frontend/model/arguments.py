@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from allo_dse.errors import SimulationError
 from allo_dse.lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 from allo_dse.lang.types import DType
-from allo_dse.program.compiled import CompiledProgram, Tensor
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import Tensor
 
 __all__ = ["Arguments", "numpy_dtype"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType
-from allo_dse.program.compiled import StreamArray
+from allo_dse.program.streams import StreamArray
 
 from .pid_values import Meta
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from allo_dse.lang.types import index
-from allo_dse.program.compiled import StreamArray
+from allo_dse.program.streams import StreamArray
 
 from ..model.values import Buffer, Const, PendingGather, PendingGet, StreamGroup, StreamRef, Tuple, Value
 from ..regions.task_state import Task

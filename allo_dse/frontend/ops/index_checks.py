@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from allo_dse.program.compiled import IndexCheck
+from allo_dse.program.index_maps import IndexCheck
 
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, Value

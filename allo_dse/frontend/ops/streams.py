@@ -12,7 +12,7 @@ import numpy as np
 
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index
-from allo_dse.program.compiled import StreamOp
+from allo_dse.program.streams import StreamOp
 
 from ..model import pid_values as meta
 from ..model.mlir_text import element_type

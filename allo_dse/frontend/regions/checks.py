@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray, Kernel, StreamArray
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray
 
 from .regions import RegionSource
 from .stream_users import Endpoint, at, endpoint, tasks_on

@@ -13,7 +13,8 @@ from types import FunctionType
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import enclosing_names
 from allo_dse.lang.types import DType, TensorType
-from allo_dse.program.compiled import IndexMap, Tensor
+from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.tensors import Tensor
 
 from ..model.source import function_source, names_of
 from .regions import KernelSource, Parameter, Part, RegionSource, plain_arguments, tensor_type

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from allo_dse.program.compiled import LayoutStep, LayoutUse
+from allo_dse.program.tensors import LayoutStep, LayoutUse
 
 from ..model.values import Buffer, TileExpr, Value
 

@@ -15,7 +15,10 @@ from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.memory import Layout
 from allo_dse.lang.region import Region, kernel
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
-from allo_dse.program.compiled import IndexMap, IntArray, SourceLocation, StreamArray, Tensor
+from allo_dse.program.index_maps import IndexMap, IntArray
+from allo_dse.program.source import SourceLocation
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tensors import Tensor
 
 from ..model.source import SourceFile, function_source, names_of
 

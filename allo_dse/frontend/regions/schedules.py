@@ -10,7 +10,9 @@ from typing import Any
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Primitive
-from allo_dse.program.compiled import CompiledProgram, Directive, Kernel
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.kernel import Kernel
 
 from ..model.source import source_file
 

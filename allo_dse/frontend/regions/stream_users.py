@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray, Kernel
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
 
 from .task_state import PortUse, Task
 

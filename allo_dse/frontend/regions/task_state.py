@@ -17,17 +17,10 @@ from numpy.typing import NDArray
 
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
-from allo_dse.program.compiled import (
-    ExternalCall,
-    IndexCheck,
-    IntArray,
-    SourceLocation,
-    SourceLoop,
-    StateVariable,
-    StreamArray,
-    StreamOp,
-    TileOp,
-)
+from allo_dse.program.index_maps import IndexCheck, IntArray
+from allo_dse.program.source import SourceLocation, SourceLoop
+from allo_dse.program.streams import StreamArray, StreamOp
+from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
 
 from ..model.mlir_text import FunctionText, dense, memref_type
 from ..model.pid_values import Meta, selected

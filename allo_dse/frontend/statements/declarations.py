@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from allo_dse.lang.types import ConstExprType, DType, StatefulType, StreamType, TensorType
-from allo_dse.program.compiled import StateVariable
+from allo_dse.program.tasks import StateVariable
 
 from ..model.mlir_text import element_type, memref_type
 from ..model.pid_values import Meta

@@ -20,7 +20,7 @@ import numpy as np
 
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index
-from allo_dse.program.compiled import StreamArray
+from allo_dse.program.streams import StreamArray
 
 from ..model import pid_values as meta
 from ..model.pid_values import Meta, pid_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from allo_dse.lang.allo.backend_aie import ExternalModule
-from allo_dse.program.compiled import ExternalCall
+from allo_dse.program.tasks import ExternalCall
 
 from ..model.values import Buffer, Const, Value
 from ..ops import tiles

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from allo_dse.errors import IllegalFold
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import ArrayLeaves, NodeGroup
 from ..graph.names import bundle_name, task_names, unknown_name_hint

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import ArrayLeaves, NodeGroup
 from ..graph.stream_arrays import TaskGraph

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allo_dse.program.compiled import CompiledProgram, Kernel
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.kernel import Kernel
 
 from ..graph.axes import AxisRule
 from ..graph.names import bundle_name, chain_name

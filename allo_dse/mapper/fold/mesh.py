@@ -8,7 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray, Kernel
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
 
 from ..graph.axes import AxisRule
 from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import MeshLeaves, NodeGroup
 from ..graph.stream_arrays import StreamEdges, TaskGraph

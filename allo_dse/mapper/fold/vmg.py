@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from allo_dse.errors import IllegalFold
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 
 from ..graph.canonical import graph_key
 from ..graph.groups import Leaves, NodeGroup

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.program.compiled import CompiledProgram, IndexMap, Kernel, StreamArray, StreamPort, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray, StreamPort
+from allo_dse.program.tasks import TaskClass
 
 from ..model.axis_rule import AxisRule, How, spatial
 from .axis_links import AxisPeers, Place, closure, link_axes

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 
 from .tree import Tree
 

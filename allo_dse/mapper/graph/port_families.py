@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamPort
 
 
 @dataclass(frozen=True, eq=False)

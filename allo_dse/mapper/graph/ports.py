@@ -11,7 +11,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamPort, TaskClass, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamPort
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import Direction
 from .port_families import PortFamily, port_families

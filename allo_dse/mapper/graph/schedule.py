@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 
 from ..model.order import topological_ranks
 from .groups import NodeGroup

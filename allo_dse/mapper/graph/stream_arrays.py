@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.errors import AlloDseError
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamPort
 
 from .axes import AxisRule, axis_rules, computed_arrays
 from .names import task_names

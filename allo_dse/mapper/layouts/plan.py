@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.program.compiled import CompiledProgram, LayoutStep, LayoutUse, TaskClass, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import LayoutStep, LayoutUse, TensorPort
 
 from ..model.movement import Direction, LayoutChoice, LayoutPlace, LayoutPlan
 from .affine import Arrangement

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
-from allo_dse.program.compiled import CompiledProgram, Directive
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup

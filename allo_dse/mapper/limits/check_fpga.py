@@ -8,7 +8,7 @@ from allo_dse.backends.fpga.plan import is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
 from ..model.violation import Violation

@@ -23,7 +23,11 @@ from allo_dse.backends.fpga.plan import is_region, plan_of
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.program.compiled import CompiledProgram, Directive, Kernel, TaskClass, Tensor, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import Tensor, TensorPort
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup

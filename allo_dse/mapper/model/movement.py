@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from allo_dse.program.compiled import TaskClass
+from allo_dse.program.tasks import TaskClass
 
 from .violation import Violation
 

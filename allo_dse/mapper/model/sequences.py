@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 
 Nest = tuple[tuple[int, int], ...]
 

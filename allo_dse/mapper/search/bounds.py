@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.program.compiled import CompiledProgram, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import TensorPort
 
 from ..graph.axes import class_varies
 from ..graph.ports import PortKey, PortSide, program_ports

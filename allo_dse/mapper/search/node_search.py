@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from allo_dse.errors import IllegalFold
-from allo_dse.program.compiled import CompiledProgram, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tasks import TaskClass
 
 from ..fold.node_fold import NodeFold, task_graph, twin_tasks
 

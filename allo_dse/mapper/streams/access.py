@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from allo_dse.device.model import Descriptor
-from allo_dse.program.compiled import TensorPort
+from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import AccessPattern
 from ..model.sequences import loop_nest

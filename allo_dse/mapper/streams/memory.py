@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.program.compiled import TensorPort
+from allo_dse.program.tensors import TensorPort
 
 from ..fold.vmg import VMG
 from ..graph.ports import PortKey

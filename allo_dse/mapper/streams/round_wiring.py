@@ -9,7 +9,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.program.compiled import CompiledProgram, IntArray, StreamPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamPort
 
 from ..graph.groups import MeshLeaves
 from ..graph.port_families import PortFamily, port_families

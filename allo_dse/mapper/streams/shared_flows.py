@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from allo_dse.program.compiled import CompiledProgram, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import TensorPort
 
 from ..model.buffering import Buffering
 from ..model.movement import Direction, Flow, StreamFlow, TileLoop

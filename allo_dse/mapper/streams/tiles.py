@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import MeshLeaves, NodeGroup
 from ..graph.ports import ClassUse, PortKey, PortSide, Round, program_ports, schedule_round

@@ -16,7 +16,7 @@ from allo_dse.backends.fpga.operators import unit_of
 from allo_dse.backends.fpga.task import LoopCost, Pipe, TaskCost, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 
 from . import programs
 

@@ -16,7 +16,7 @@ from allo_dse.errors import SimulationError
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang import install
 from allo_dse.lang.types import DType
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 
 install()
 

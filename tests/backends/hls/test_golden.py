@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import allo_dse as dse
 from allo_dse.backends.hls import emit_project
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 from tests.frontend import samples
 
 from . import programs

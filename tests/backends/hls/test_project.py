@@ -18,7 +18,7 @@ from allo_dse.errors import AlloDseError
 from allo_dse.eval.hls.design import folding_of
 from allo_dse.lang.schedule import build
 from allo_dse.mapper.search.folds import fold_choices
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 from tests.frontend import samples
 
 from . import programs

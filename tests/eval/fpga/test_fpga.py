@@ -15,7 +15,7 @@ from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
 from allo_dse.mapper.limits.fpga import FpgaMapping
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
 from benchmarks import fpga_programs
 from tests.backends.fpga import programs

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from allo_dse.mapper.fold.mesh import _distinct
 from allo_dse.mapper.graph.axes import class_varies
-from allo_dse.program.compiled import Kernel
+from allo_dse.program.kernel import Kernel
 
 TABLES = st.lists(st.integers(1, 3), min_size=1, max_size=3).flatmap(
     lambda shape: arrays(np.int64, tuple(shape), elements=st.integers(0, 1))

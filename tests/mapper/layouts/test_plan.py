@@ -13,7 +13,7 @@ from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 from allo_dse.mapper.layouts import layout_plan
 from allo_dse.mapper.transport.plan import plan_transport
-from allo_dse.program.compiled import LayoutStep
+from allo_dse.program.tensors import LayoutStep
 
 install()
 

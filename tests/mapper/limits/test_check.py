@@ -19,7 +19,8 @@ from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.violation import CONSTRAINTS, Violation
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.transport.plan import plan_transport
-from allo_dse.program.compiled import CompiledProgram, SharedTensor, Tensor, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import SharedTensor, Tensor, TensorPort
 from tests.support.programs import (
     BFLOAT16,
     FLOAT32,

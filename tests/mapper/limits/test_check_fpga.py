@@ -11,7 +11,7 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.limits.check import check_mapping
 from allo_dse.mapper.limits.fpga import FpgaMapping
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 from tests.backends.fpga import programs  # makes `import allo` work
 
 from studies.gemm_npu import gemm  # isort: skip

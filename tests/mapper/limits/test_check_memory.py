@@ -14,7 +14,8 @@ from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.streams.memory import NodeMemory, group_memory, local_memory_bytes
 from allo_dse.mapper.streams.view import mapping_view
 from allo_dse.mapper.transport.plan import plan_transport
-from allo_dse.program.compiled import CompiledProgram, StreamArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.streams import StreamArray
 from tests.support.programs import (
     INT32,
     affine,

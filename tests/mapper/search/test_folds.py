@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from allo_dse.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
-from allo_dse.program.compiled import CompiledProgram, IndexMap
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IndexMap
 from tests.mapper.laws import folded, programs
 from tests.support.programs import (
     INT32,

@@ -18,7 +18,8 @@ from allo_dse.mapper.model.sequences import change_count, loop_nest, nest_moves
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.streams.access import is_word_aligned, tile_loops
 from allo_dse.mapper.transport.plan import plan_transport
-from allo_dse.program.compiled import CompiledProgram, IntArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 from tests.support.programs import INT16, INT32, gemm_program, vector_add_program
 
 NESTS = st.lists(st.tuples(st.integers(2, 4), st.integers(-3, 9)), max_size=4)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from allo_dse.program.compiled import CompiledProgram, StreamArray
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.streams import StreamArray
 
 from .elements import Element, element_of_dtype
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from allo_dse.program.compiled import StreamArray, StreamPort
+from allo_dse.program.streams import StreamArray, StreamPort
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Linear

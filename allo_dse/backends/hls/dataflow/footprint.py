@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from allo_dse.ir.bindings import ir
-from allo_dse.program.compiled import IntArray
+from allo_dse.program.index_maps import IntArray
 
 from ..cpp.linear import Linear, linear_forms
 

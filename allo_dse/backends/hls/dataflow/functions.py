@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from allo_dse.ir.bindings import ir
-from allo_dse.program.compiled import Directive, StreamArray, Tensor
+from allo_dse.program.directive import Directive
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tensors import Tensor
 
 from ..cpp.constants import nested
 from ..cpp.elements import element_of, element_of_dtype

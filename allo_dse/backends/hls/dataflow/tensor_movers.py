@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from allo_dse.program.compiled import Tensor
+from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Linear

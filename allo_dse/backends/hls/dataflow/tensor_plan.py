@@ -17,7 +17,12 @@ import numpy as np
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.jit import run_passes
-from allo_dse.program.compiled import CompiledProgram, Directive, IntArray, Kernel, TaskClass, Tensor, TensorPort
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import Tensor, TensorPort
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear

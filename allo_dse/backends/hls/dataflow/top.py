@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram, IndexMap, StreamArray, Tensor
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Linear

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from allo_dse.ir.bindings import ir
-from allo_dse.program.compiled import CompiledProgram, Directive, SourceLocation, TaskClass
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.source import SourceLocation
+from allo_dse.program.tasks import TaskClass
 
 from ..cpp.names import identifier
 

@@ -1,0 +1,30 @@
+"""Customizations of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A customization of a schedule: attributes that cost models and code generators read; results do not change.
+
+    Attributes:
+        kind: "partition", "pipeline" or "unroll".
+        scope: the region or kernel whose array or loop is meant.
+        name: the array or loop.
+        options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
+            ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
+            completely).
+    """
+
+    kind: str
+    scope: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{self.kind}({self.scope}:{self.name}, {options})"

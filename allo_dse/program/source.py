@@ -1,0 +1,31 @@
+"""Where things stand in the user's source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A place in the user's source: 1-based line and column."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class SourceLoop:
+    """A loop of the source that runs in the task.
+
+    Attributes:
+        name: its variable; empty for `while`.
+        grid: the name given to the `allo.grid` it belongs to, if any.
+    """
+
+    name: str
+    grid: str
+    location: SourceLocation

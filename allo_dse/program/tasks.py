@@ -1,0 +1,120 @@
+"""Task classes: what tasks whose `meta_if` conditions resolve alike do, and the body they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from allo_dse.lang.types import DType
+
+from .index_maps import IndexCheck
+from .source import SourceLocation, SourceLoop
+from .streams import StreamArray, StreamOp, StreamPort
+from .tensors import LayoutUse, TensorPort
+
+
+@dataclass(frozen=True)
+class TileOp:
+    """One unit of work that a cost model prices: a library operation on whole tiles, or a loop of scalar operations.
+
+    Attributes:
+        kind: "matmul", "add", "fill", "copy", "exp", ... for tile operations; "loop" for one iteration of a source
+            loop; "external" for a vendor kernel.
+        shape: (m, k, n) for matmul; the tile's shape otherwise; () for "loop".
+        dtypes: operand types, then the result type.
+        count: how often a task performs it, or None where that is data-dependent.
+        name: of the vendor kernel, for kind "external".
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    dtypes: tuple[DType, ...]
+    count: int | None = 1
+    location: SourceLocation | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class StateVariable:
+    """A variable of a task that keeps its value from one call to the next; a scalar when `shape` is empty.
+
+    Attributes:
+        initial: its value before the first call.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    initial: NDArray[Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class ExternalCall:
+    """A call of a vendor kernel; what it computes is not in the program.
+
+    Attributes:
+        top: the name of the vendor kernel's function.
+        operands: element type and shape of each argument.
+        inputs, outputs: positions of the arguments that are read, and of those that are written.
+    """
+
+    top: str
+    operands: tuple[tuple[DType, tuple[int, ...]], ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    location: SourceLocation | None = None
+
+
+@dataclass(frozen=True)
+class TaskBody:
+    """The MLIR function of a task class (see `allo_dse/ir/dialect.py` for the operations it uses).
+
+    Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile); one
+    memref per entry of `TaskClass.state`; one `index` per entry of `TaskClass.externals` (the address of a C function
+    that takes a pointer to each operand, row-major); one `index` per entry of `streams` (the stream's number).
+
+    Attributes:
+        mlir: text of one `func.func` whose name is `symbol`; equal text means equal code, however large the mesh.
+        streams: what each stream argument is bound to: a port whose index depends only on the pid, or a whole array
+            (its first stream's number) where the body computes the index itself.
+    """
+
+    symbol: str
+    mlir: str
+    streams: tuple[StreamPort | StreamArray, ...]
+
+
+@dataclass(frozen=True)
+class TaskClass:
+    """Tasks of one kernel whose meta conditions resolve alike.
+
+    Attributes:
+        work: what the body does, in order; entry i is priced at cost site i of the body.
+        stream_ops: the put and get operations of the source, numbered as in the body.
+        state: variables that live from call to call.
+        externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
+        loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
+        index_checks: what must be checked when the body runs.
+        layouts: tensor arguments that are only read, or only written, in another layout.
+    """
+
+    name: str
+    kernel: str
+    tensor_ports: tuple[TensorPort, ...]
+    stream_ports: tuple[StreamPort, ...]
+    work: tuple[TileOp, ...]
+    stream_ops: tuple[StreamOp, ...]
+    body: TaskBody
+    location: SourceLocation | None = None
+    state: tuple[StateVariable, ...] = ()
+    externals: tuple[ExternalCall, ...] = ()
+    loops: tuple[SourceLoop, ...] = ()
+    layouts: tuple[LayoutUse, ...] = ()
+    index_checks: tuple[IndexCheck, ...] = ()
+
+    @property
+    def polls(self) -> bool:
+        """Whether what it does depends on how many tokens streams hold: a recorded run cannot be re-timed."""
+        return any(not op.blocking for op in self.stream_ops)

@@ -1,0 +1,100 @@
+"""Tensors in host memory, and how the tasks of a class use them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from allo_dse.lang.types import DType
+
+from .index_maps import IndexMap
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An argument of the region: a tensor in host memory (DRAM), or a scalar when `shape` is empty."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True)
+class TensorPort:
+    """A tensor argument as one task class uses it.
+
+    Attributes:
+        arg: position in the kernel's `args`.
+        layout: per tensor dimension the mesh axis it is sharded on, or None where it is replicated.
+        tile_shape: the local shape a task sees.
+        tile: which tile of the tensor a task holds (grid = number of tiles per dimension).
+        reads, writes: what the class does with it. A port that is neither is not used by the class.
+    """
+
+    arg: int
+    tensor: Tensor
+    layout: tuple[int | None, ...]
+    tile_shape: tuple[int, ...]
+    tile: IndexMap
+    reads: bool
+    writes: bool
+
+    @property
+    def tile_bytes(self) -> int:
+        return max(1, math.prod(self.tile_shape) * self.tensor.dtype.bits // 8)
+
+    @property
+    def run_bytes(self) -> int:
+        """Bytes that lie contiguously in DRAM within one tile (row-major tensors)."""
+        run = 1
+        for tile, full in zip(reversed(self.tile_shape), reversed(self.tensor.shape), strict=True):
+            run *= tile
+            if tile != full:
+                break
+        return max(1, run * self.tensor.dtype.bits // 8)
+
+
+@dataclass(frozen=True)
+class SharedTensor:
+    """Memory that several tasks use, but no argument of the program: local arrays that a task calls regions with.
+
+    Attributes:
+        initial: its contents before the first run, of the tensor's shape.
+    """
+
+    tensor: Tensor
+    initial: NDArray[Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class LayoutStep:
+    """Elements in another order: "transpose" with the permutation of the dimensions, or "view" with the new shape."""
+
+    kind: Literal["transpose", "view"]
+    argument: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayoutUse:
+    """A tensor argument that a body reads in another layout only, or writes in another than it computes it in.
+
+    Attributes:
+        arg: position among the kernel's arguments.
+        direction: "in" for what it reads.
+        shape: of what the steps begin with: the argument, or the array that is written to it.
+        steps: what the body does, in order, before it uses the argument or to write it.
+        sites: positions in `TaskClass.work` of the operations that do so.
+    """
+
+    arg: int
+    direction: Literal["in", "out"]
+    shape: tuple[int, ...]
+    steps: tuple[LayoutStep, ...]
+    sites: tuple[int, ...]
