@@ -16,9 +16,9 @@ Names are imported when first used, so that `import allo_dse` costs nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .exports import lazy_exports
 from .lang.targets import register_target
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.fpga.evaluator import FpgaSimulator as FpgaSimulator
+    from .eval.hls.design import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .eval.hls.tool import HlsToolError as HlsToolError
+    from .eval.hls.trace import timed_by_report as timed_by_report
     from .eval.npu.evaluator import NpuSimulator as NpuSimulator
     from .eval.rtl import RtlEvaluator as RtlEvaluator
     from .eval.rtl import rtl_resources as rtl_resources
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from .simulator.trace.build import Loop as Loop
     from .simulator.trace.build import Put as Put
     from .space.design import Design as Design
+    from .space.node_structures import NodeStructures as NodeStructures
     from .space.params import choices as choices
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
@@ -85,38 +88,43 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "api": ["check", "draw", "place", "record_trace", "simulate"],
-    "device.device": ["Device"],
-    "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
-    "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
-    "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
-    "eval.evaluator": ["Evaluator", "Metrics"],
-    "eval.fpga.evaluator": ["FpgaSimulator"],
-    "eval.hls.evaluator": ["HlsEvaluator"],
-    "eval.hls.tool": ["HlsToolError"],
-    "eval.npu.evaluator": ["NpuSimulator"],
-    "simulator.engine.sim_result": ["SimResult"],
-    "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
-    "simulator.replay.trace": ["Trace"],
-    "simulator.trace.build": ["Frames", "Get", "Loop", "Put"],
-    "lang.diagnostics": ["ProgramError", "ProgramWarning"],
-    "mapper.model.buffering": ["Buffering"],
-    "mapper.limits.check": ["Violation"],
-    "mapper.search.folds": ["AxisFold", "KernelFold", "MeshFold"],
-    "mapper.place": ["Infeasible", "PlacedDesign"],
-    "mapper.program": ["Program", "load_program"],
-    "mapper.fold.vmg": ["VMG"],
-    "space.design": ["Design"],
-    "space.params": ["choices", "divisors", "powers_of_two"],
-    "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
-    "tune.search.ladder": ["Rung"],
-    "tune.search.objectives": ["maximize", "minimize", "require"],
-    "tune.results.result": ["Result"],
-    "tune.study": ["Study"],
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = [*sorted(_MODULE_OF), "__version__"]
+_names, __getattr__ = lazy_exports(
+    __name__,
+    {
+        "api": ["check", "draw", "place", "record_trace", "simulate"],
+        "device.device": ["Device"],
+        "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
+        "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
+        "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
+        "eval.evaluator": ["Evaluator", "Metrics"],
+        "eval.fpga.evaluator": ["FpgaSimulator"],
+        "eval.hls.evaluator": ["HlsEvaluator"],
+        "eval.hls.design": ["hls_project"],
+        "eval.hls.tool": ["HlsToolError"],
+        "eval.hls.trace": ["timed_by_report"],
+        "eval.npu.evaluator": ["NpuSimulator"],
+        "simulator.engine.sim_result": ["SimResult"],
+        "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
+        "simulator.replay.trace": ["Trace"],
+        "simulator.trace.build": ["Frames", "Get", "Loop", "Put"],
+        "lang.diagnostics": ["ProgramError", "ProgramWarning"],
+        "mapper.model.buffering": ["Buffering"],
+        "mapper.limits.check": ["Violation"],
+        "mapper.search.folds": ["AxisFold", "KernelFold", "MeshFold"],
+        "mapper.place": ["Infeasible", "PlacedDesign"],
+        "mapper.program": ["Program", "load_program"],
+        "mapper.fold.vmg": ["VMG"],
+        "space.design": ["Design"],
+        "space.node_structures": ["NodeStructures"],
+        "space.params": ["choices", "divisors", "powers_of_two"],
+        "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
+        "tune.search.ladder": ["Rung"],
+        "tune.search.objectives": ["maximize", "minimize", "require"],
+        "tune.results.result": ["Result"],
+        "tune.study": ["Study"],
+    },
+)
+__all__ = [*_names, "__version__"]
 
 
 for _target in ("simulator", "llvm"):
@@ -125,14 +133,6 @@ for _target in ("aie", "aie-mlir"):
     register_target(_target, "allo_dse.api:build_aie")
 for _target in ("vhls", "vitis_hls"):
     register_target(_target, "allo_dse.api:build_hls")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'allo_dse' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

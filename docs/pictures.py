@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from allo_dse.tune.loader import load_studies
 from playwright.sync_api import Page, sync_playwright
 
 from allo_dse.dashboard.app.context import Context
@@ -25,6 +24,7 @@ from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import listen
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
+from allo_dse.tune.study_file import load_studies
 
 HERE = Path(__file__).resolve().parent
 STUDIES = HERE.parent / "studies"

@@ -3,7 +3,7 @@
 before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
 after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
 
-A task that does other things as well stays, and exchanges tokens with the region's tasks (see `handover.py`).
+A task that does other things as well stays, and exchanges tokens with the region's tasks (see `region_calls.py`).
 """
 
 from __future__ import annotations

@@ -6,3 +6,48 @@ the scheduler), `network` (what a run executes, as data), `engine` (runs, deadlo
 of long regular runs), `trace` (recorded operations), `replay` (their times at other depths). `docs/timing.md` defines
 when an operation happens.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from allo_dse.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from .codegen.lowering.signature import Body as Body
+    from .codegen.lowering.signature import Tiles as Tiles
+    from .codegen.run_time.layout import Arbitration as Arbitration
+    from .engine.deadlock import DeadlockError as DeadlockError
+    from .engine.engine import compile_bodies as compile_bodies
+    from .engine.engine import table_engine as table_engine
+    from .engine.result import RunResult as RunResult
+    from .engine.sim_result import SimResult as SimResult
+    from .network.memories import Axi as Axi
+    from .network.memories import read_port as read_port
+    from .network.memories import write_port as write_port
+    from .network.network import Network as Network
+    from .network.network import NetworkBuilder as NetworkBuilder
+    from .network.network import Table as Table
+    from .replay.trace import Trace as Trace
+    from .steady.repeated_frames import repeated as repeated
+    from .trace.build import Frames as Frames
+    from .trace.build import Get as Get
+    from .trace.build import Loop as Loop
+    from .trace.build import Put as Put
+
+__all__, __getattr__ = lazy_exports(
+    __name__,
+    {
+        "codegen.lowering.signature": ["Body", "Tiles"],
+        "codegen.run_time.layout": ["Arbitration"],
+        "engine.deadlock": ["DeadlockError"],
+        "engine.engine": ["compile_bodies", "table_engine"],
+        "engine.result": ["RunResult"],
+        "engine.sim_result": ["SimResult"],
+        "network.memories": ["Axi", "read_port", "write_port"],
+        "network.network": ["Network", "NetworkBuilder", "Table"],
+        "replay.trace": ["Trace"],
+        "steady.repeated_frames": ["repeated"],
+        "trace.build": ["Frames", "Get", "Loop", "Put"],
+    },
+)

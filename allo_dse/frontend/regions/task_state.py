@@ -158,13 +158,13 @@ class Task:
         guards: how many data-dependent conditions surround the code being written.
         calls: names of the helper functions being inlined.
         frames: where jumps go, innermost last.
-        does_more: whether the tasks call regions and do other things as well (see `handover.py`).
+        does_more: whether the tasks call regions and do other things as well (see `region_calls.py`).
         handovers: per called region how its tasks are started and say that they are done.
         shares: declarations of local arrays that called regions work on as well.
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
         shared: those arrays, as further parameters of the body.
         declared_at: where each local array was declared, by the name of its buffer.
-        spreads: per local array what its tiles are parts of (see `spreads.py`).
+        spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
         warnings: what is not wrong, but hardly meant; without repetitions.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.

@@ -1,4 +1,4 @@
-"""The replay rules as compiled array kernels; see `replay_plan` for what the arrays mean.
+"""The replay rules as compiled array kernels; see `plan` for what the arrays mean.
 
 With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
 the rules of DESIGN.md §5 become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when the token

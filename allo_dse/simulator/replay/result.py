@@ -24,7 +24,7 @@ ADVICE_RUNS = 200
 
 @dataclass(frozen=True, eq=False)
 class TokenTimes:
-    """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
+    """Per slot (see `plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray
@@ -40,7 +40,7 @@ class ReplayResult:
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
         position: per process the operation it has come to.
-        raw_times: see `replay_kernels`; `times` has them in plain form.
+        raw_times: see `kernels`; `times` has them in plain form.
     """
 
     trace: TraceData

@@ -1,4 +1,4 @@
-"""Spreading the change of one depth through the times of a replay, as compiled array kernels; see `replay_retime`."""
+"""Spreading the change of one depth through the times of a replay, as compiled array kernels; see `retime`."""
 
 from __future__ import annotations
 

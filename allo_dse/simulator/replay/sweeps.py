@@ -1,4 +1,4 @@
-"""Replay of regular loops without listing their events, as compiled kernels; see `replay_regular`.
+"""Replay of regular loops without listing their events, as compiled kernels; see `regular`.
 
 A loop's operations in the order in which they are due come in *windows* of `ii` cycles: an operation at stage
 `q * ii + r` belongs to iteration `m - q` in window m, and stands at place r of it. So every window is the same list,
@@ -22,7 +22,7 @@ class Loops(NamedTuple):
     """Regular loops; `first[p]:first[p + 1]` are those of process p, `op_first[i]:op_first[i + 1]` the list of loop i.
 
     Attributes:
-        base, ii, trip: see `trace_data`. windows: number of windows. prologue: windows before all operations occur.
+        base, ii, trip: see `trace.data`. windows: number of windows. prologue: windows before all operations occur.
         port, place, late: of each operation in the list: its port, and r and q.
     """
 

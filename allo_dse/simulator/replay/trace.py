@@ -37,7 +37,7 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Read a trace file (see `trace_file` for the format).
+        """Read a trace file (see `trace.file` for the format).
 
         Raises:
             TraceError: if the file is missing, damaged, not a trace, or contradicts itself.

@@ -1,4 +1,4 @@
-"""Regular loops and their streams laid out for `replay_sweeps`."""
+"""Regular loops and their streams laid out for `sweeps`."""
 
 from __future__ import annotations
 

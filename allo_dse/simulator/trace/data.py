@@ -120,7 +120,7 @@ class TraceData:
         occupancy_dependent: numbers of processes that look at `empty()` or `full()`.
         start: base of the first loop of a process.
         latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
-        arrays: channels that are whole arrays, as pairs of streams (see `arrays`).
+        arrays: channels that are whole arrays, as pairs of streams (see `array_channels`).
         places, place: where operations stand in the user's program, and which of these each listed event is.
     """
 
