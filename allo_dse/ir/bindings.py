@@ -8,8 +8,25 @@ plain `import allo_dse` reaches import this one inside the functions that compil
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+__all__ = [
+    "PACKAGE",
+    "Op",
+    "arith",
+    "async_dialect",
+    "cf",
+    "execution_engine",
+    "ext",
+    "func",
+    "ir",
+    "linalg",
+    "llvm",
+    "memref",
+    "passmanager",
+    "runtime",
+    "scf",
+]
 
 
 def _package() -> str:
@@ -27,24 +44,17 @@ def _package() -> str:
 PACKAGE = _package()
 
 
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"{PACKAGE}.{name}")
+if TYPE_CHECKING:  # both distributions have these types, which `stubs/` writes down
+    from torch_mlir import execution_engine, ir, passmanager, runtime
+    from torch_mlir.dialects import arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf
+else:
+    ir, passmanager, execution_engine, runtime = (
+        importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine", "runtime")
+    )
+    arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf = (
+        importlib.import_module(f"{PACKAGE}.dialects.{name}")
+        for name in ("arith", "async_dialect", "cf", "ext", "func", "linalg", "llvm", "memref", "scf")
+    )
 
-
-# `Any`: the two distributions are interchangeable at run time, and neither can be named statically.
-ir: Any = _module("ir")
-passmanager: Any = _module("passmanager")
-execution_engine: Any = _module("execution_engine")
-rewrite: Any = _module("rewrite")
-runtime: Any = _module("runtime")
-affine: Any = _module("dialects.affine")
-arith: Any = _module("dialects.arith")
-async_dialect: Any = _module("dialects.async_dialect")
-cf: Any = _module("dialects.cf")
-ext: Any = _module("dialects.ext")
-func: Any = _module("dialects.func")
-linalg: Any = _module("dialects.linalg")
-llvm: Any = _module("dialects.llvm")
-math: Any = _module("dialects.math")
-memref: Any = _module("dialects.memref")
-scf: Any = _module("dialects.scf")
+Op: TypeAlias = ir.Operation | ir.OpView
+"""An operation, or the view of it that knows its dialect."""

@@ -34,10 +34,9 @@ and it reduces the stream operations that move tokens to four, whose result is t
     %token, %ok = "df.try_take"(%stream) {op = 4} : (index) -> (memref<f32>, i1)    df.try_offer likewise
 """
 
-# mypy: disable-error-code="call-arg, misc"
 # Annotations are read by `ext` when the classes are made, so they cannot be strings (no `from __future__` import).
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .bindings import ext, ir
 
@@ -48,69 +47,74 @@ class Df(ext.Dialect, name="df"):
     """The dialect."""
 
 
-_Operation: Any = Df.Operation
+if TYPE_CHECKING:
+    _Operation = ext.Operation
+else:
+    _Operation = Df.Operation
+_AnyType: TypeAlias = Any
+"""The constraint that every type meets."""
 
 
 class Get(_Operation, name="get"):
-    value: ext.Result[Any]
+    value: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class GetBlock(_Operation, name="get_block"):
     stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[Any]
+    buffer: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class Put(_Operation, name="put"):
     stream: ext.Operand[ir.IndexType]
-    value: ext.Operand[Any]
+    value: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class PutBlock(_Operation, name="put_block"):
     stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[Any]
+    buffer: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class TryGet(_Operation, name="try_get"):
-    value: ext.Result[Any]
-    ok: ext.Result[Any]
+    value: ext.Result[_AnyType]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class TryGetBlock(_Operation, name="try_get_block"):
-    ok: ext.Result[Any]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[Any]
+    buffer: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class TryPut(_Operation, name="try_put"):
-    ok: ext.Result[Any]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
-    value: ext.Operand[Any]
+    value: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class TryPutBlock(_Operation, name="try_put_block"):
-    ok: ext.Result[Any]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[Any]
+    buffer: ext.Operand[_AnyType]
     op: ir.IntegerAttr
 
 
 class Empty(_Operation, name="empty"):
-    answer: ext.Result[Any]
+    answer: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class Full(_Operation, name="full"):
-    answer: ext.Result[Any]
+    answer: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
@@ -141,27 +145,27 @@ class Breathe(_Operation, name="breathe"):
 
 
 class Take(_Operation, name="take"):
-    token: ext.Result[Any]
+    token: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class Offer(_Operation, name="offer"):
-    token: ext.Result[Any]
+    token: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class TryTake(_Operation, name="try_take"):
-    token: ext.Result[Any]
-    ok: ext.Result[Any]
+    token: ext.Result[_AnyType]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
 
 class TryOffer(_Operation, name="try_offer"):
-    token: ext.Result[Any]
-    ok: ext.Result[Any]
+    token: ext.Result[_AnyType]
+    ok: ext.Result[_AnyType]
     stream: ext.Operand[ir.IndexType]
     op: ir.IntegerAttr
 
@@ -173,7 +177,7 @@ POLLS = frozenset(
 """Operations that do not wait, before and after reduction."""
 
 
-def new_context() -> Any:
+def new_context() -> ir.Context:
     """A new MLIR context that knows the dialect."""
     context = ir.Context()
     with _LOCK, context, ir.Location.unknown():

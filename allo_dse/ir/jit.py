@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Any
 
 from allo_dse.errors import SimulationError
 
@@ -37,7 +36,7 @@ def _load_wide_arithmetic() -> None:
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
 
 
-def run_passes(module: Any, pipeline: str) -> None:
+def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run a pass pipeline in place.
 
     Raises:
@@ -52,7 +51,7 @@ def run_passes(module: Any, pipeline: str) -> None:
 class CompiledModule:
     """Machine code of a module that has been lowered to the llvm dialect."""
 
-    def __init__(self, module: Any, *, opt_level: int = 3) -> None:
+    def __init__(self, module: ir.Module, *, opt_level: int = 3) -> None:
         _load_wide_arithmetic()
         # No object dump: it would keep a second copy of the code.
         self._engine = execution_engine.ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 
@@ -68,13 +67,13 @@ class LinearForms:
     """The linear forms of the index values of a function."""
 
     def __init__(self) -> None:
-        self._forms: dict[Any, Linear] = {}
-        self._tests: dict[Any, tuple[str, Linear]] = {}
+        self._forms: dict[ir.Value, Linear] = {}
+        self._tests: dict[ir.Value, tuple[str, Linear]] = {}
 
-    def set(self, value: Any, form: Linear) -> None:
+    def set(self, value: ir.Value, form: Linear) -> None:
         self._forms[value] = form
 
-    def get(self, value: Any) -> Linear | None:
+    def get(self, value: ir.Value) -> Linear | None:
         """The form of a value, or None when it has none."""
         if value in self._forms:
             return self._forms[value]
@@ -84,11 +83,11 @@ class LinearForms:
                 return Linear((), int(attribute.value))
         return None
 
-    def test(self, condition: Any) -> tuple[str, Linear] | None:
+    def test(self, condition: ir.Value) -> tuple[str, Linear] | None:
         """A comparison of linear forms, as (predicate, left - right)."""
         return self._tests.get(condition)
 
-    def compute(self, op: Any, number: Callable[[Any], int]) -> bool:
+    def compute(self, op: ir.Operation, number: Callable[[ir.Value], int]) -> bool:
         """Whether an operation is index arithmetic, which is then known by its form."""
         if op.name == "affine.apply":
             return False
@@ -101,7 +100,7 @@ class LinearForms:
         self._forms[op.results[0]] = form
         return True
 
-    def _compare(self, op: Any) -> bool:
+    def _compare(self, op: ir.Operation) -> bool:
         left, right = self.get(op.operands[0]), self.get(op.operands[1])
         if left is None or right is None:
             return False
@@ -109,7 +108,7 @@ class LinearForms:
         self._tests[op.results[0]] = (predicate, left + right.scaled(-1))
         return True
 
-    def bounds(self, op: Any) -> tuple[Linear | None, Linear | None, int]:
+    def bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
         """Lower and upper bound and step of a loop; a bound without a form is None, so is an unknown step (0)."""
         if op.name == "scf.for":
             lower, upper, step = (self.get(v) for v in list(op.operands)[:3])
@@ -136,7 +135,7 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
     return None
 
 
-def _constant_map(attribute: Any) -> Linear | None:
+def _constant_map(attribute: ir.Attribute) -> Linear | None:
     """The value of a constant affine map `() -> (64)`."""
     text = str(attribute)
     inside = text[text.rindex("(") + 1 : text.rindex(")")].strip()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
@@ -133,7 +133,7 @@ def read_nest(mlir: str) -> Nest:
     """The tree of a task body, from its MLIR text."""
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(mlir)
-        function = next(op for op in module.body.operations if op.operation.name == "func.func")
+        function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
         header = mlir[: mlir.index("{\n")]
         names = re.findall(r"%(\w+): memref", header)
         return _Reader(function, names, len(re.findall(r"%pid\d+: index", header))).nest()
@@ -142,15 +142,15 @@ def read_nest(mlir: str) -> Nest:
 class _Reader:
     """Reads one function."""
 
-    def __init__(self, function: Any, names: list[str], pids: int) -> None:
+    def __init__(self, function: ir.Operation, names: list[str], pids: int) -> None:
         self._function = function
         self._pids = pids
         self._names = names
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[ir.Value, int] = {}
         self._forms = LinearForms()
         self._arrays: dict[str, Array] = {}
-        self._views: dict[Any, tuple[str, tuple[Linear | None, ...]]] = {}
-        self._streams: dict[Any, int] = {}
+        self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
+        self._streams: dict[ir.Value, int] = {}
         self._unsupported = ""
 
     def nest(self) -> Nest:
@@ -165,21 +165,21 @@ class _Reader:
             self._streams[argument] = number
         return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported)
 
-    def _number(self, value: Any) -> int:
+    def _number(self, value: ir.Value) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def _variable(self, value: Any) -> int:
+    def _variable(self, value: ir.Value) -> int:
         number = self._number(value)
         self._forms.set(value, Linear.variable(number))
         return number
 
-    def _declare(self, value: Any, name: str, argument: int | None = None) -> None:
+    def _declare(self, value: ir.Value, name: str, argument: int | None = None) -> None:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument)
         self._views[value] = (name, tuple(Linear(()) for _ in shape))
 
-    def _block(self, block: Any) -> tuple[Node, ...]:
+    def _block(self, block: ir.Block) -> tuple[Node, ...]:
         nodes = []
         for op in block.operations:
             node = self._node(op.operation)
@@ -187,7 +187,7 @@ class _Reader:
                 nodes.append(node)
         return tuple(nodes)
 
-    def _node(self, op: Any) -> Node | None:
+    def _node(self, op: ir.Operation) -> Node | None:
         name = op.name
         if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
             given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
@@ -211,7 +211,7 @@ class _Reader:
             return self._plain(op)
         return None
 
-    def _view(self, op: Any) -> None:
+    def _view(self, op: ir.Operation) -> None:
         if op.name == "memref.cast":
             self._views[op.results[0]] = self._views[op.operands[0]]
             return
@@ -224,13 +224,13 @@ class _Reader:
         moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
         self._views[op.results[0]] = (name, moved)
 
-    def _element(self, view: Any, indices: list[Any]) -> tuple[str, tuple[Linear | None, ...]]:
+    def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
         name, base = self._views[view]
         forms = [self._forms.get(value) for value in indices]
         padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
         return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
 
-    def _access(self, op: Any) -> Op:
+    def _access(self, op: ir.Operation) -> Op:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
@@ -240,7 +240,7 @@ class _Reader:
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
 
-    def _stream(self, op: Any) -> Op:
+    def _stream(self, op: ir.Operation) -> Op:
         operands = list(op.operands)
         stream = self._streams.get(operands[0])
         if stream is None:
@@ -248,20 +248,20 @@ class _Reader:
             stream = 0
         number = int(ir.IntegerAttr(op.attributes["op"]).value)
         if op.name.endswith("_block"):
-            type_ = ir.MemRefType(operands[1].type)
+            block = ir.MemRefType(operands[1].type)
             size = 1
-            for extent in type_.shape:
+            for extent in block.shape:
                 size *= extent
             name, base = self._views[operands[1]]
             access = Access(name, op.name == "df.get_block", base)
-            bits = bits_of(type_.element_type)
+            bits = bits_of(block.element_type)
             return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=size)
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type
         return Op(op.name, inputs, outputs, "", bits_of(type_), stream=stream, op=number)
 
-    def _loop(self, op: Any) -> Loop:
+    def _loop(self, op: ir.Operation) -> Loop:
         block = op.regions[0].blocks[0]
         source = int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
         variable = self._variable(block.arguments[0])
@@ -275,7 +275,7 @@ class _Reader:
                 trips = length
         return Loop(variable, source, trips, lower, step or 1, self._block(block))
 
-    def _branch(self, op: Any) -> Branch:
+    def _branch(self, op: ir.Operation) -> Branch:
         sides, results = [], []
         for region in op.regions:
             blocks = list(region.blocks)
@@ -288,7 +288,7 @@ class _Reader:
         test = self._forms.test(condition)
         return Branch(self._number(condition), test, (sides[0], sides[1]), outputs, (results[0], results[1]), bits)
 
-    def _plain(self, op: Any) -> Op:
+    def _plain(self, op: ir.Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
@@ -300,7 +300,7 @@ class _Reader:
             tuple(self._width(v) for v in operands),
         )
 
-    def _width(self, value: Any) -> int:
+    def _width(self, value: ir.Value) -> int:
         """Bits that an operand really has: those before it was extended."""
         owner = None if isinstance(value, ir.BlockArgument) else value.owner
         if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
@@ -308,13 +308,13 @@ class _Reader:
         return bits_of(value.type)
 
 
-def element_of(type_: Any) -> str:
+def element_of(type_: ir.Type) -> str:
     """How device files write a type: f32, i16, ..."""
     text = str(type_)
     return "i32" if text == "index" else text
 
 
-def bits_of(type_: Any) -> int:
+def bits_of(type_: ir.Type) -> int:
     """Width of a value; indices count as 32 bits."""
     text = element_of(type_)
     digits = "".join(c for c in text if c.isdigit())

@@ -13,9 +13,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.errors import SimulationError
 from allo_dse.frontend.model.arguments import Arguments
@@ -46,8 +46,8 @@ def find_compiler(wanted: str | None = None) -> str:
 
 
 def csim(
-    project: HlsProject, *arrays: Any, compiler: str | None = None, seconds: float = 60.0
-) -> tuple[np.ndarray[Any, Any], ...]:
+    project: HlsProject, *arrays: ArrayLike, compiler: str | None = None, seconds: float = 60.0
+) -> tuple[NDArray[np.generic], ...]:
     """Run a project once on copies of the arrays.
 
     Args:
@@ -67,7 +67,7 @@ def csim(
     return tuple(np.asarray(copy) for copy in copies)
 
 
-def save_arguments(project: HlsProject, arrays: Sequence[Any], directory: Path) -> Arguments:
+def save_arguments(project: HlsProject, arrays: Sequence[ArrayLike], directory: Path) -> Arguments:
     """Check the region's arguments and write those that the kernel uses as files of the test bench."""
     arguments = Arguments(project.program, arrays)
     for buffer in project.buffers:
@@ -125,7 +125,7 @@ class CSimulation:
             self._process = None
         self._directory.cleanup()
 
-    def __call__(self, *arrays: Any) -> None:
+    def __call__(self, *arrays: ArrayLike) -> None:
         """Run once; arrays are written in place."""
         arguments = save_arguments(self.project, arrays, self._path)
         self._run()

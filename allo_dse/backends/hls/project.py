@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -160,7 +159,7 @@ def _buffer(buffers: Sequence[Buffer], position: int) -> Buffer:
     return next(b for b in buffers if position in b.positions)
 
 
-def _target(device: FpgaDevice | None) -> dict[str, Any]:
+def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:
     """Part and clock for the scripts."""
     if device is None:
         return {"part": DEFAULT_PART, "clock_ns": DEFAULT_CLOCK_NS, "uncertainty": None}

@@ -97,7 +97,7 @@ class HlsReport:
                 shares[name] = used / limit
         return shares
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain data: dictionaries, lists, numbers and strings."""
         return asdict(self)
 
@@ -154,12 +154,12 @@ class HlsReport:
         return _text(self)
 
 
-def _flat(fifo: HlsFifo) -> dict[str, Any]:
+def _flat(fifo: HlsFifo) -> dict[str, object]:
     row = {f.name: getattr(fifo, f.name) for f in fields(fifo) if f.name != "resources"}
     return row | asdict(fifo.resources)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+def _frame(rows: list[dict[str, object]]) -> pandas.DataFrame:
     """A table whose whole numbers stay whole where some are missing."""
     import pandas
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.program.tasks import TaskClass
@@ -51,7 +50,7 @@ class Emitter:
         self.tensors = {pids + number: number for number in range(len(ports))}
         self.streams = {pids + len(ports) + number: number for number in range(len(task_class.body.streams))}
 
-    def emit(self, function: Any) -> RtlKernel:
+    def emit(self, function: ir.OpView) -> RtlKernel:
         self.entry = function.regions[0].blocks[0]
         blocks = list(function.regions[0].blocks)
         self.blocks = blocks
@@ -68,7 +67,7 @@ class Emitter:
         text = f"func.func @{symbol}({', '.join([*pids, *arrays])}) {{\n" + "\n".join(self.lines) + "\n}\n"
         return RtlKernel(symbol, text, self.width, self.pids, tuple(self.sites), tuple(self.locals))
 
-    def _op(self, op: Any) -> None:
+    def _op(self, op: ir.Operation) -> None:
         handler = _HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
@@ -79,22 +78,22 @@ class Emitter:
                 f"{self.task_class.kernel}: the open RTL flow has no `{op.name}`", hint="integer kernels only"
             )
 
-    def _line(self, op: Any, text: str) -> None:
+    def _line(self, op: ir.Operation, text: str) -> None:
         result = self._value(op.results[0])
         self.sources[result] = set().union(*(self.sources.get(self._value(v), set()) for v in op.operands))
         self.lines.append(f"  {result} = {text}")
 
-    def _value(self, value: Any) -> str:
+    def _value(self, value: ir.Value) -> str:
         name = value.get_name().lstrip("%")
         if isinstance(value, ir.BlockArgument):
             return f"%p{value.arg_number}" if value.owner == self.entry else f"%v{name}"
         constant = _CONSTANTS.get(value.owner.name)
         return f"%v{name}" if constant is None else self._constant(constant(value.owner), self._type(value.type))
 
-    def _values(self, op: Any) -> str:
+    def _values(self, op: ir.Operation) -> str:
         return ", ".join(self._value(v) for v in op.operands)
 
-    def _type(self, type_: Any) -> str:
+    def _type(self, type_: ir.Type) -> str:
         if isinstance(type_, ir.IndexType):
             return f"i{self.width}"
         if isinstance(type_, ir.IntegerType):
@@ -123,14 +122,14 @@ class Emitter:
 
     # operations ---------------------------------------------------------------------------------------------------
 
-    def _compare(self, op: Any) -> None:
+    def _compare(self, op: ir.Operation) -> None:
         predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         self._line(op, f"arith.cmpi {predicate}, {self._values(op)} : {self._type(op.operands[0].type)}")
 
-    def _select(self, op: Any) -> None:
+    def _select(self, op: ir.Operation) -> None:
         self._line(op, f"arith.select {self._values(op)} : {self._type(op.results[0].type)}")
 
-    def _divide(self, op: Any) -> None:
+    def _divide(self, op: ir.Operation) -> None:
         """Division of magnitudes, one bit wider: CIRCT's signed and unsigned divisions are each other's."""
         type_ = self._type(op.results[0].type)
         wide = f"i{int(type_[1:]) + 1}"
@@ -150,13 +149,13 @@ class Emitter:
             quotient = self._new(f"arith.select {differ}, {minus}, {quotient} : {wide}")
         self._line(op, f"arith.trunci {quotient} : {wide} to {type_}")
 
-    def _extreme(self, op: Any) -> None:
+    def _extreme(self, op: ir.Operation) -> None:
         name, type_ = op.name.removeprefix("arith."), self._type(op.results[0].type)
         predicate = {"minsi": "slt", "maxsi": "sgt", "minui": "ult", "maxui": "ugt"}[name]
         first = self._new(f"arith.cmpi {predicate}, {self._values(op)} : {type_}")
         self._line(op, f"arith.select {first}, {self._values(op)} : {type_}")
 
-    def _resize(self, op: Any) -> None:
+    def _resize(self, op: ir.Operation) -> None:
         """A conversion between integers, or between an integer and an index, which is one too."""
         source, target = self._type(op.operands[0].type), self._type(op.results[0].type)
         before, after = int(source[1:]), int(target[1:])
@@ -167,10 +166,10 @@ class Emitter:
         wider = "arith.extui" if op.name in ("arith.extui", "arith.index_castui") else "arith.extsi"
         self._line(op, f"{wider if after > before else 'arith.trunci'} {value} : {source} to {target}")
 
-    def _branch(self, op: Any) -> None:
+    def _branch(self, op: ir.Operation) -> None:
         self.lines.append(f"  cf.br {self._target(op.successors[0], list(op.operands))}")
 
-    def _conditional(self, op: Any) -> None:
+    def _conditional(self, op: ir.Operation) -> None:
         operands = list(op.operands)
         sizes = [int(n) for n in ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])]
         yes, no = operands[1 : 1 + sizes[1]], operands[1 + sizes[1] :]
@@ -180,7 +179,7 @@ class Emitter:
         targets = f"{self._target(op.successors[0], yes)}, {self._target(op.successors[1], no)}"
         self.lines.append(f"  cf.cond_br {self._value(operands[0])}, {targets}")
 
-    def _chosen(self, op: Any, yes: list[Any], no: list[Any]) -> None:
+    def _chosen(self, op: ir.Operation, yes: list[ir.Value], no: list[ir.Value]) -> None:
         """A branch to the same block either way: only its arguments depend on the condition."""
         condition, values = self._value(op.operands[0]), []
         for left, right in zip(yes, no, strict=True):
@@ -193,24 +192,24 @@ class Emitter:
         number = next(n for n, other in enumerate(self.blocks) if other == op.successors[0])
         self.lines.append(f"  cf.br ^bb{number}" + (f"({', '.join(values)} : {types})" if values else ""))
 
-    def _target(self, block: Any, operands: list[Any]) -> str:
+    def _target(self, block: ir.Block, operands: list[ir.Value]) -> str:
         number = next(n for n, other in enumerate(self.blocks) if other == block)
         values = ", ".join(self._value(v) for v in operands)
         types = ", ".join(self._type(v.type) for v in operands)
         return f"^bb{number}({values} : {types})" if operands else f"^bb{number}"
 
-    def _return(self, _op: Any) -> None:
+    def _return(self, _op: ir.Operation) -> None:
         self.lines.append("  return")
 
-    def _drop(self, _op: Any) -> None:
+    def _drop(self, _op: ir.Operation) -> None:
         """Costs and deallocations are nothing in a circuit, and constants are made where they are used."""
 
-    def _alloc(self, op: Any) -> None:
+    def _alloc(self, op: ir.Operation) -> None:
         type_ = ir.MemRefType(op.results[0].type)
         self.local_number[op.results[0].get_name()] = len(self.locals)
         self.locals.append(LocalArray(int(self._type(type_.element_type)[1:]), math.prod(type_.shape)))
 
-    def _constants(self, op: Any) -> None:
+    def _constants(self, op: ir.Operation) -> None:
         """A constant array: one that is written before the start."""
         self._alloc(op)
         values = self.constants[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
@@ -218,15 +217,15 @@ class Emitter:
 
     # accesses -----------------------------------------------------------------------------------------------------
 
-    def _get(self, op: Any) -> None:
+    def _get(self, op: ir.Operation) -> None:
         site = self._stream_site("get", op.operands[0], op.results[0].type)
         self._access_line(op.results[0], site)
 
-    def _put(self, op: Any) -> None:
+    def _put(self, op: ir.Operation) -> None:
         site = self._stream_site("put", op.operands[0], op.operands[1].type)
         self._store_line(op.operands[1], site, self._zero())
 
-    def _stream_site(self, kind: Kind, stream: Any, type_: Any) -> int:
+    def _stream_site(self, kind: Kind, stream: ir.Value, type_: ir.Type) -> int:
         if not isinstance(stream, ir.BlockArgument) or stream.owner != self.entry:
             raise RtlError(f"{self.task_class.kernel} computes which stream it uses", hint="index streams by the pid")
         target = self.streams[stream.arg_number]
@@ -236,7 +235,7 @@ class Emitter:
         self.sites.append(Site(kind, "stream", target, int(self._type(type_)[1:]), 1))
         return len(self.sites) - 1
 
-    def _load(self, op: Any) -> None:
+    def _load(self, op: ir.Operation) -> None:
         array, key = op.operands[0], self._array(op.operands[0])
         if key in self.block.stored:
             self._cut()
@@ -245,7 +244,7 @@ class Emitter:
         self.block.loads.setdefault(key, []).append(result)
         self._access_line(op.results[0], self._memory_site("load", array, key), address)
 
-    def _store(self, op: Any) -> None:
+    def _store(self, op: ir.Operation) -> None:
         value, array = op.operands[0], op.operands[1]
         key = self._array(array)
         known = self.sources.get(self._value(value), set())
@@ -255,25 +254,25 @@ class Emitter:
         self.block.stored.add(key)
         self._store_line(value, self._memory_site("store", array, key), address)
 
-    def _array(self, array: Any) -> str:
+    def _array(self, array: ir.Value) -> str:
         """What array an access means, whatever port it uses: tasks may have the same tensor twice."""
         if isinstance(array, ir.BlockArgument) and array.owner == self.entry:
             ports = sorted(self.task_class.tensor_ports, key=lambda port: port.arg)
-            return f"tensor {ports[self.tensors[array.arg_number]].tensor.name}"
+            return f"tensor {ports[self.tensors[ir.BlockArgument(array).arg_number]].tensor.name}"
         if array.get_name() not in self.local_number:
             raise RtlError(f"{self.task_class.kernel}: a view of an array that cannot be resolved", hint="use elements")
         return f"local {self.local_number[array.get_name()]}"
 
-    def _memory_site(self, kind: Kind, array: Any, key: str) -> int:
+    def _memory_site(self, kind: Kind, array: ir.Value, key: str) -> int:
         type_ = ir.MemRefType(array.type)
         width, words = int(self._type(type_.element_type)[1:]), max(1, math.prod(type_.shape))
         if key.startswith("tensor"):
-            self.sites.append(Site(kind, "tensor", self.tensors[array.arg_number], width, words))
+            self.sites.append(Site(kind, "tensor", self.tensors[ir.BlockArgument(array).arg_number], width, words))
         else:
             self.sites.append(Site(kind, "local", self.local_number[array.get_name()], width, words))
         return len(self.sites) - 1
 
-    def _address(self, array: Any, indices: list[Any]) -> str:
+    def _address(self, array: ir.Value, indices: list[ir.Value]) -> str:
         """Row-major position of an element, as an index of the array's port."""
         if not indices:
             return self._zero()
@@ -288,13 +287,13 @@ class Emitter:
     def _zero(self) -> str:
         return self._new("arith.constant 0 : index")
 
-    def _access_line(self, result: Any, site: int, address: str | None = None) -> None:
+    def _access_line(self, result: ir.Value, site: int, address: str | None = None) -> None:
         address = address or self._zero()
         name, port = self._value(result), self.sites[site]
         self.sources[name] = {name}
         self.lines.append(f"  {name} = memref.load %m{site}[{address}] : memref<{port.words}xi{port.width}>")
 
-    def _store_line(self, value: Any, site: int, address: str) -> None:
+    def _store_line(self, value: ir.Value, site: int, address: str) -> None:
         port = self.sites[site]
         text = f"memref.store {self._value(value)}, %m{site}[{address}] : memref<{port.words}xi{port.width}>"
         self.lines.append(f"  {text}")
@@ -305,12 +304,12 @@ _BINARY = frozenset(
     for name in ("addi", "subi", "muli", "remsi", "remui", "andi", "ori", "xori", "shli", "shrsi", "shrui")
 )
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-_CONSTANTS: dict[str, Callable[[Any], int]] = {
+_CONSTANTS: dict[str, Callable[[ir.Operation], int]] = {
     "arith.constant": lambda op: int(ir.IntegerAttr(op.attributes["value"]).value),
     "ub.poison": lambda _: 0,
 }
 """Operations whose value is known; a variable that is read before it is written may have any."""
-_HANDLERS: dict[str, Callable[[Emitter, Any], None]] = {
+_HANDLERS: dict[str, Callable[[Emitter, ir.Operation], None]] = {
     "arith.constant": Emitter._drop,
     "ub.poison": Emitter._drop,
     "arith.cmpi": Emitter._compare,

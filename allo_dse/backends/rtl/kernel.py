@@ -12,8 +12,6 @@ comes from what was loaded.
 
 from __future__ import annotations
 
-from typing import Any
-
 from allo_dse.ir.bindings import arith, ir, memref, scf
 from allo_dse.ir.dialect import Get, Put, new_context
 from allo_dse.ir.jit import run_passes
@@ -66,16 +64,16 @@ def _check(task_class: TaskClass) -> None:
         raise RtlError(f"{name} computes which stream it uses", hint="index streams by the pid only")
 
 
-def _function(module: Any) -> Any:
+def _function(module: ir.Module) -> ir.OpView:
     return next(op for op in module.body.operations if op.operation.name == "func.func")
 
 
-def _constant_arrays(module: Any) -> dict[str, tuple[int, ...]]:
+def _constant_arrays(module: ir.Module) -> dict[str, tuple[int, ...]]:
     """Elements of the module's constant arrays, by symbol."""
     found = {}
     for op in find(module, lambda name: name == "memref.global"):
         values = ir.DenseElementsAttr(op.attributes["initial_value"])
-        if not isinstance(values.type.element_type, ir.IntegerType):
+        if not isinstance(ir.ShapedType(values.type).element_type, ir.IntegerType):
             raise RtlError("a constant array is not of integers", hint="integer kernels only")
         found[ir.StringAttr(op.attributes["sym_name"]).value] = tuple(
             int(value) for value in ir.DenseIntElementsAttr(values)
@@ -83,7 +81,7 @@ def _constant_arrays(module: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _to_elements(op: Any) -> None:
+def _to_elements(op: ir.Operation) -> None:
     """A block is sent and received element by element: circuits have no wide tokens."""
     shape = ir.MemRefType(op.operands[1].type).shape
     stream, buffer = op.operands[0], op.operands[1]

@@ -7,7 +7,7 @@ must be exact. So each index of the structured form is given an interval, and th
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 from allo_dse.ir.bindings import ir
 from allo_dse.simulator.codegen.lowering.stream_ops import find
@@ -18,11 +18,11 @@ WIDEST = 32
 _ANY: Interval = (-(2 ** (WIDEST - 1)), 2 ** (WIDEST - 1) - 1)
 
 
-def index_width(function: Any, mesh: tuple[int, ...]) -> int:
+def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
     """Bits, with sign, that hold every index of a function in structured control flow (scf, arith, memref)."""
     known: dict[str, Interval] = {}
     for number, extent in enumerate(mesh):
-        known[_name(function.arguments[number])] = (0, extent - 1)
+        known[_name(function.regions[0].blocks[0].arguments[number])] = (0, extent - 1)
     for op in find(function, lambda _: True):
         if op.name == "scf.for":
             low, high = _of(known, op.operands[0])[0], _of(known, op.operands[1])[1]
@@ -39,26 +39,26 @@ def _touches(name: str) -> bool:
     return name in ("memref.load", "memref.store")
 
 
-def _arrays(op: Any) -> list[Any]:
+def _arrays(op: ir.Operation) -> list[ir.Value]:
     return [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
 
 
-def _indices(op: Any) -> list[Any]:
-    own = list(op.results)
+def _indices(op: ir.Operation) -> list[ir.Value]:
+    own: list[ir.Value] = list(op.results)
     for region in op.regions:
         own += [argument for block in region.blocks for argument in block.arguments]
     return [value for value in own if _is_index(value)] if op.name != "func.func" else []
 
 
-def _is_index(value: Any) -> bool:
+def _is_index(value: ir.Value) -> bool:
     return isinstance(value.type, ir.IndexType)
 
 
-def _name(value: Any) -> str:
+def _name(value: ir.Value) -> str:
     return value.get_name()
 
 
-def _of(known: dict[str, Interval], value: Any) -> Interval:
+def _of(known: dict[str, Interval], value: ir.Value) -> Interval:
     return known.get(_name(value), _ANY)
 
 
@@ -66,7 +66,7 @@ def _bits(interval: Interval) -> int:
     return max((-1 - interval[0]).bit_length() if interval[0] < 0 else 0, interval[1].bit_length()) + 1
 
 
-def _interval(op: Any, known: dict[str, Interval]) -> Interval:
+def _interval(op: ir.Operation, known: dict[str, Interval]) -> Interval:
     if op.name == "arith.constant":
         value = ir.IntegerAttr(op.attributes["value"]).value
         return value, value
@@ -95,7 +95,7 @@ def _remainder(a: Interval, b: Interval) -> Interval:
     return (-most if a[0] < 0 else 0), most
 
 
-_COMBINE: dict[str, Any] = {
+_COMBINE: dict[str, Callable[[Interval, Interval], Interval]] = {
     "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "arith.muli": _products,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .elements import Element
 from .expressions import const, render
@@ -46,7 +48,7 @@ def _literal(text: str, element: Element) -> str:
     return render(const(float(text), element))
 
 
-def nested(values: Any, element: Element) -> str:
+def nested(values: NDArray[np.generic], element: Element) -> str:
     """A NumPy array as nested braces."""
     if values.ndim:
         return "{" + ", ".join(nested(row, element) for row in values) + "}"

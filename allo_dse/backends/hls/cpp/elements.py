@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
@@ -60,7 +60,7 @@ BOOL = Element("bool", 1)
 INDEX = Element("int", INDEX_BITS)
 
 
-def element_of(type_: Any) -> Element:
+def element_of(type_: ir.Type) -> Element:
     """The C++ type of a value of an MLIR type; integers count as signed."""
     if isinstance(type_, ir.IndexType):
         return INDEX

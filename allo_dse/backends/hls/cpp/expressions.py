@@ -36,7 +36,7 @@ class Node:
     args: tuple[Node, ...] = ()
     text: str = ""
     exact: bool = True
-    reads: frozenset[Any] = frozenset()
+    reads: frozenset[object] = frozenset()
     value: Any = None
 
     @property
@@ -44,11 +44,11 @@ class Node:
         return self.op in ("leaf", "const")
 
 
-def leaf(text: str, type_: Element, reads: frozenset[Any] = frozenset()) -> Node:
+def leaf(text: str, type_: Element, reads: frozenset[object] = frozenset()) -> Node:
     return Node("leaf", type_, (), text, reads=reads)
 
 
-def const(value: Any, type_: Element) -> Node:
+def const(value: float, type_: Element) -> Node:
     return Node("const", type_, value=value)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from allo_dse.ir.bindings import ir
+
+Atom: TypeAlias = ir.Value | int | str
+"""What an index is computed from: an MLIR value, an axis of the pid, or the name of a C++ variable."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """`const` plus the sum of `factor * atom`; atoms are MLIR values."""
+    """`const` plus the sum of `factor * atom`."""
 
     const: int = 0
-    terms: Mapping[Any, int] = field(default_factory=dict)
+    terms: Mapping[Atom, int] = field(default_factory=dict)
 
     def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):
@@ -34,14 +37,14 @@ class Linear:
     def is_const(self) -> bool:
         return not self.terms
 
-    def replaced(self, values: Mapping[Any, Linear]) -> Linear:
+    def replaced(self, values: Mapping[Atom, Linear]) -> Linear:
         """With atoms replaced by other forms."""
         result = Linear(self.const)
         for atom, factor in self.terms.items():
             result = result + values.get(atom, Linear(0, {atom: 1})) * factor
         return result
 
-    def text(self, name: Callable[[Any], str]) -> str:
+    def text(self, name: Callable[[Atom], str]) -> str:
         """C++ text, given that of atoms."""
         parts: list[str] = []
         for atom, factor in self.terms.items():
@@ -64,15 +67,15 @@ def atomic(text: str) -> str:
     return text
 
 
-def atom(value: Any) -> Linear:
+def atom(value: Atom) -> Linear:
     return Linear(0, {value: 1})
 
 
-def linear_forms(function: Any) -> dict[Any, Linear]:
+def linear_forms(function: ir.Operation) -> dict[ir.Value, Linear]:
     """The linear form of every `index` value of a function, operations on it being lowered to `arith`."""
-    forms: dict[Any, Linear] = {}
+    forms: dict[ir.Value, Linear] = {}
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.arguments:
@@ -87,7 +90,7 @@ def linear_forms(function: Any) -> dict[Any, Linear]:
     return forms
 
 
-def _of(op: Any, result: Any, forms: Mapping[Any, Linear]) -> Linear:
+def _of(op: ir.Operation, result: ir.Value, forms: Mapping[ir.Value, Linear]) -> Linear:
     if op.name == "arith.constant":
         return Linear(ir.IntegerAttr(op.attributes["value"]).value)
     if op.name in ("arith.addi", "arith.subi", "arith.muli"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
@@ -42,7 +41,7 @@ _FIRST_UNSIGNED = 6
 _FLOAT_ORDER = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 8: "==", 9: ">", 10: ">=", 11: "<", 12: "<=", 13: "!="}
 
 
-def constant(op: Any) -> Node:
+def constant(op: ir.Operation) -> Node:
     """`arith.constant` of a scalar."""
     attribute, type_ = op.attributes["value"], element_of(op.results[0].type)
     if type_ == BOOL:
@@ -52,7 +51,7 @@ def constant(op: Any) -> Node:
     return const(int(str(attribute).split(" ")[0]), type_)
 
 
-def scalar(op: Any, args: Sequence[Node]) -> Node:
+def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     """The value of a scalar operation.
 
     Raises:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from allo_dse.ir.bindings import ir
 from allo_dse.program.index_maps import IntArray
 
-from ..cpp.linear import Linear, linear_forms
+from ..cpp.linear import Atom, Linear, linear_forms
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class Box:
         for dim, start in enumerate(self.starts):
             result[:, dim] = start.const
             for axis, factor in start.terms.items():
+                assert isinstance(axis, int)  # forms over the axes of the pid
                 result[:, dim] += factor * pids[:, axis]
         return result
 
@@ -58,7 +58,9 @@ class _Access:
     certain: bool
 
 
-def footprints(function: Any, tensors: Sequence[Any], pids: Sequence[Any], members: IntArray) -> list[Footprint]:
+def footprints(
+    function: ir.Operation, tensors: Sequence[ir.Value], pids: Sequence[ir.Value], members: IntArray
+) -> list[Footprint]:
     """The footprint of each tensor argument.
 
     Args:
@@ -115,15 +117,15 @@ def _covers(access: _Access, box: Box) -> bool:
 class _Finder:
     """Accesses of a function's tensors."""
 
-    def __init__(self, forms: Mapping[Any, Linear], axes: Mapping[Any, int]) -> None:
+    def __init__(self, forms: Mapping[ir.Value, Linear], axes: Mapping[Atom, int]) -> None:
         self.forms = forms
         self.axes = axes
 
-    def accesses(self, memref: Any) -> list[_Access]:
+    def accesses(self, memref: ir.Value) -> list[_Access]:
         rank = ir.MemRefType(memref.type).rank
         return self._of(memref, [(Linear(), 1)] * rank, list(range(rank)))
 
-    def _of(self, memref: Any, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+    def _of(self, memref: ir.Value, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
         """Accesses of a view; `place` is where it lies in the tensor, `dims` which dimension each of its own is."""
         found = []
         for use in memref.uses:
@@ -143,7 +145,7 @@ class _Finder:
                 found += [_Access(unknown, write, False) for write in (False, True)]
         return found
 
-    def _part(self, op: Any, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+    def _part(self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
         operands = iter(list(op.operands)[1:])
         offsets = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
@@ -161,7 +163,7 @@ class _Finder:
         return self._of(op.results[0], inner, own)
 
     def _element(
-        self, op: Any, indices: list[Any], place: list[tuple[Linear, int]], dims: list[int], write: bool
+        self, op: ir.Operation, indices: list[ir.Value], place: list[tuple[Linear, int]], dims: list[int], write: bool
     ) -> _Access:
         forms = [start for start, _ in place]
         for dim, index in zip(dims, indices, strict=True):
@@ -171,7 +173,9 @@ class _Finder:
         certain = write and loops is not None and self._dense(forms, loops)
         return _Access(ranges, write, certain)
 
-    def _block(self, op: Any, place: list[tuple[Linear, int]], dims: list[int], shape: Sequence[int]) -> _Access:
+    def _block(
+        self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int], shape: Sequence[int]
+    ) -> _Access:
         """A block that is put from a tile, or received into one."""
         loops = self._loops(op)
         ranges: list[_Range | None] = []
@@ -184,9 +188,9 @@ class _Finder:
         certain = op.name == "df.get_block" and loops is not None and fixed and unit
         return _Access(tuple(ranges), "get_block" in op.name, certain)
 
-    def _loops(self, op: Any) -> dict[Any, Any] | None:
+    def _loops(self, op: ir.Operation) -> dict[Atom, ir.Operation] | None:
         """The counted loops around an operation, by variable; None if it also stands under a condition."""
-        loops: dict[Any, Any] = {}
+        loops: dict[Atom, ir.Operation] = {}
         certain, outer = True, op.parent
         while outer is not None and outer.name != "func.func":
             if outer.name == "scf.for":
@@ -197,19 +201,19 @@ class _Finder:
         self._around = loops
         return loops if certain else None
 
-    def _range(self, form: Linear, _certain: dict[Any, Any] | None) -> _Range | None:
+    def _range(self, form: Linear, _certain: dict[Atom, ir.Operation] | None) -> _Range | None:
         """The values of an index over all iterations."""
         low = high = form
         for _ in range(len(self._around) + 1):
             if not (set(low.terms) | set(high.terms)) - set(self.axes):
-                named = {pid: Linear(0, {axis: 1}) for pid, axis in self.axes.items()}
+                named: dict[Atom, Linear] = {pid: Linear(0, {axis: 1}) for pid, axis in self.axes.items()}
                 return _Range(low.replaced(named), high.replaced(named))
             bounds = {v: b for v, loop in self._around.items() if (b := self._bounds(loop)) is not None}
             low = low.replaced({v: bounds[v][low.terms[v] < 0] for v in low.terms if v in bounds})
             high = high.replaced({v: bounds[v][high.terms[v] > 0] for v in high.terms if v in bounds})
         return None
 
-    def _bounds(self, loop: Any) -> tuple[Linear, Linear] | None:
+    def _bounds(self, loop: ir.Operation) -> tuple[Linear, Linear] | None:
         """The first and last value of a loop's variable."""
         low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
         if not step.is_const:
@@ -219,9 +223,9 @@ class _Finder:
             return (low, low + (length.const - 1) // step.const * step.const) if length.const > 0 else None
         return low, high - 1
 
-    def _dense(self, forms: list[Linear], loops: dict[Any, Any]) -> bool:
+    def _dense(self, forms: list[Linear], loops: dict[Atom, ir.Operation]) -> bool:
         """Whether a store reaches every element of its box: each dimension follows a loop of its own, in steps of 1."""
-        used: set[Any] = set()
+        used: set[Atom] = set()
         for form in forms:
             moving = [v for v in form.terms if v not in self.axes]
             if len(moving) > 1 or any(v in used or v not in loops or abs(form.terms[v]) != 1 for v in moving):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.program.directive import Directive
 from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import ExternalCall
 from allo_dse.program.tensors import Tensor
 
 from ..cpp.constants import nested
@@ -95,7 +95,7 @@ def task_function(
     return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
 
 
-def _external(call: Any) -> str:
+def _external(call: ExternalCall) -> str:
     """The declaration of a vendor kernel."""
     operands = ", ".join(
         f"{element_of_dtype(dtype)} {''.join(f'[{n}]' for n in shape) or '*'}" for dtype, shape in call.operands
@@ -115,7 +115,7 @@ def _bind_pids(frame: Frame) -> list[Parameter]:
 def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
     """What `memref.get_global` gives."""
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "memref.get_global":
             type_ = ir.MemRefType(op.results[0].type)
             name = tables[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
@@ -131,7 +131,7 @@ def _tensor_names(mlir: str, rank: int, count: int) -> list[str]:
     return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + count]
 
 
-def _bind_streams(frame: Frame, arguments: Sequence[Any], streams: Mapping[str, Carrier]) -> list[Parameter]:
+def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[str, Carrier]) -> list[Parameter]:
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
         array = binding if isinstance(binding, StreamArray) else binding.stream
@@ -145,7 +145,7 @@ def _bind_streams(frame: Frame, arguments: Sequence[Any], streams: Mapping[str, 
     return parameters
 
 
-def _bind_tensor(frame: Frame, position: int, argument: Any, wanted: str) -> list[Parameter]:
+def _bind_tensor(frame: Frame, position: int, argument: ir.Value, wanted: str) -> list[Parameter]:
     """A tensor argument: a value, memory behind a pointer, or an array of the task's own that is filled here."""
     port, body = frame.plan.ports[position], frame.body
     if port.access == "unused":
@@ -174,7 +174,7 @@ def tensor_text(tensor: Tensor, name: str, *, writes: bool) -> str:
     return f"{'' if writes else 'const '}{element_of_dtype(tensor.dtype)} {name}{dims}"
 
 
-def _bind_state(frame: Frame, arguments: Sequence[Any]) -> None:
+def _bind_state(frame: Frame, arguments: Sequence[ir.Value]) -> None:
     """Variables that live from call to call: static ones of the task's own instance of the function."""
     body = frame.body
     for variable, argument in zip(frame.plan.task_class.state, arguments, strict=True):

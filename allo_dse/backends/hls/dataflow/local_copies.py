@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Linear, atom
@@ -32,14 +35,14 @@ class Frame:
 
     plan: ClassPlan
     body: Body
-    pids: tuple[Any, ...]
+    pids: tuple[ir.Value, ...]
 
     def over_pids(self, form: Linear) -> Linear:
         """A form over mesh axes as one over the function's arguments."""
         return form.replaced({axis: atom(pid) for axis, pid in enumerate(self.pids)})
 
 
-def bind_copy(frame: Frame, position: int, argument: Any, name: str) -> list[Parameter]:
+def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> list[Parameter]:
     """An array of the task's own for a tensor argument, filled here."""
     port, body = frame.plan.ports[position], frame.body
     element = element_of_dtype(port.port.tensor.dtype)
@@ -74,7 +77,7 @@ def bind_copy(frame: Frame, position: int, argument: Any, name: str) -> list[Par
     return parameters
 
 
-def copy_out(frame: Frame, port: PortPlan, argument: Any) -> None:
+def copy_out(frame: Frame, port: PortPlan, argument: ir.Value) -> None:
     """Send results at the end of the task."""
     if port.access not in ("stream", "own") or not port.copies_out:
         return
@@ -98,7 +101,9 @@ def _raw(port: PortPlan, text: str, *, write: bool = False) -> str:
     return f"{text}.range()" if write else f"({element_of_dtype(dtype)}){text}.range()"
 
 
-def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, statement: Any, stream: str = "") -> None:
+def _copy(
+    frame: Frame, port: PortPlan, array: Array, direction: str, statement: Callable[[str, str], str], stream: str = ""
+) -> None:
     """Loops over the elements of a box, row-major; from or to a stream, over words."""
     body = frame.body
     strides = strides_of(port.port.tensor.shape)

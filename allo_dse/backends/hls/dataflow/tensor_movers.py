@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype, interface_type
-from ..cpp.linear import Linear
+from ..cpp.linear import Atom, Linear
 from ..cpp.names import Names
 from .tensor_plan import Group, PortPlan
 
@@ -129,11 +129,13 @@ def _element(
 
 def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
     """Where the element lies in DRAM, row-major."""
-    first = {axis: Linear(start) for axis, start in enumerate(stream.group.start)}
+    named: dict[Atom, Linear] = {axis: Linear(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)}
     place = Linear()
     for dim, (corner, counter) in enumerate(zip(stream.port.corner, counters, strict=True)):
-        moved = corner.replaced({axis: first[axis] + Linear(0, {f"p{axis}": 1}) for axis in corner.terms})
-        constant = {f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes}
+        moved = corner.replaced(named)
+        constant: dict[Atom, Linear] = {
+            f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
+        }
         index = moved.replaced(constant) + (Linear(0, {counter: 1}) if counter else Linear())
         place = place + index * math.prod(tensor.shape[dim + 1 :])
     return place.text(str)

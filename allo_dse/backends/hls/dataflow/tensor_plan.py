@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
@@ -94,8 +95,8 @@ class ClassPlan:
     position: int
     task_class: TaskClass
     symbol: str
-    module: Any
-    function: Any
+    module: ir.Module
+    function: ir.Operation
     members: IntArray
     ports: tuple[PortPlan, ...]
 
@@ -195,7 +196,7 @@ def _origin(port: TensorPort) -> tuple[Linear, ...]:
     )
 
 
-def _with_access(plan: ClassPlan, access: Mapping[str, Any], word_bits: Mapping[str, int]) -> ClassPlan:
+def _with_access(plan: ClassPlan, access: Mapping[str, Access], word_bits: Mapping[str, int]) -> ClassPlan:
     ports = tuple(
         PortPlan(
             p.port,
@@ -234,14 +235,14 @@ def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> boo
     return any(not np.isin(owner[box], (-1, number)).all() for number, port, box in numbered if port.footprint.reads)
 
 
-def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[tuple[Any, ...], PortPlan, Any]]:
-    tasks: dict[tuple[Any, ...], int] = {}
+def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[int, PortPlan, tuple[slice, ...]]]:
+    tasks: dict[tuple[str | int, ...], int] = {}
     for plan, port in users:
         corners = Box(port.corner, port.box.extents).corners(plan.members)
         for pid, corner in zip(plan.members.tolist(), corners.tolist(), strict=True):
             number = tasks.setdefault((plan.kernel.name, *pid), len(tasks))
             box = tuple(slice(c, c + n) for c, n in zip(corner, port.box.extents, strict=True))
-            yield number, port, box  # type: ignore[misc]
+            yield number, port, box
 
 
 def groups_of(plan: ClassPlan) -> list[Group]:
@@ -262,7 +263,7 @@ def groups_of(plan: ClassPlan) -> list[Group]:
     return groups
 
 
-def _fits(left: Any, start: tuple[int, ...], extent: list[int], axis: int) -> bool:
+def _fits(left: NDArray[np.bool_], start: tuple[int, ...], extent: list[int], axis: int) -> bool:
     """Whether a box can grow by one along an axis."""
     position = start[axis] + extent[axis]
     if position >= left.shape[axis]:

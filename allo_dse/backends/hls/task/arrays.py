@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import Element
-from ..cpp.linear import Linear
+from ..cpp.linear import Atom, Linear
 
-Name = Callable[[Any], str]
+Name = Callable[[Atom], str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,7 @@ def whole(array: Array) -> View:
     return View(array, (Linear(),) * rank, (1,) * rank, tuple(range(rank)))
 
 
-def subview(source: View, op: Any, form: Callable[[Any], Linear]) -> View:
+def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) -> View:
     """The view that a `memref.subview` of a view is."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))

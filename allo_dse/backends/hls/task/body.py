@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import INDEX, element_of
 from ..cpp.expressions import Node, const, leaf, render, too_long
-from ..cpp.linear import Linear, atomic
+from ..cpp.linear import Atom, Linear, atomic
 from ..cpp.names import Names
 from ..cpp.operations import scalar
 from ..cpp.streams import StreamArg
-from .arrays import View
+from .arrays import Array, View
 from .pragmas import LoopPragmas, LoopSource
 
 INDENT = "  "
@@ -42,20 +41,20 @@ class Body:
 
     names: Names
     pragmas: LoopPragmas
-    handlers: Mapping[str, Callable[[Body, Any], None]]
-    forms: dict[Any, Linear] = field(default_factory=dict)
-    values: dict[Any, Node] = field(default_factory=dict)
-    atoms: dict[Any, str] = field(default_factory=dict)
-    views: dict[Any, View] = field(default_factory=dict)
-    streams: dict[Any, StreamArg] = field(default_factory=dict)
-    pending: dict[Any, Node] = field(default_factory=dict)
-    unset: dict[Any, int] = field(default_factory=dict)
+    handlers: Mapping[str, Callable[[Body, ir.Operation], None]]
+    forms: dict[ir.Value, Linear] = field(default_factory=dict)
+    values: dict[ir.Value, Node] = field(default_factory=dict)
+    atoms: dict[Atom, str] = field(default_factory=dict)
+    views: dict[ir.Value, View] = field(default_factory=dict)
+    streams: dict[ir.Value, StreamArg] = field(default_factory=dict)
+    pending: dict[ir.Value, Node] = field(default_factory=dict)
+    unset: dict[Array, int] = field(default_factory=dict)
     labels: Names = field(default_factory=Names)
     lines: list[str] = field(default_factory=list)
     depth: int = 1
-    externals: dict[Any, str] = field(default_factory=dict)
-    addresses: set[Any] = field(default_factory=set)
-    pointers: dict[Any, str] = field(default_factory=dict)
+    externals: dict[ir.Value, str] = field(default_factory=dict)
+    addresses: set[ir.Value] = field(default_factory=set)
+    pointers: dict[ir.Value, str] = field(default_factory=dict)
     sources: dict[str, LoopSource] = field(default_factory=dict)
 
     # -- text --------------------------------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ class Body:
     def line(self, text: str) -> None:
         self.lines.append(INDENT * self.depth + text if text else "")
 
-    def initialise(self, variable: Any, text: str) -> bool:
+    def initialise(self, variable: Array, text: str) -> bool:
         """Declare a scalar variable where it is first set, if that is in the function's outermost block."""
         place = self.unset.pop(variable, None)
         if place is None or self.depth > 1 or self.lines[place] is MOVED:
@@ -92,19 +91,19 @@ class Body:
         self.sources[label] = source
         return label
 
-    def atom_text(self, value: Any) -> str:
+    def atom_text(self, value: Atom) -> str:
         """The text of an atom of a linear form: an MLIR value, or a name already."""
         return value if isinstance(value, str) else self.atoms[value]
 
-    def index(self, value: Any) -> Linear:
+    def index(self, value: ir.Value) -> Linear:
         return self.forms[value]
 
-    def index_text(self, value: Any) -> str:
+    def index_text(self, value: ir.Value) -> str:
         return self.forms[value].text(self.atom_text)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def node(self, value: Any) -> Node:
+    def node(self, value: ir.Value) -> Node:
         """The expression of a value, which is used up by asking for it if it is pending."""
         if isinstance(value.type, ir.IndexType):
             form = self.forms[value]
@@ -114,7 +113,7 @@ class Body:
         self.pending.pop(value, None)
         return self.values[value]
 
-    def define(self, value: Any, node: Node, hint: str = "v") -> None:
+    def define(self, value: ir.Value, node: Node, hint: str = "v") -> None:
         """Give a value its expression: in place where it is used once, else a variable."""
         uses = list(value.uses)
         if not uses:
@@ -139,7 +138,7 @@ class Body:
         self.line(f"const {node.type} {name} = {render(node)};")
         return name
 
-    def flush(self, changed: frozenset[Any]) -> None:
+    def flush(self, changed: frozenset[Array]) -> None:
         """Write pending expressions that read what is about to change."""
         for value, node in list(self.pending.items()):
             if node.reads & changed:
@@ -148,13 +147,13 @@ class Body:
 
     # -- blocks ------------------------------------------------------------------------------------------------------
 
-    def statements(self, block: Any) -> None:
+    def statements(self, block: ir.Block) -> None:
         """All operations of a block except its terminator; returns with nothing pending but what that uses."""
         for op in block.operations:
             if op.operation.name not in ("scf.yield", "scf.condition", "func.return"):
                 self.statement(op.operation)
 
-    def statement(self, op: Any) -> None:
+    def statement(self, op: ir.Operation) -> None:
         handler = self.handlers.get(op.name)
         if handler is not None:
             handler(self, op)
@@ -163,7 +162,7 @@ class Body:
         else:
             raise AlloDseError(f"HLS C++ has no translation for {op.name}", hint="please report the program")
 
-    def _scalar(self, op: Any) -> None:
+    def _scalar(self, op: ir.Operation) -> None:
         result = op.results[0]
         if any(operand in self.addresses for operand in op.operands):
             self.addresses.add(result)
@@ -175,7 +174,7 @@ class Body:
 
     # -- variables that change ---------------------------------------------------------------------------------------
 
-    def declare(self, value: Any, hint: str, initial: Any = None) -> str:
+    def declare(self, value: ir.Value, hint: str, initial: ir.Value | None = None) -> str:
         """A variable for a value that is assigned on several ways."""
         name = self.names.new(hint)
         type_ = element_of(value.type)
@@ -184,14 +183,14 @@ class Body:
         self.bind(value, name)
         return name
 
-    def bind(self, value: Any, name: str) -> None:
+    def bind(self, value: ir.Value, name: str) -> None:
         """Let a value be what a variable holds now."""
         if isinstance(value.type, ir.IndexType):
             self.atoms[value] = name
         else:
             self.values[value] = leaf(name, element_of(value.type))
 
-    def assign(self, names: Sequence[str], values: Sequence[Any]) -> None:
+    def assign(self, names: Sequence[str], values: Iterable[ir.Value]) -> None:
         """Assign all at once: no value may see another variable's new content."""
         texts = [
             self.index_text(value) if isinstance(value.type, ir.IndexType) else render(self.node(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class LoopPragmas:
     directives: tuple[Directive, ...]
     regions: frozenset[str]
 
-    def source(self, op: Any) -> LoopSource:
+    def source(self, op: ir.Operation) -> LoopSource:
         """Label, comment and pragmas of a loop of the body."""
         if "df.loop" not in op.attributes:
             return self._tile_loop(op)
@@ -52,7 +52,7 @@ class LoopPragmas:
         pragmas = self._loop([loop.name], [loop.grid] if _is_innermost(op) else [])
         return LoopSource(label, loop.name or "i", place(loop.location), pragmas, loop.location)
 
-    def _tile_loop(self, op: Any) -> LoopSource:
+    def _tile_loop(self, op: ir.Operation) -> LoopSource:
         """A loop of an operation on tiles: the next cost in its block, or around it, tells which.
 
         The innermost ones are pipelined.
@@ -93,7 +93,7 @@ class LoopPragmas:
 
 def directives_of(program: CompiledProgram, schedule: Sequence[Directive]) -> tuple[Directive, ...]:
     """A program's own schedule, then the design's; the last one that names a loop or array dimension counts."""
-    found: dict[tuple[Any, ...], Directive] = {}
+    found: dict[tuple[object, ...], Directive] = {}
     for directive in (*program.schedule, *schedule):
         key = (directive.kind, directive.scope, directive.name, directive.options.get("dim"))
         found.pop(key, None)
@@ -133,7 +133,7 @@ def array_pragmas(directive: Directive, variable: str, kept: Sequence[int]) -> l
     return []
 
 
-def _banks(options: Any) -> str:
+def _banks(options: Mapping[str, Any]) -> str:
     kind, factor = options.get("partition_type", "complete"), options.get("factor", 0)
     return "complete" if kind == "complete" or not factor else f"{kind} factor={factor}"
 
@@ -147,14 +147,14 @@ def _place(variable: str, memory: str, kept: Sequence[int]) -> list[str]:
     return []
 
 
-def _is_innermost(op: Any) -> bool:
+def _is_innermost(op: ir.Operation) -> bool:
     return not any(inner.name in ("scf.for", "scf.while") for inner in _inside(op))
 
 
-def _inside(op: Any) -> list[Any]:
-    found: list[Any] = []
+def _inside(op: ir.Operation) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         if inner != op:
             found.append(inner)
         return ir.WalkResult.ADVANCE
@@ -163,7 +163,7 @@ def _inside(op: Any) -> list[Any]:
     return found
 
 
-def _cost_behind(op: Any) -> int | None:
+def _cost_behind(op: ir.Operation) -> int | None:
     """The site of the first cost behind an operation in its block."""
     passed = False
     for other in op.block.operations:

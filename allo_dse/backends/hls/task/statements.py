@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from allo_dse.errors import AlloDseError
 from allo_dse.ir.bindings import ir
@@ -17,17 +16,17 @@ from .body import Body
 from .tokens import TOKEN_HANDLERS
 
 
-def translate(body: Body, function: Any) -> None:
+def translate(body: Body, function: ir.Operation) -> None:
     """Write the statements of `func.func` `function`, whose arguments have been bound."""
     body.forms |= linear_forms(function)
     body.statements(function.regions[0].blocks[0])
 
 
-def stored_in(op: Any, views: Mapping[Any, View]) -> frozenset[Any]:
+def stored_in(op: ir.Operation, views: Mapping[ir.Value, View]) -> frozenset[Array]:
     """The arrays and variables that an operation, or anything inside it, changes."""
-    found: set[Any] = set()
+    found: set[Array] = set()
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         name, operands = inner.name, list(inner.operands)
         if name == "memref.store" or name.startswith(("df.get_block", "df.try_get_block")):
             target = operands[1]
@@ -45,7 +44,7 @@ def stored_in(op: Any, views: Mapping[Any, View]) -> frozenset[Any]:
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _load(body: Body, op: Any) -> None:
+def _load(body: Body, op: ir.Operation) -> None:
     view = body.views[op.operands[0]]
     text = view.at([body.index(i) for i in list(op.operands)[1:]], body.atom_text)
     node = leaf(text, view.array.element, frozenset([view.array]))
@@ -55,7 +54,7 @@ def _load(body: Body, op: Any) -> None:
         body.define(op.results[0], node, view.array.name)
 
 
-def _store(body: Body, op: Any) -> None:
+def _store(body: Body, op: ir.Operation) -> None:
     operands = list(op.operands)
     view, value = body.views[operands[1]], body.node(operands[0])
     body.flush(frozenset([view.array]))
@@ -68,7 +67,7 @@ def _store(body: Body, op: Any) -> None:
         body.line(f"{place}.range({bits[0]}, {bits[1]}) = {render(bits[2])};")
 
 
-def _alloc(body: Body, op: Any) -> None:
+def _alloc(body: Body, op: ir.Operation) -> None:
     result = op.results[0]
     type_ = ir.MemRefType(result.type)
     name = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
@@ -83,15 +82,15 @@ def _alloc(body: Body, op: Any) -> None:
     body.views[result] = whole(array)
 
 
-def _alias(body: Body, op: Any) -> None:
+def _alias(body: Body, op: ir.Operation) -> None:
     body.views[op.results[0]] = body.views[op.operands[0]]
 
 
-def _subview(body: Body, op: Any) -> None:
+def _subview(body: Body, op: ir.Operation) -> None:
     body.views[op.results[0]] = subview(body.views[op.operands[0]], op, body.index)
 
 
-def _constant(body: Body, op: Any) -> None:
+def _constant(body: Body, op: ir.Operation) -> None:
     if not isinstance(op.results[0].type, ir.IndexType):
         body.values[op.results[0]] = constant(op)
 
@@ -99,7 +98,7 @@ def _constant(body: Body, op: Any) -> None:
 # -- control ---------------------------------------------------------------------------------------------------------
 
 
-def _for(body: Body, op: Any) -> None:
+def _for(body: Body, op: ir.Operation) -> None:
     low, high, step, *initial = op.operands
     inner = op.regions[0].blocks[0]
     variable, *carried = inner.arguments
@@ -124,7 +123,7 @@ def _for(body: Body, op: Any) -> None:
         body.bind(result, name)
 
 
-def _if(body: Body, op: Any) -> None:
+def _if(body: Body, op: ir.Operation) -> None:
     condition = body.node(op.operands[0])
     body.flush(stored_in(op, body.views))
     blocks = [block for region in op.regions for block in region.blocks]
@@ -147,7 +146,7 @@ def _if(body: Body, op: Any) -> None:
         body.line("}")
 
 
-def _ternary(body: Body, op: Any, condition: Node, blocks: Sequence[Any]) -> bool:
+def _ternary(body: Body, op: ir.Operation, condition: Node, blocks: Sequence[ir.Block]) -> bool:
     """Write a choice between two expressions as one, if nothing else happens in the branches."""
     mark = len(body.lines)
     known = dict(body.pending), dict(body.values), dict(body.atoms)
@@ -166,7 +165,7 @@ def _ternary(body: Body, op: Any, condition: Node, blocks: Sequence[Any]) -> boo
     return True
 
 
-def _while(body: Body, op: Any) -> None:
+def _while(body: Body, op: ir.Operation) -> None:
     before, after = (region.blocks[0] for region in op.regions)
     body.flush(stored_in(op, body.views))
     source = body.pragmas.source(op)
@@ -193,7 +192,7 @@ def _while(body: Body, op: Any) -> None:
         body.assign(names, list(after.operations)[-1].operands)
 
 
-def _pass_on(body: Body, argument: Any, result: Any, value: Any) -> None:
+def _pass_on(body: Body, argument: ir.Value, result: ir.Value, value: ir.Value) -> None:
     """Let the second part of a loop, and what follows it, see a value of the first: one of the loop's variables."""
     if isinstance(value.type, ir.IndexType):
         text = body.index_text(value)
@@ -205,11 +204,11 @@ def _pass_on(body: Body, argument: Any, result: Any, value: Any) -> None:
     body.values[argument] = body.values[result] = node
 
 
-def _nothing(body: Body, op: Any) -> None:
+def _nothing(body: Body, op: ir.Operation) -> None:
     """Costs and the end of a local array's life have no code; constant arrays are bound before."""
 
 
-HANDLERS: dict[str, Callable[[Body, Any], None]] = {
+HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
     "memref.load": _load,
     "memref.store": _store,
     "memref.alloc": _alloc,

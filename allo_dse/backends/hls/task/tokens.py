@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 
@@ -16,7 +15,7 @@ from ..cpp.streams import StreamArg
 from .body import Body
 
 
-def _stream(body: Body, op: Any) -> tuple[StreamArg, str]:
+def _stream(body: Body, op: ir.Operation) -> tuple[StreamArg, str]:
     """The stream that an operation uses."""
     form = body.index(op.operands[0])
     base = next(a for a in form.terms if a in body.streams)
@@ -44,7 +43,7 @@ def _subscripts(linear: Linear, dims: tuple[int, ...], body: Body) -> str:
     return "".join(places)
 
 
-def _get(body: Body, op: Any) -> None:
+def _get(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     result = op.results[0]
     if not list(result.uses):
@@ -55,12 +54,12 @@ def _get(body: Body, op: Any) -> None:
     body.values[result] = leaf(name, argument.carrier.element)
 
 
-def _put(body: Body, op: Any) -> None:
+def _put(body: Body, op: ir.Operation) -> None:
     _, stream = _stream(body, op)
     body.line(f"{stream}.write({render(body.node(op.operands[1]))});")
 
 
-def _get_block(body: Body, op: Any) -> None:
+def _get_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     view = body.views[op.operands[1]]
     body.flush(frozenset([view.array]))
@@ -73,7 +72,7 @@ def _get_block(body: Body, op: Any) -> None:
         _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
 
 
-def _put_block(body: Body, op: Any) -> None:
+def _put_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     if argument.carrier.by_element:
         _copy_block(body, op, lambda place, at: f"{stream}.write({place});")
@@ -85,7 +84,7 @@ def _put_block(body: Body, op: Any) -> None:
         body.line(f"{stream}.write({token});")
 
 
-def _copy_block(body: Body, op: Any, statement: Callable[[str, str], str]) -> None:
+def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], str]) -> None:
     """Loops over the elements of a block, row-major."""
     buffer = op.operands[1]
     shape = tuple(ir.MemRefType(buffer.type).shape)
@@ -105,7 +104,7 @@ def _copy_block(body: Body, op: Any, statement: Callable[[str, str], str]) -> No
         body.line(statement(place, position.text(str)))
 
 
-def _try_get(body: Body, op: Any) -> None:
+def _try_get(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     value, ok = op.results
     name, success = body.names.new("value"), body.names.new("ok")
@@ -115,7 +114,7 @@ def _try_get(body: Body, op: Any) -> None:
     body.values[ok] = leaf(success, BOOL)
 
 
-def _try_get_block(body: Body, op: Any) -> None:
+def _try_get_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     view = body.views[op.operands[1]]
     body.flush(frozenset([view.array]))
@@ -127,14 +126,14 @@ def _try_get_block(body: Body, op: Any) -> None:
     body.values[op.results[0]] = leaf(success, BOOL)
 
 
-def _try_put(body: Body, op: Any) -> None:
+def _try_put(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     value, success = body.node(op.operands[1]), body.names.new("ok")
     body.line(f"const bool {success} = {stream}.write_nb(({argument.carrier.token})({render(value)}));")
     body.values[op.results[0]] = leaf(success, BOOL)
 
 
-def _try_put_block(body: Body, op: Any) -> None:
+def _try_put_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     token, success = body.names.new("token"), body.names.new("ok")
     body.line(f"{argument.carrier.token} {token};")
@@ -143,14 +142,14 @@ def _try_put_block(body: Body, op: Any) -> None:
     body.values[op.results[0]] = leaf(success, BOOL)
 
 
-def _occupancy(body: Body, op: Any) -> None:
+def _occupancy(body: Body, op: ir.Operation) -> None:
     _, stream = _stream(body, op)
     name = body.names.new("answer")
     body.line(f"const bool {name} = {stream}.{op.name.removeprefix('df.')}();")
     body.values[op.results[0]] = leaf(name, BOOL)
 
 
-def _external(body: Body, op: Any) -> None:
+def _external(body: Body, op: ir.Operation) -> None:
     """A call of a vendor kernel: the address is an argument of the body, the operands are addresses of tiles."""
     callee, *words = op.operands
     arrays = [body.views[_source_of(word)].array for word in words]
@@ -158,19 +157,19 @@ def _external(body: Body, op: Any) -> None:
     body.line(f"{body.externals[_source_of(callee)]}({', '.join(array.name for array in arrays)});")
 
 
-def _source_of(value: Any) -> Any:
+def _source_of(value: ir.Value) -> ir.Value:
     """The argument or memref that an address is computed from."""
     while not isinstance(value, ir.BlockArgument) and not isinstance(value.type, ir.MemRefType):
         value = value.owner.operands[0]
     return value
 
 
-def _address(body: Body, op: Any) -> None:
+def _address(body: Body, op: ir.Operation) -> None:
     """Part of the call of a vendor kernel, which is written where it happens."""
     body.addresses.add(op.results[0])
 
 
-TOKEN_HANDLERS: dict[str, Callable[[Body, Any], None]] = {
+TOKEN_HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
     "df.get": _get,
     "df.put": _put,
     "df.get_block": _get_block,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allo_dse.errors import SimulationError
-from allo_dse.ir.bindings import ir
+from allo_dse.ir.bindings import Op, ir
 from allo_dse.ir.dialect import POLLS, Breathe, new_context
 from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes
 
@@ -29,7 +29,7 @@ from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 class LoweredBody(NamedTuple):
     """A module with a body as a coroutine; `has_payload` says whether it still computes its values."""
 
-    module: Any
+    module: ir.Module
     signature: Signature
     has_payload: bool
 
@@ -77,7 +77,7 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, opt_leve
         return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
 
 
-def _add(module: Any, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
+def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
     """Add a body to the run time's module."""
     name = f"body{len(starts) + 1}"
     lowered = lower_body(body, name, variant, full=full)
@@ -87,7 +87,7 @@ def _add(module: Any, body: Body, starts: list[str], variant: Variant, *, full: 
     return lowered
 
 
-def _add_full(module: Any, body: Body, starts: list[str], variant: Variant) -> int:
+def _add_full(module: ir.Module, body: Body, starts: list[str], variant: Variant) -> int:
     _add(module, body, starts, variant, full=True)
     return len(starts)
 
@@ -119,7 +119,7 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     return LoweredBody(module, signature, needed is None)
 
 
-def _guard(module: Any) -> None:
+def _guard(module: ir.Module) -> None:
     """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
     guard_indices(module)
     for loop in find(module, lambda name: name == "scf.while"):
@@ -127,7 +127,7 @@ def _guard(module: Any) -> None:
             Breathe()
 
 
-def lower_coroutines(module: Any) -> None:
+def lower_coroutines(module: ir.Module) -> None:
     """async.coro -> llvm.intr.coro, without the declarations of the async run time, which is not used."""
     run_passes(module, "builtin.module(convert-async-to-llvm)")
     for op in list(module.body.operations):
@@ -135,7 +135,7 @@ def lower_coroutines(module: Any) -> None:
             op.operation.erase()
 
 
-def to_llvm(module: Any) -> None:
+def to_llvm(module: ir.Module) -> None:
     run_passes(module, TO_LLVM)
     # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
     # generation aborts the process; without noinline nests would go back to where they were outlined from.
@@ -146,16 +146,16 @@ def to_llvm(module: Any) -> None:
             _pass_through(op, "noinline")
 
 
-def _pass_through(op: Any, attribute: str) -> None:
+def _pass_through(op: Op, attribute: str) -> None:
     op.operation.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(attribute)])
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: Op) -> str:
     attributes = op.operation.attributes
     return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
 
 
-def _rename(module: Any, symbol: str, name: str) -> Any:
+def _rename(module: ir.Module, symbol: str, name: str) -> ir.OpView:
     """Give the module's functions names that are unique in a run; returns the body."""
     main = None
     for op in list(module.body.operations):
@@ -173,7 +173,7 @@ def _rename(module: Any, symbol: str, name: str) -> Any:
     return main
 
 
-def _parameter(argument: Any) -> Parameter:
+def _parameter(argument: ir.Value) -> Parameter:
     if isinstance(argument.type, ir.MemRefType):
         type_ = ir.MemRefType(argument.type)
         if not type_.has_static_shape:
@@ -196,7 +196,7 @@ _GETS = ("df.take", "df.try_take", "df.empty")
 _PUTS = ("df.offer", "df.try_offer", "df.full")
 
 
-def _token_bytes(operations: list[Any]) -> int:
+def _token_bytes(operations: list[ir.Operation]) -> int:
     """Bytes of the tokens that operations move."""
     if not operations:
         return 0
@@ -204,11 +204,11 @@ def _token_bytes(operations: list[Any]) -> int:
     return max(moved, default=ANY_TOKEN)
 
 
-def _stream_uses(value: Any) -> list[Any]:
+def _stream_uses(value: ir.Value) -> list[ir.Operation]:
     return [u.owner.operation for u in value.uses if u.owner.operation.name in _GETS + _PUTS]
 
 
-def _reached_uses(value: Any) -> list[Any]:
+def _reached_uses(value: ir.Value) -> list[ir.Operation]:
     """Stream operations whose stream number is computed from `value` by index arithmetic."""
     found, todo, seen = [], [value], set()
     while todo:
@@ -223,7 +223,7 @@ def _reached_uses(value: Any) -> list[Any]:
     return found
 
 
-def _define_start(module: Any, name: str, parameters: Sequence[Parameter]) -> str:
+def _define_start(module: ir.Module, name: str, parameters: Sequence[Parameter]) -> str:
     """A function (header, node, arguments) that unpacks a task's arguments and calls the body.
 
     The arguments are words: the first cost site, then the parameters in order.

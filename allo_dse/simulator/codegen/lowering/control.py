@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from allo_dse.errors import SimulationError
 from allo_dse.ir.bindings import ir
@@ -92,18 +91,18 @@ def static_steps(body: Body) -> tuple[Step, ...] | None:
 
 
 class _Reader:
-    def __init__(self, parameters: Mapping[Any, int]) -> None:
+    def __init__(self, parameters: Mapping[ir.Value, int]) -> None:
         self._parameters = parameters
         self._unrolled = 0
 
-    def block(self, block: Any, known: dict[Any, int]) -> list[Step]:
+    def block(self, block: ir.Block, known: dict[ir.Value, int]) -> list[Step]:
         """The steps of a block; `known` are values of indices."""
         steps: list[Step] = []
         for op in block.operations:
             steps += self._operation(op.operation, known)
         return steps
 
-    def _operation(self, op: Any, known: dict[Any, int]) -> list[Step]:
+    def _operation(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
         if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
             if op.operands[0] not in self._parameters:
                 raise _Unknown
@@ -119,7 +118,7 @@ class _Reader:
             return self._branch(op, known)
         raise _Unknown
 
-    def _loop(self, op: Any, known: dict[Any, int]) -> list[Step]:
+    def _loop(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
         first, end, step = _bounds(op, known)
         count = max(0, -(-(end - first) // step))
         body = op.regions[0].blocks[0]
@@ -133,7 +132,7 @@ class _Reader:
         idle = not steps and pipeline[0] is None
         return [] if idle or not count else [Repeat(count, tuple(steps), *pipeline)]
 
-    def _unroll(self, body: Any, known: dict[Any, int], values: range) -> list[Step]:
+    def _unroll(self, body: ir.Block, known: dict[ir.Value, int], values: range) -> list[Step]:
         steps: list[Step] = []
         for value in values:
             more = self.block(body, {**known, body.arguments[0]: value})
@@ -143,7 +142,7 @@ class _Reader:
             steps += more
         return steps
 
-    def _branch(self, op: Any, known: dict[Any, int]) -> list[Step]:
+    def _branch(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
         if op.name != "scf.if":
             raise _Unknown
         taken = 0 if _value(op.operands[0], known) else 1
@@ -151,12 +150,12 @@ class _Reader:
         return self.block(blocks[0], known) if blocks else []
 
 
-def _takes_time(op: Any) -> bool:
+def _takes_time(op: ir.Operation) -> bool:
     """Whether an operation moves the clock or a token, apart from those in its regions."""
     return op.name.startswith("df.") or II in op.attributes
 
 
-def _bounds(op: Any, known: dict[Any, int]) -> tuple[int, int, int]:
+def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:
     """First value, end and step of a loop."""
     if op.name == "scf.for":
         first, end, step = (_value(operand, known) for operand in list(op.operands)[:3])
@@ -165,7 +164,7 @@ def _bounds(op: Any, known: dict[Any, int]) -> tuple[int, int, int]:
     return first, end, site(op, "step")
 
 
-def _constant_bound(op: Any, name: str) -> int:
+def _constant_bound(op: ir.Operation, name: str) -> int:
     """The bound of an `affine.for`, from the text of its map: `affine_map<() -> (64)>`."""
     text = str(op.attributes[name])
     inside = text[text.rindex("->") + 2 :].strip(" ()>")
@@ -174,7 +173,7 @@ def _constant_bound(op: Any, name: str) -> int:
     return int(inside)
 
 
-def _value(value: Any, known: dict[Any, int]) -> int:
+def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
     """The value of an index or integer, of which only constants and known loop indices are told."""
     if value in known:
         return known[value]
@@ -193,7 +192,7 @@ def _value(value: Any, known: dict[Any, int]) -> int:
     raise _Unknown
 
 
-def _constant(op: Any) -> int:
+def _constant(op: ir.Operation) -> int:
     attribute = op.attributes["value"]
     if isinstance(attribute, ir.BoolAttr):
         return int(ir.BoolAttr(attribute).value)

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from allo_dse.ir.bindings import async_dialect, ir, memref
+from allo_dse.ir.bindings import Op, async_dialect, ir, memref
 from allo_dse.ir.dialect import POLLS
 
 from ..run_time import deferred, events, fifo
-from ..run_time.emit import USUALLY, Emitter, Variable
+from ..run_time.emit import USUALLY, Emitter, Variable, Word
 from ..run_time.layout import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from ..run_time.operation_tables import PUSH_REQUEST
 from ..run_time.variant import Variant
@@ -46,11 +45,11 @@ class _Inputs:
     """What a coroutine gets beside the body's parameters."""
 
     variant: Variant
-    header: Any
-    node: Any
-    costs: Any
+    header: ir.Value
+    node: ir.Value
+    costs: ir.Value
     pipelines: Sequence[Pipeline]
-    records: Sequence[tuple[Any, Any]]
+    records: Sequence[tuple[ir.Value, ir.Value]]
     """Numbers of streams that are parameters, and the streams' records."""
 
 
@@ -58,18 +57,20 @@ class _Inputs:
 class _Coroutine(_Inputs):
     """Values of the prologue that every suspension refers to."""
 
-    streams: Any
-    handle: Any
+    streams: ir.Value
+    handle: ir.Value
     clock: Variable
     stall_get: Variable
     stall_put: Variable
-    cleanup: Any
-    suspended: Any
+    cleanup: ir.Block
+    suspended: ir.Block
     tails: Sequence[Variable]
     """Per pipeline, cycles from the begin of the last round to the end of the loop."""
 
 
-def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant) -> None:
+def to_coroutine(
+    function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
+) -> None:
     """Make a lowered task body a coroutine.
 
     It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
@@ -99,7 +100,7 @@ def to_coroutine(function: Any, streams: Sequence[int], pipelines: Sequence[Pipe
             _lower_return(c, op, entry)
 
 
-def _prologue(function: Any, entry: Any, inputs: _Inputs) -> _Coroutine:
+def _prologue(function: ir.Operation, entry: ir.Block, inputs: _Inputs) -> _Coroutine:
     """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
     body = _cut(entry, entry.operations[0])
     e = Emitter(entry)
@@ -137,9 +138,9 @@ def _prologue(function: Any, entry: Any, inputs: _Inputs) -> _Coroutine:
     )
 
 
-def _hoist_arrays(function: Any, e: Emitter) -> list[Any]:
+def _hoist_arrays(function: ir.Operation, e: Emitter) -> list[ir.Value]:
     """Move the body's arrays to the prologue, so that every way out can free them; returns those to be freed."""
-    owned = []
+    owned: list[ir.Value] = []
     for op in find(function, lambda name: name == "memref.dealloc"):
         if _is_static_alloc(op.operands[0].owner):
             op.erase()
@@ -157,16 +158,16 @@ def _hoist_arrays(function: Any, e: Emitter) -> list[Any]:
     return owned
 
 
-def _is_static_alloc(op: Any) -> bool:
+def _is_static_alloc(op: ir.Operation) -> bool:
     return op.name == "memref.alloc" and not len(op.operands)
 
 
-def _last_block(function: Any) -> Any:
+def _last_block(function: ir.Operation) -> ir.Block:
     blocks = list(function.regions[0].blocks)
     return blocks[-1]
 
 
-def _cut(block: Any, op: Any) -> Any:
+def _cut(block: ir.Block, op: Op) -> ir.Block:
     """Move `op` and what follows it to a new block behind `block`."""
     rest = block.create_after()
     moving = False
@@ -177,7 +178,7 @@ def _cut(block: Any, op: Any) -> Any:
     return rest
 
 
-def _lower_plain_op(c: _Coroutine, op: Any, entry: Any) -> None:
+def _lower_plain_op(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     block = op.block
     rest = _cut(block, op)
     e = Emitter(block, entry)
@@ -186,15 +187,15 @@ def _lower_plain_op(c: _Coroutine, op: Any, entry: Any) -> None:
     op.erase()
 
 
-def _advance(c: _Coroutine, e: Emitter, cycles: Any) -> None:
+def _advance(c: _Coroutine, e: Emitter, cycles: Word) -> None:
     e.set(c.clock, e.add(e.get(c.clock), cycles))
 
 
-def _cost(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _cost(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.load(c.costs, site(op, "site")))
 
 
-def _enter(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _enter(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
     number = site(op, PIPELINE)
     ii = e.load(c.costs, c.pipelines[number].ii)
@@ -202,13 +203,13 @@ def _enter(c: _Coroutine, e: Emitter, op: Any) -> None:
     _advance(c, e, e.sub(0, ii))
 
 
-def _issue(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _issue(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     number = site(op, PIPELINE)
     e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
     _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
 
 
-def _leave(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _leave(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     if c.variant.registers:
         _flush(c, e, e.word(NEVER))
         _advance(c, e, e.load(c.node, Node.FROZEN))
@@ -216,11 +217,11 @@ def _leave(c: _Coroutine, e: Emitter, op: Any) -> None:
     _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
 
 
-def _breathe(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _breathe(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     _yield_at_times(c, e)
 
 
-def _fault(c: _Coroutine, e: Emitter, op: Any) -> None:
+def _fault(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     """Note the first wrong index, and let compiled code return to Python."""
     with e.when(e.is_(e.load(c.header, Header.FAULT), "==", 0)):
         e.store(site(op, "check") + 1, c.header, Header.FAULT)
@@ -240,7 +241,7 @@ _PLAIN_OPS = {
 """Operations that move no tokens."""
 
 
-def _lower_stream_op(c: _Coroutine, op: Any, entry: Any) -> None:
+def _lower_stream_op(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     result = op.results[0]
     block = op.block
     rest = _cut(block, op)
@@ -256,7 +257,7 @@ def _lower_stream_op(c: _Coroutine, op: Any, entry: Any) -> None:
     op.erase()
 
 
-def _stage(c: _Coroutine, e: Emitter, op: Any) -> Any:
+def _stage(c: _Coroutine, e: Emitter, op: ir.Operation) -> Word:
     """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
     if PIPELINE not in op.attributes:
         return 0
@@ -264,7 +265,7 @@ def _stage(c: _Coroutine, e: Emitter, op: Any) -> Any:
     return 0 if stage is None else e.load(c.costs, stage)
 
 
-def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any:
+def _perform(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay: Word) -> ir.Value:
     """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
 
     Args:
@@ -295,7 +296,7 @@ def _perform(c: _Coroutine, e: Emitter, op: Any, stream: Any, delay: Any) -> Any
     return token
 
 
-def _lower_poll(c: _Coroutine, op: Any, entry: Any) -> None:
+def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
     block = op.block
     rest = _cut(block, op)
@@ -345,7 +346,7 @@ def _yield_at_times(c: _Coroutine, e: Emitter) -> None:
         e.go(go)
 
 
-def _take_in_turn(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+def _take_in_turn(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
     """A get in a pipeline with registers, after the puts that are due before it."""
     stage = _stage(c, e, op)
     _flush(c, e, e.add(e.get(c.clock), stage))
@@ -359,7 +360,7 @@ def _take_in_turn(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
     return token
 
 
-def _defer(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
+def _defer(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
     """A put in a pipeline with registers: it waits for its turn, but for nobody else's."""
     pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
     stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
@@ -367,13 +368,13 @@ def _defer(c: _Coroutine, e: Emitter, op: Any, stream: Any) -> Any:
     _flush(c, e, e.add(e.get(c.clock), e.min([soonest, *stages[place:]])))
     what = e.word((site(op, "op") << STATE_BITS) + State.PUT)
     due = e.add(e.get(c.clock), stages[place])
-    return e.call(deferred.DEFER, [c.node, due, what, stream], [e.ptr])
+    return e.result_of(deferred.DEFER, [c.node, due, what, stream], e.ptr)
 
 
-def _flush(c: _Coroutine, e: Emitter, until: Any) -> None:
+def _flush(c: _Coroutine, e: Emitter, until: ir.Value) -> None:
     """Perform the puts in the registers that are due until then, waiting where they must."""
     with e.forever() as (again, done):
-        performed = e.call(deferred.FLUSH, [c.header, c.node, until], [e.bit_type()])
+        performed = e.result_of(deferred.FLUSH, [c.header, c.node, until], e.bit_type())
         e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
         _suspend(c, e, again)
 
@@ -386,14 +387,14 @@ def _wait_for_log(c: _Coroutine, e: Emitter) -> None:
         _suspend(c, e, again)
 
 
-def _record(c: _Coroutine, e: Emitter, number: Any) -> Any:
+def _record(c: _Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
     for known, address in c.records:
         if known == number:
             return address
     return fifo.record(e, c.streams, number)
 
 
-def _suspend(c: _Coroutine, e: Emitter, go: Any) -> None:
+def _suspend(c: _Coroutine, e: Emitter, go: ir.Block) -> None:
     """Suspend; the clock and the stalls wait in the node's record.
 
     LLVM spills a value that lives across a suspension where it is defined, on the fast path. These change with every
@@ -416,7 +417,7 @@ def _save_clock(c: _Coroutine, e: Emitter) -> None:
     e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
 
 
-def _lower_return(c: _Coroutine, op: Any, entry: Any) -> None:
+def _lower_return(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     e = Emitter(op.block, entry)
     op.erase()
     _save_clock(c, e)

@@ -8,8 +8,6 @@ MLIR's own expansion of floor divisions is wrong beyond 64 bits.
 
 from __future__ import annotations
 
-from typing import Any
-
 from allo_dse.ir.bindings import arith, ir
 
 from .stream_ops import find
@@ -19,7 +17,7 @@ _MACHINE_BITS = 64
 _UNSIGNED = ("arith.divui", "arith.remui", "arith.ceildivui")
 
 
-def guard_divisions(root: Any) -> None:
+def guard_divisions(root: ir.Module) -> None:
     """Divide by one wherever a division below `root` could trap."""
     for op in find(root, lambda name: name in _SIGNED + _UNSIGNED):
         dividend, divisor = op.operands
@@ -34,10 +32,10 @@ def guard_divisions(root: Any) -> None:
             op.erase()
 
 
-def _floor(dividend: Any, divisor: Any) -> Any:
+def _floor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
     """The quotient, less one where the remainder is not zero and has the other sign than the divisor."""
 
-    def compare(predicate: Any, value: Any, to: Any) -> Any:
+    def compare(predicate: arith.CmpIPredicate, value: ir.Value, to: ir.Value) -> ir.Value:
         return arith.CmpIOp(predicate, value, to).result
 
     zero = arith.ConstantOp(divisor.type, ir.Attribute.parse(f"0 : {divisor.type}")).result
@@ -49,11 +47,11 @@ def _floor(dividend: Any, divisor: Any) -> Any:
     return arith.SubIOp(quotient, arith.ExtUIOp(divisor.type, below).result).result
 
 
-def _safe(dividend: Any, divisor: Any, *, signed: bool) -> Any:
-    def constant(value: int) -> Any:
+def _safe(dividend: ir.Value, divisor: ir.Value, *, signed: bool) -> ir.Value:
+    def constant(value: int) -> ir.Value:
         return arith.ConstantOp(divisor.type, ir.Attribute.parse(f"{value} : {divisor.type}")).result
 
-    def equal(value: Any, to: int) -> Any:
+    def equal(value: ir.Value, to: int) -> ir.Value:
         return arith.CmpIOp(arith.CmpIPredicate.eq, value, constant(to)).result
 
     traps = equal(divisor, 0)
@@ -64,11 +62,11 @@ def _safe(dividend: Any, divisor: Any, *, signed: bool) -> Any:
     return arith.SelectOp(traps, constant(1), divisor).result
 
 
-def _width(type_: Any) -> int:
+def _width(type_: ir.Type) -> int:
     return 64 if isinstance(type_, ir.IndexType) else ir.IntegerType(type_).width
 
 
-def _constant(value: Any) -> int | None:
+def _constant(value: ir.Value) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None

@@ -7,8 +7,6 @@ that meets such a program must not lose its process.
 
 from __future__ import annotations
 
-from typing import Any
-
 from allo_dse.ir.bindings import arith, ir, scf
 from allo_dse.ir.dialect import Fault
 
@@ -19,7 +17,7 @@ _FIRST_INDEX = {"memref.load": 1, "memref.store": 2, "memref.subview": 1, "arith
 """Per operation, which operand its first index is."""
 
 
-def guard_indices(root: Any) -> None:
+def guard_indices(root: ir.Module) -> None:
     """Put the checks that `df.check` asks for before the operations below `root`."""
     for op in find(root, lambda name: name in _FIRST_INDEX):
         if CHECK not in op.attributes:
@@ -32,8 +30,8 @@ def guard_indices(root: Any) -> None:
         del op.attributes[CHECK]
 
 
-def _checked(index: Any, number: int, limit: int) -> Any:
-    def constant(value: int) -> Any:
+def _checked(index: ir.Value, number: int, limit: int) -> ir.Value:
+    def constant(value: int) -> ir.Value:
         return arith.ConstantOp(index.type, ir.IntegerAttr.get(index.type, value)).result
 
     wrong = arith.CmpIOp(arith.CmpIPredicate.uge, index, constant(limit)).result

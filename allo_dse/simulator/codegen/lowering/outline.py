@@ -7,40 +7,29 @@ the same nest has its arrays and bounds in registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from allo_dse.ir.bindings import func, ir
 
 from ..run_time.emit import make_internal
+from .payload_slice import nested
 
 NEST = ".nest"
 """Part of the names of outlined functions."""
 LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
 
 
-def outline_nests(module: Any, function: Any) -> None:
+def outline_nests(module: ir.Module, function: ir.Operation) -> None:
     """Replace each outermost nest of at least two loops by a call, unless it contains `df` operations."""
     for number, nest in enumerate(list(_nests(function.regions[0].blocks))):
         name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{number}"
         _outline(module, nest, name)
 
 
-def _inside(op: Any) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(inner: Any) -> Any:
-        found.append(inner.operation)
-        return ir.WalkResult.ADVANCE
-
-    op.operation.walk(visit)
-    return found
-
-
-def _nests(blocks: Any) -> Iterator[Any]:
+def _nests(blocks: Iterable[ir.Block]) -> Iterator[ir.Operation]:
     for block in blocks:
         for op in block.operations:
-            names = [inner.name for inner in _inside(op)]
+            names = [inner.name for inner in nested(op)]
             is_pure = not any(name.startswith("df.") for name in names)
             is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) > 1
             if is_loop and is_pure:
@@ -50,8 +39,8 @@ def _nests(blocks: Any) -> Iterator[Any]:
                     yield from _nests(region.blocks)
 
 
-def _outline(module: Any, nest: Any, name: str) -> None:
-    inside = _inside(nest)
+def _outline(module: ir.Module, nest: ir.Operation, name: str) -> None:
+    inside = nested(nest)
     outer = _values_from_outside(inside)
     constants = [value for value in outer if _is_constant(value)]
     arguments = [value for value in outer if not _is_constant(value)]
@@ -68,24 +57,25 @@ def _outline(module: Any, nest: Any, name: str) -> None:
         with ir.InsertionPoint(body):
             copies = [value.owner.clone().results[0] for value in constants]
         body.append(nest)
-        for old, new in [*zip(constants, copies, strict=True), *zip(arguments, body.arguments, strict=True)]:
+        inner: list[ir.Value] = [*copies, *body.arguments]
+        for value, own in zip([*constants, *arguments], inner, strict=True):
             for op in inside:
-                op.replace_uses_of_with(old, new)
+                op.replace_uses_of_with(value, own)
         with ir.InsertionPoint(body):
             func.ReturnOp(list(nest.results))
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant"
 
 
-def _values_from_outside(inside: list[Any]) -> list[Any]:
+def _values_from_outside(inside: list[ir.Operation]) -> list[ir.Value]:
     """Operands of a nest's operations that the nest does not define, each once."""
-    own = {result for op in inside for result in op.results}
+    own: set[ir.Value] = {result for op in inside for result in op.results}
     own |= {
         argument for op in inside for region in op.regions for block in region.blocks for argument in block.arguments
     }
-    outer: dict[Any, None] = {}
+    outer: dict[ir.Value, None] = {}
     for op in inside:
         for operand in op.operands:
             if operand not in own:

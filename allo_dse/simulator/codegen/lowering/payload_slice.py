@@ -9,9 +9,8 @@ token or to a tensor's elements keeps everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from allo_dse.ir.bindings import arith, ir
+from allo_dse.ir.bindings import Op, arith, ir
 from allo_dse.ir.dialect import POLLS
 
 LOOPS = ("affine.for", "scf.for")
@@ -24,7 +23,7 @@ class _NeedsPayload(Exception):
     """Control flow or stream numbers depend on tokens or on elements of tensors."""
 
 
-def decisions(function: Any) -> set[Any] | None:
+def decisions(function: Op) -> set[ir.Operation] | None:
     """The operations of a structured body that decide on its times; None if they depend on its payload."""
     needed = _Needed(function.operation)
     try:
@@ -34,7 +33,7 @@ def decisions(function: Any) -> set[Any] | None:
     return needed.ops
 
 
-def erase_payload(function: Any, needed: set[Any]) -> None:
+def erase_payload(function: Op, needed: set[ir.Operation]) -> None:
     """Erase all of a body but `needed` and its `df.take` and `df.offer`, whose tokens nobody uses."""
     for block in function.regions[0].blocks:
         _erase(block, needed)
@@ -45,16 +44,16 @@ def erase_payload(function: Any, needed: set[Any]) -> None:
             op.erase()
 
 
-def uses(op: Any) -> list[Any]:
+def uses(op: Op) -> list[ir.OpOperand]:
     """The uses of all results of an operation."""
     return [use for result in op.results for use in result.uses]
 
 
-def nested(op: Any) -> list[Any]:
+def nested(op: Op) -> list[ir.Operation]:
     """An operation and all operations in its regions, in order."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         found.append(inner.operation)
         return ir.WalkResult.ADVANCE
 
@@ -65,12 +64,12 @@ def nested(op: Any) -> list[Any]:
 class _Needed:
     """The operations that decide on times."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Op) -> None:
         self._function = function
-        self.ops: set[Any] = set()
-        self._values: set[Any] = set()
-        self._arrays: set[Any] = set()
-        self._todo: list[Any] = []
+        self.ops: set[ir.Operation] = set()
+        self._values: set[ir.Value] = set()
+        self._arrays: set[ir.Value] = set()
+        self._todo: list[ir.Value] = []
 
     def find(self) -> None:
         """Follow values back from control flow and stream numbers."""
@@ -85,7 +84,7 @@ class _Needed:
         while self._todo:
             self._visit(self._todo.pop())
 
-    def _visit(self, value: Any) -> None:
+    def _visit(self, value: ir.Value) -> None:
         if value in self._values:
             return
         self._values.add(value)
@@ -99,11 +98,12 @@ class _Needed:
         self.ops.add(op)
         if op.regions:
             self._need_control(op)
-            self._todo += _region_sources(op, list(op.results).index(value))
+            results: list[ir.Value] = list(op.results)
+            self._todo += _region_sources(op, results.index(value))
         else:
             self._need_operands(op)
 
-    def _visit_argument(self, argument: Any) -> None:
+    def _visit_argument(self, argument: ir.BlockArgument) -> None:
         op = argument.owner.owner.operation
         if op == self._function:
             return
@@ -112,14 +112,14 @@ class _Needed:
         self.ops.add(op)
         self._todo += _argument_sources(op, argument)
 
-    def _need_operands(self, op: Any) -> None:
+    def _need_operands(self, op: ir.Operation) -> None:
         """All operands, and what is in the arrays that the operation may read."""
         for operand in op.operands:
             if isinstance(operand.type, ir.MemRefType) and op.name not in ALLOCATIONS:
                 self._need_array(operand)
             self._todo.append(operand)
 
-    def _need_array(self, array: Any) -> None:
+    def _need_array(self, array: ir.Value) -> None:
         """What writes to an array: it must be the body's own, and not written from a token."""
         root = _root(array)
         if root in self._arrays:
@@ -136,14 +136,14 @@ class _Needed:
             self.ops.add(op)
             self._need_operands(op)
 
-    def _need_ancestors(self, op: Any) -> None:
+    def _need_ancestors(self, op: ir.Operation) -> None:
         """Control operands of everything that the operation stands in."""
         parent = op.parent
         while parent is not None and parent.operation != self._function:
             self._need_control(parent.operation)
             parent = parent.operation.parent
 
-    def _need_control(self, op: Any) -> None:
+    def _need_control(self, op: ir.Operation) -> None:
         operands = list(op.operands)
         if op.name == "scf.while":
             self._todo.append(_terminator(op, 0).operands[0])
@@ -155,11 +155,11 @@ class _Needed:
             raise _NeedsPayload
 
 
-def _terminator(op: Any, region: int) -> Any:
+def _terminator(op: ir.Operation, region: int) -> ir.Operation:
     return list(op.regions[region].blocks[0].operations)[-1].operation
 
 
-def _region_sources(op: Any, number: int) -> list[Any]:
+def _region_sources(op: ir.Operation, number: int) -> list[ir.Value]:
     """What a result of an operation with regions may be."""
     if op.name in LOOPS:
         return _carried(op, number)
@@ -170,7 +170,7 @@ def _region_sources(op: Any, number: int) -> list[Any]:
     raise _NeedsPayload
 
 
-def _argument_sources(op: Any, argument: Any) -> list[Any]:
+def _argument_sources(op: ir.Operation, argument: ir.BlockArgument) -> list[ir.Value]:
     """What a block argument of an operation with regions may be."""
     number = argument.arg_number
     if op.name in LOOPS:
@@ -183,13 +183,13 @@ def _argument_sources(op: Any, argument: Any) -> list[Any]:
     raise _NeedsPayload
 
 
-def _carried(op: Any, number: int) -> list[Any]:
+def _carried(op: ir.Operation, number: int) -> list[ir.Value]:
     """The values of a loop-carried variable: at the start, and from the round before."""
     initial = list(op.operands)[len(op.operands) - len(op.results) + number]
     return [initial, _terminator(op, 0).operands[number]]
 
 
-def _root(array: Any) -> Any:
+def _root(array: ir.Value) -> ir.Value:
     """The array that views lead to."""
     while not isinstance(array, ir.BlockArgument):
         views = [o for o in array.owner.operands if isinstance(o.type, ir.MemRefType)]
@@ -199,7 +199,7 @@ def _root(array: Any) -> Any:
     return array
 
 
-def _uses_of_array(root: Any) -> Iterator[Any]:
+def _uses_of_array(root: ir.Value) -> Iterator[ir.Operation]:
     """Operations that use an array or a view of it."""
     todo = [root]
     while todo:
@@ -209,7 +209,7 @@ def _uses_of_array(root: Any) -> Iterator[Any]:
             todo += [r for r in op.results if isinstance(r.type, ir.MemRefType)]
 
 
-def _erase(block: Any, needed: set[Any]) -> None:
+def _erase(block: ir.Block, needed: set[ir.Operation]) -> None:
     for op in reversed([op.operation for op in block.operations]):
         if op.name in TERMINATORS or op.name in ALLOCATIONS or op.name.startswith("df."):
             continue
@@ -222,7 +222,7 @@ def _erase(block: Any, needed: set[Any]) -> None:
                     _erase(inner_block, needed)
 
 
-def replace_by_zero(op: Any) -> None:
+def replace_by_zero(op: ir.Operation) -> None:
     """Let zeros stand for what an operation computes, where it is used."""
     for result in op.results:
         if not any(True for _ in result.uses):
@@ -231,7 +231,7 @@ def replace_by_zero(op: Any) -> None:
             result.replace_all_uses_with(zero(result.type))
 
 
-def zero(type_: Any) -> Any:
+def zero(type_: ir.Type) -> ir.Value:
     """A zero of a scalar type, at the insertion point."""
     is_float = isinstance(type_, ir.FloatType)
     value = ir.FloatAttr.get(type_, 0.0) if is_float else ir.IntegerAttr.get(type_, 0)

@@ -14,8 +14,6 @@ none). One that waits freezes the whole pipeline.
 
 from __future__ import annotations
 
-from typing import Any
-
 from allo_dse.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS, Enter, Issue, Leave
@@ -28,7 +26,7 @@ STREAM_OPS = ("df.get", "df.get_block", "df.put", "df.put_block")
 LOOPS = ("affine.for", "scf.for", "scf.while")
 
 
-def mark_pipelines(function: Any) -> tuple[Pipeline, ...]:
+def mark_pipelines(function: ir.Operation) -> tuple[Pipeline, ...]:
     """Put `df.enter`, `df.issue` and `df.leave` around pipelined loops, and number the stream operations in them.
 
     Raises:
@@ -38,7 +36,7 @@ def mark_pipelines(function: Any) -> tuple[Pipeline, ...]:
     return tuple(_mark(loop, number) for number, loop in enumerate(loops))
 
 
-def _mark(loop: Any, number: int) -> Pipeline:
+def _mark(loop: ir.Operation, number: int) -> Pipeline:
     inside = nested(loop)
     for op in inside:
         if op.name in POLLS:
@@ -69,6 +67,6 @@ def _mark(loop: Any, number: int) -> Pipeline:
     return Pipeline(site(loop, II), site(loop, DEPTH), stages, is_put)
 
 
-def site(op: Any, name: str) -> int:
+def site(op: ir.Operation, name: str) -> int:
     """The value of an integer attribute."""
     return int(ir.IntegerAttr(op.attributes[name]).value)

@@ -35,7 +35,7 @@ class Tiles:
         strides: per dimension of the tile, in elements.
     """
 
-    base: NDArray[Any]
+    base: NDArray[np.generic]
     offset: ArrayLike
     strides: tuple[int, ...]
 

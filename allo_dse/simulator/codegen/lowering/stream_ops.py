@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-from allo_dse.ir.bindings import arith, ir, linalg, memref, scf
+from allo_dse.ir.bindings import Op, arith, ir, linalg, memref, scf
 from allo_dse.ir.dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from allo_dse.ir.jit import run_passes
 
@@ -20,7 +19,7 @@ from .pipelines import PIPELINE, PLACE
 TO_BLOCKS = "builtin.module(func.func(convert-linalg-to-loops,lower-affine,convert-scf-to-cf),canonicalize,cse)"
 
 
-def reduce_stream_ops(module: Any, *, payload: bool = True) -> None:
+def reduce_stream_ops(module: ir.Module, *, payload: bool = True) -> None:
     """Replace stream operations by `df.take` and `df.offer` and, with payload, the copying of values."""
     for op in find(module, lambda name: name in _ACCESS):
         if payload:
@@ -29,16 +28,16 @@ def reduce_stream_ops(module: Any, *, payload: bool = True) -> None:
             _without_payload(op)
 
 
-def to_blocks(module: Any) -> None:
+def to_blocks(module: ir.Module) -> None:
     """Lower control flow to branches."""
     run_passes(module, TO_BLOCKS)
 
 
-def find(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
+def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operation]:
     """All operations under `root` whose name is wanted, in order."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if wanted(op.name):
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -47,7 +46,7 @@ def find(root: Any, wanted: Callable[[str], bool]) -> list[Any]:
     return found
 
 
-def _reduced(kind: Any, token: Any, op: Any) -> Any:
+def _reduced(kind: type[Take | Offer], token: ir.Type, op: ir.Operation) -> ir.Value:
     """The operation, of kind Take or Offer, that stands for a stream operation."""
     new = kind(token, op.operands[0], op.attributes["op"])
     for name in (PIPELINE, PLACE):
@@ -56,7 +55,7 @@ def _reduced(kind: Any, token: Any, op: Any) -> Any:
     return new.token
 
 
-def _scalar_get(op: Any) -> None:
+def _scalar_get(op: ir.Operation) -> None:
     value = op.results[0]
     with ir.InsertionPoint(op), op.location:
         token = _reduced(Take, ir.MemRefType.get([], value.type), op)
@@ -64,7 +63,7 @@ def _scalar_get(op: Any) -> None:
     op.erase()
 
 
-def _scalar_put(op: Any) -> None:
+def _scalar_put(op: ir.Operation) -> None:
     value = op.operands[1]
     with ir.InsertionPoint(op), op.location:
         token = _reduced(Offer, ir.MemRefType.get([], value.type), op)
@@ -72,7 +71,7 @@ def _scalar_put(op: Any) -> None:
     op.erase()
 
 
-def _block_op(op: Any, kind: Any) -> None:
+def _block_op(op: ir.Operation, kind: type[Take | Offer]) -> None:
     buffer = op.operands[1]
     type_ = ir.MemRefType(buffer.type)
     with ir.InsertionPoint(op), op.location:
@@ -82,13 +81,13 @@ def _block_op(op: Any, kind: Any) -> None:
     op.erase()
 
 
-def _tried(kind: Any, type_: Any, op: Any) -> tuple[Any, Any]:
+def _tried(kind: type[TryTake | TryOffer], type_: ir.Type, op: ir.Operation) -> tuple[ir.Value, ir.Value]:
     """The operation, of kind TryTake or TryOffer, that stands for `op`: its token and whether there is one."""
     new = kind(type_, ir.IntegerType.get_signless(1), op.operands[0], op.attributes["op"])
     return new.token, new.ok
 
 
-def _scalar_try_get(op: Any) -> None:
+def _scalar_try_get(op: ir.Operation) -> None:
     value, answer = op.results
     with ir.InsertionPoint(op), op.location:
         token, ok = _tried(TryTake, ir.MemRefType.get([], value.type), op)
@@ -99,7 +98,7 @@ def _scalar_try_get(op: Any) -> None:
     op.erase()
 
 
-def _scalar_try_put(op: Any) -> None:
+def _scalar_try_put(op: ir.Operation) -> None:
     value = op.operands[1]
     with ir.InsertionPoint(op), op.location:
         token, ok = _tried(TryOffer, ir.MemRefType.get([], value.type), op)
@@ -110,7 +109,7 @@ def _scalar_try_put(op: Any) -> None:
     op.erase()
 
 
-def _block_try(op: Any, kind: Any) -> None:
+def _block_try(op: ir.Operation, kind: type[TryTake | TryOffer]) -> None:
     buffer = op.operands[1]
     type_ = ir.MemRefType(buffer.type)
     with ir.InsertionPoint(op), op.location:
@@ -123,7 +122,7 @@ def _block_try(op: Any, kind: Any) -> None:
     op.erase()
 
 
-def _without_payload(op: Any) -> None:
+def _without_payload(op: ir.Operation) -> None:
     """Keep the type of the token, which tells the parameter's."""
     value = op.results[0] if op.name == "df.get" else op.operands[1]
     is_array = isinstance(value.type, ir.MemRefType)
@@ -136,7 +135,7 @@ def _without_payload(op: Any) -> None:
     op.erase()
 
 
-_ACCESS: dict[str, Callable[[Any], None]] = {
+_ACCESS: dict[str, Callable[[ir.Operation], None]] = {
     "df.get": _scalar_get,
     "df.put": _scalar_put,
     GetBlock.OPERATION_NAME: lambda op: _block_op(op, Take),
@@ -148,7 +147,7 @@ _ACCESS: dict[str, Callable[[Any], None]] = {
 }
 
 
-def storage_bytes(type_: Any) -> int:
+def storage_bytes(type_: ir.Type) -> int:
     """Bytes of a contiguous array of a memref type, or of one value: LLVM keeps integers in the next power of two."""
     if not isinstance(type_, ir.MemRefType):
         return _element_bytes(type_)
@@ -156,9 +155,10 @@ def storage_bytes(type_: Any) -> int:
     return math.prod(array.shape) * _element_bytes(array.element_type)
 
 
-def _element_bytes(type_: Any) -> int:
+def _element_bytes(type_: ir.Type) -> int:
     if isinstance(type_, ir.IndexType):
         return WORD
+    assert isinstance(type_, ir.IntegerType | ir.FloatType)
     width = type_.width
     size = 1 << max(0, (-(-width // 8) - 1).bit_length())
     return size if size <= 16 else -(-width // 128) * 16

@@ -6,7 +6,7 @@ the cycles for which the pipeline has been frozen since it was entered (`Node.FR
 
 from __future__ import annotations
 
-from typing import Any
+from allo_dse.ir.bindings import func, ir
 
 from . import events, fifo
 from .emit import Emitter, function
@@ -16,7 +16,7 @@ from .variant import Variant
 FLUSH, DEFER = "df_flush", "df_defer"
 
 
-def define_deferred(module: Any, variant: Variant) -> None:
+def define_deferred(module: ir.Module, variant: Variant) -> None:
     """`df_flush(header, node, until)`: perform the puts due until then; false if one must wait, which is registered.
 
     `df_defer(node, due, operation, stream)`: queue a put; returns where its token goes.
@@ -28,7 +28,7 @@ def define_deferred(module: Any, variant: Variant) -> None:
     _define_defer(defer)
 
 
-def _define_flush(op: Any, variant: Variant) -> None:
+def _define_flush(op: func.FuncOp, variant: Variant) -> None:
     header, node, until = op.arguments
     e = Emitter(op.entry_block)
     with e.forever() as (_, done):
@@ -58,7 +58,7 @@ def _define_flush(op: Any, variant: Variant) -> None:
     e.return_([e.bit(True)])
 
 
-def _define_defer(op: Any) -> None:
+def _define_defer(op: func.FuncOp) -> None:
     """Earlier puts of the same stream that still wait go first: the token's place is behind theirs."""
     node, due, what, stream = op.arguments
     e = Emitter(op.entry_block)
@@ -85,5 +85,5 @@ def _define_defer(op: Any) -> None:
     e.return_([fifo.token_at(e, stream, token)])
 
 
-def _entry(e: Emitter, node: Any, number: Any) -> Any:
+def _entry(e: Emitter, node: ir.Value, number: ir.Value) -> ir.Value:
     return e.field(e.load_ptr(node, Node.QUEUE), e.mul(number, int(Deferred.SIZE)))

@@ -10,11 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
-from allo_dse.ir.bindings import arith, cf, func, ir, llvm
+from allo_dse.ir.bindings import Op, arith, cf, func, ir, llvm
 
 _PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
+
+Word: TypeAlias = ir.Value | int
+"""An i64, or a Python int for a constant."""
 
 RARELY = (1, 100)
 """Odds of a branch that is hardly ever taken."""
@@ -25,8 +28,8 @@ USUALLY = RARELY[::-1]
 class Variable:
     """A mutable local of one type."""
 
-    address: Any
-    type: Any
+    address: ir.Value
+    type: ir.Type
 
 
 class Emitter:
@@ -35,22 +38,22 @@ class Emitter:
     Operands may be Python ints, which become i64 constants.
     """
 
-    def __init__(self, block: Any, entry: Any = None) -> None:
+    def __init__(self, block: ir.Block, entry: ir.Block | None = None) -> None:
         self.block = block
         self.entry = entry if entry is not None else block
         self.i64 = ir.IntegerType.get_signless(64)
         self.ptr = self.pointer_type()
 
     @staticmethod
-    def pointer_type() -> Any:
+    def pointer_type() -> ir.Type:
         return ir.Type.parse("!llvm.ptr")
 
     @staticmethod
-    def word_type() -> Any:
+    def word_type() -> ir.IntegerType:
         return ir.IntegerType.get_signless(64)
 
     @staticmethod
-    def bit_type() -> Any:
+    def bit_type() -> ir.IntegerType:
         return ir.IntegerType.get_signless(1)
 
     @contextmanager
@@ -58,7 +61,7 @@ class Emitter:
         with ir.InsertionPoint(self.block):
             yield
 
-    def word(self, value: Any) -> Any:
+    def word(self, value: Word) -> ir.Value:
         """`value` itself, or the constant if it is a Python int."""
         if not isinstance(value, int):
             return value
@@ -67,18 +70,18 @@ class Emitter:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def field(self, record: Any, word: int | Any) -> Any:
+    def field(self, record: ir.Value, word: Word) -> ir.Value:
         """Address of a 64-bit word of a record; `word` is a constant or an i64."""
         dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], llvm_dynamic_index())
         with self.here():
             return llvm.GEPOp(self.ptr, record, dynamic, [constant], self.i64, None).result
 
-    def load(self, record: Any, word: int | Any = 0, type_: Any = None) -> Any:
+    def load(self, record: ir.Value, word: Word = 0, type_: ir.Type | None = None) -> ir.Value:
         address = self.field(record, word)
         with self.here():
             return llvm.LoadOp(type_ or self.i64, address).result
 
-    def half(self, record: Any, word: int, part: int) -> Any:
+    def half(self, record: ir.Value, word: int, part: int) -> ir.Value:
         """The low (0) or high (1) half of a word, unsigned, as i64."""
         address = self.field(record, word)
         with self.here():
@@ -86,22 +89,22 @@ class Emitter:
             place = llvm.GEPOp(self.ptr, address, [], [part], narrow, None).result
             return arith.ExtUIOp(self.i64, llvm.LoadOp(narrow, place).result).result
 
-    def load_ptr(self, record: Any, word: int | Any = 0) -> Any:
+    def load_ptr(self, record: ir.Value, word: Word = 0) -> ir.Value:
         return self.load(record, word, self.ptr)
 
-    def store(self, value: Any, record: Any, word: int | Any = 0) -> None:
+    def store(self, value: Word, record: ir.Value, word: Word = 0) -> None:
         value, address = self.word(value), self.field(record, word)
         with self.here():
             llvm.StoreOp(value, address)
 
-    def increase(self, record: Any, word: int, amount: Any) -> None:
+    def increase(self, record: ir.Value, word: int, amount: Word) -> None:
         self.store(self.add(self.load(record, word), amount), record, word)
 
-    def to_ptr(self, value: Any) -> Any:
+    def to_ptr(self, value: Word) -> ir.Value:
         with self.here():
             return llvm.IntToPtrOp(self.ptr, self.word(value)).result
 
-    def variable(self, initial: Any) -> Variable:
+    def variable(self, initial: Word) -> Variable:
         """A new variable; its stack slot is made in the function's entry block."""
         initial = self.word(initial)
         at = ir.InsertionPoint.at_block_begin(self.entry)
@@ -111,23 +114,23 @@ class Emitter:
         self.set(slot, initial)
         return slot
 
-    def get(self, variable: Variable) -> Any:
+    def get(self, variable: Variable) -> ir.Value:
         with self.here():
             return llvm.LoadOp(variable.type, variable.address).result
 
-    def set(self, variable: Variable, value: Any) -> None:
+    def set(self, variable: Variable, value: Word) -> None:
         value = self.word(value)
         with self.here():
             llvm.StoreOp(value, variable.address)
 
-    def array(self, address: Any, type_: Any, strides: Sequence[Any] | None = None) -> Any:
+    def array(self, address: ir.Value, type_: ir.Type, strides: Sequence[Word] | None = None) -> ir.Value:
         """A memref of a static shape at an address; `strides` (i64, in elements) default to row-major."""
         shape = ir.MemRefType(type_).shape
         rank = len(shape)
         if strides is None:
             strides = [math.prod(shape[i + 1 :]) for i in range(rank)]
         parts = "ptr, ptr, i64" + (f", array<{rank} x i64>" * 2 if rank else "")
-        places = [([0], address), ([1], address), ([2], 0)]
+        places: list[tuple[list[int], Word]] = [([0], address), ([1], address), ([2], 0)]
         places += [([3, i], size) for i, size in enumerate(shape)] + [([4, i], s) for i, s in enumerate(strides)]
         values = [(place, self.word(value)) for place, value in places]
         with self.here():
@@ -138,42 +141,42 @@ class Emitter:
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
-    def add(self, a: Any, b: Any) -> Any:
+    def add(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.AddIOp(a, b).result
 
-    def sub(self, a: Any, b: Any) -> Any:
+    def sub(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.SubIOp(a, b).result
 
-    def mul(self, a: Any, b: Any) -> Any:
+    def mul(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.MulIOp(a, b).result
 
-    def bits_and(self, a: Any, b: Any) -> Any:
+    def bits_and(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.AndIOp(a, b).result
 
-    def shift_left(self, a: Any, b: Any) -> Any:
+    def shift_left(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.ShLIOp(a, b).result
 
-    def shift_right(self, a: Any, b: Any) -> Any:
+    def shift_right(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.ShRUIOp(a, b).result
 
-    def max(self, a: Any, b: Any) -> Any:
+    def max(self, a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.MaxSIOp(a, b).result
 
-    def min(self, values: Sequence[Any]) -> Any:
+    def min(self, values: Sequence[Word]) -> ir.Value:
         """The least of some numbers."""
         least = self.word(values[0])
         for value in values[1:]:
@@ -182,53 +185,55 @@ class Emitter:
                 least = arith.MinSIOp(least, other).result
         return least
 
-    def bit(self, value: bool) -> Any:
+    def bit(self, value: bool) -> ir.Value:
         with self.here():
             return arith.ConstantOp(self.bit_type(), ir.IntegerAttr.get(self.bit_type(), int(value))).result
 
-    def is_below(self, a: Any, b: Any) -> Any:
+    def is_below(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
         with self.here():
             return arith.CmpIOp(6, a, b).result
 
-    def is_(self, a: Any, relation: str, b: Any) -> Any:
+    def is_(self, a: Word, relation: str, b: Word) -> ir.Value:
         """An i1: the signed comparison `a relation b` of integers."""
         a, b = self.word(a), self.word(b)
         with self.here():
             return arith.CmpIOp(_PREDICATES[relation], a, b).result
 
-    def same_ptr(self, a: Any, b: Any) -> Any:
+    def same_ptr(self, a: ir.Value, b: ir.Value) -> ir.Value:
         with self.here():
             return llvm.ICmpOp(0, a, b).result
 
-    def address(self, pointer: Any) -> Any:
+    def address(self, pointer: ir.Value) -> ir.Value:
         """A pointer as i64."""
         with self.here():
             return llvm.PtrToIntOp(self.i64, pointer).result
 
-    def index(self, value: Any) -> Any:
+    def index(self, value: Word) -> ir.Value:
         with self.here():
             return arith.IndexCastOp(ir.IndexType.get(), self.word(value)).result
 
-    def from_index(self, value: Any) -> Any:
+    def from_index(self, value: ir.Value) -> ir.Value:
         with self.here():
             return arith.IndexCastOp(self.i64, value).result
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
-    def new_block(self) -> Any:
+    def new_block(self) -> ir.Block:
         return self.block.create_after()
 
-    def branch(self, target: Any) -> None:
+    def branch(self, target: ir.Block) -> None:
         with self.here():
             cf.BranchOp([], target)
 
-    def branch_if(self, condition: Any, then: Any, otherwise: Any, *, odds: tuple[int, int] | None = None) -> None:
+    def branch_if(
+        self, condition: ir.Value, then: ir.Block, otherwise: ir.Block, *, odds: tuple[int, int] | None = None
+    ) -> None:
         """`odds`: how often each way is taken, for code layout."""
         with self.here():
             cf.CondBranchOp(condition, [], [], then, otherwise, branch_weights=odds)
 
-    def go(self, block: Any) -> None:
+    def go(self, block: ir.Block) -> None:
         """Continue writing in `block`."""
         self.block = block
 
@@ -239,7 +244,7 @@ class Emitter:
         return not names or names[-1] not in _TERMINATORS
 
     @contextmanager
-    def when(self, condition: Any, *, rare: bool = False) -> Iterator[None]:
+    def when(self, condition: ir.Value, *, rare: bool = False) -> Iterator[None]:
         """`if condition:`; afterwards writing continues behind it. The body may end in a return or a branch."""
         after = self.new_block()
         then = self.new_block()
@@ -251,7 +256,7 @@ class Emitter:
         self.go(after)
 
     @contextmanager
-    def forever(self) -> Iterator[tuple[Any, Any]]:
+    def forever(self) -> Iterator[tuple[ir.Block, ir.Block]]:
         """`while True:`; yields (head, exit): branch to `head` to continue, to `exit` to leave."""
         leave = self.new_block()
         head = self.new_block()
@@ -262,13 +267,13 @@ class Emitter:
             self.branch(head)
         self.go(leave)
 
-    def leave_unless(self, condition: Any, leave: Any, *, rare: bool = False) -> None:
+    def leave_unless(self, condition: ir.Value, leave: ir.Block, *, rare: bool = False) -> None:
         """Go on in a new block if `condition` holds, else branch to `leave`."""
         inside = self.new_block()
         self.branch_if(condition, inside, leave, odds=RARELY if rare else None)
         self.go(inside)
 
-    def switch(self, value: Any, default: Any, cases: Sequence[Any]) -> None:
+    def switch(self, value: ir.Value, default: ir.Block, cases: Sequence[ir.Block]) -> None:
         """Branch to `cases[value]`, or to `default` when out of range."""
         with self.here():
             if not cases:
@@ -277,25 +282,29 @@ class Emitter:
             values = ir.Attribute.parse(f"dense<[{', '.join(map(str, range(len(cases))))}]> : vector<{len(cases)}xi64>")
             cf.SwitchOp(value, [], [], [0] * len(cases), default, list(cases), case_values=values)
 
-    def call(self, name: str, arguments: Sequence[Any], results: Sequence[Any] = ()) -> Any:
+    def call(self, name: str, arguments: Sequence[ir.Value]) -> None:
         with self.here():
-            op = func.CallOp(list(results), ir.FlatSymbolRefAttr.get(name), list(arguments))
-        return op.results[0] if results else None
+            func.CallOp([], ir.FlatSymbolRefAttr.get(name), list(arguments))
 
-    def prefetch(self, address: Any) -> None:
+    def result_of(self, name: str, arguments: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
+        """Call a function of one result."""
+        with self.here():
+            return func.CallOp([type_], ir.FlatSymbolRefAttr.get(name), list(arguments)).results[0]
+
+    def prefetch(self, address: ir.Value) -> None:
         """Have a cache line at hand soon; any address will do."""
         with self.here():
             llvm.Prefetch(address, 0, 3, 1)
 
-    def coro_resume(self, frame: Any) -> None:
+    def coro_resume(self, frame: ir.Value) -> None:
         with self.here():
             llvm.CoroResumeOp(frame)
 
-    def coro_destroy(self, frame: Any) -> None:
+    def coro_destroy(self, frame: ir.Value) -> None:
         with self.here():
             llvm.CoroDestroyOp(frame)
 
-    def return_(self, values: Sequence[Any] = ()) -> None:
+    def return_(self, values: Sequence[ir.Value] = ()) -> None:
         with self.here():
             func.ReturnOp(list(values))
 
@@ -309,8 +318,8 @@ def llvm_dynamic_index() -> int:
 
 
 def function(
-    module: Any, name: str, arguments: Sequence[Any], results: Sequence[Any] = (), *, public: bool = False
-) -> Any:
+    module: ir.Module, name: str, arguments: Sequence[ir.Type], results: Sequence[ir.Type] = (), *, public: bool = False
+) -> func.FuncOp:
     """A new function with an empty entry block in `module`; public ones can be called from Python."""
     with ir.InsertionPoint(module.body):
         op = func.FuncOp(name, (list(arguments), list(results)), visibility="public" if public else "private")
@@ -322,7 +331,7 @@ def function(
     return op
 
 
-def make_internal(op: Any) -> None:
+def make_internal(op: Op) -> None:
     """Let LLVM inline and drop a function: MLIR's own visibility does not reach it."""
     op.operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
     op.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")

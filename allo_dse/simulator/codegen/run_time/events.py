@@ -5,17 +5,19 @@ The log is a buffer that Python empties: when it is full, nodes begin no operati
 
 from __future__ import annotations
 
-from typing import Any
+from allo_dse.ir.bindings import ir
 
 from .emit import Emitter
 from .layout import Event, Header, Node
 
 
-def is_full(e: Emitter, header: Any) -> Any:
+def is_full(e: Emitter, header: ir.Value) -> ir.Value:
     return e.is_(e.load(header, Header.EVENT), "==", e.load(header, Header.EVENT_END))
 
 
-def write(e: Emitter, header: Any, node: Any, what: Any, on: Any, requested: Any, completed: Any) -> None:
+def write(
+    e: Emitter, header: ir.Value, node: ir.Value, what: ir.Value, on: ir.Value, requested: ir.Value, completed: ir.Value
+) -> None:
     """Add an event; there must be room.
 
     Args:

@@ -8,15 +8,16 @@ poll: t = t + 1; a get succeeds iff stamp(token) + latency <= t before, a put if
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from .emit import Emitter, function
+from allo_dse.ir.bindings import ir
+
+from .emit import Emitter, Word, function
 from .layout import Entry, Header, Node, State, Stream
 
 WAKE = "df_wake"
 
 
-def define_wake(module: Any) -> None:
+def define_wake(module: ir.Module) -> None:
     """`df_wake(header, stream word)`: queue the node registered there as runnable and clear the registration."""
     ptr = Emitter.pointer_type()
     op = function(module, WAKE, [ptr, ptr])
@@ -28,7 +29,7 @@ def define_wake(module: Any) -> None:
     e.return_()
 
 
-def push_ready(e: Emitter, header: Any, node: Any) -> None:
+def push_ready(e: Emitter, header: ir.Value, node: ir.Value) -> None:
     """Queue a node that can run."""
     tail = e.load(header, Header.READY_TAIL)
     position = e.bits_and(tail, e.load(header, Header.READY_MASK))
@@ -36,21 +37,23 @@ def push_ready(e: Emitter, header: Any, node: Any) -> None:
     e.store(e.add(tail, 1), header, Header.READY_TAIL)
 
 
-def record(e: Emitter, streams: Any, number: Any) -> Any:
+def record(e: Emitter, streams: ir.Value, number: ir.Value) -> ir.Value:
     """Address of a stream's record, by its number (an index)."""
     return e.field(streams, e.mul(e.from_index(number), int(Stream.SIZE)))
 
 
-def can_get(e: Emitter, stream: Any) -> Any:
+def can_get(e: Emitter, stream: ir.Value) -> ir.Value:
     return e.is_(e.load(stream, Stream.HEAD), "<", e.load(stream, Stream.TAIL))
 
 
-def can_put(e: Emitter, stream: Any) -> Any:
+def can_put(e: Emitter, stream: ir.Value) -> ir.Value:
     used = e.sub(e.load(stream, Stream.TAIL), e.load(stream, Stream.HEAD))
     return e.is_(used, "<", e.load(stream, Stream.DEPTH))
 
 
-def poll(e: Emitter, stream: Any, clock: Any, *, getting: bool, yes: Any, no: Any, unknown: Any) -> None:
+def poll(
+    e: Emitter, stream: ir.Value, clock: ir.Value, *, getting: bool, yes: ir.Block, no: ir.Block, unknown: ir.Block
+) -> None:
     """Branch by whether a get, or a put, would go on at once; `unknown` where the other side has not come so far."""
     known = e.new_block()
     e.branch_if((can_get if getting else can_put)(e, stream), known, unknown)
@@ -65,14 +68,14 @@ def poll(e: Emitter, stream: Any, clock: Any, *, getting: bool, yes: Any, no: An
     e.branch_if(e.is_(soonest, "<=", clock), yes, no)
 
 
-def block(e: Emitter, node: Any, stream: Any, state: State, op: Any) -> None:
+def block(e: Emitter, node: ir.Value, stream: ir.Value, state: State, op: Word) -> None:
     """Register `node` as waiting in operation `op` of `stream`; the opposite operation wakes it."""
     e.store(stream, node, Node.WAITS_ON)
     e.store(e.add(op, int(state)), node, Node.WAITS_IN)
     e.store(node, stream, Stream.WAITER)
 
 
-def token_at(e: Emitter, stream: Any, token: Any) -> Any:
+def token_at(e: Emitter, stream: ir.Value, token: ir.Value) -> ir.Value:
     """Address of the bytes of a token, by its number."""
     place = e.mul(e.bits_and(token, e.load(stream, Stream.MASK)), e.half(stream, Stream.FORMAT, 1))
     return e.field(e.field(e.load_ptr(stream, Stream.RING), place), Entry.TOKEN)
@@ -82,21 +85,21 @@ def token_at(e: Emitter, stream: Any, token: Any) -> Any:
 class _View:
     """The words of a stream that an operation needs, loaded once, before anything is stored."""
 
-    stream: Any
-    count: Any
+    stream: ir.Value
+    count: ir.Value
     """Number of the token that the operation puts or takes."""
-    others: Any
+    others: ir.Value
     """How many operations of the other side have been executed."""
-    mask: Any
-    ring: Any
-    words: Any
-    most: Any
+    mask: ir.Value
+    ring: ir.Value
+    words: ir.Value
+    most: ir.Value
 
-    def entry(self, e: Emitter, token: Any) -> Any:
+    def entry(self, e: Emitter, token: ir.Value) -> ir.Value:
         return e.field(self.ring, e.mul(e.bits_and(token, self.mask), self.words))
 
 
-def _view(e: Emitter, stream: Any, count: Stream, others: Stream, words: int | None) -> _View:
+def _view(e: Emitter, stream: ir.Value, count: Stream, others: Stream, words: int | None) -> _View:
     return _View(
         stream,
         e.load(stream, count),
@@ -108,7 +111,9 @@ def _view(e: Emitter, stream: Any, count: Stream, others: Stream, words: int | N
     )
 
 
-def get(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = None) -> tuple[Any, Any]:
+def get(
+    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
+) -> tuple[ir.Value, ir.Value]:
     """Take the oldest token of a stream that has one.
 
     Args:
@@ -127,7 +132,9 @@ def get(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = No
     return now, e.field(entry, Entry.TOKEN)
 
 
-def put(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = None) -> tuple[Any, Any]:
+def put(
+    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
+) -> tuple[ir.Value, ir.Value]:
     """Add a token to a stream that has room; arguments and result as for `get`, the bytes are yet to be written."""
     view = _view(e, stream, Stream.TAIL, Stream.HEAD, words)
     freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
@@ -140,7 +147,7 @@ def put(e: Emitter, header: Any, stream: Any, clock: Any, words: int | None = No
     return now, e.field(entry, Entry.TOKEN)
 
 
-def _wake(e: Emitter, header: Any, stream: Any) -> None:
+def _wake(e: Emitter, header: ir.Value, stream: ir.Value) -> None:
     """Whoever waits there waits for this: the one that runs cannot be it."""
     with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
         e.call(WAKE, [header, e.field(stream, Stream.WAITER)])
@@ -151,7 +158,7 @@ def _wake(e: Emitter, header: Any, stream: Any) -> None:
 # executed later tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
 
 
-def _observe_get(e: Emitter, view: _View, now: Any) -> None:
+def _observe_get(e: Emitter, view: _View, now: ir.Value) -> None:
     last = e.variable(e.add(view.count, view.most))
     with e.forever() as (_, leave):
         token = e.get(last)
@@ -161,7 +168,7 @@ def _observe_get(e: Emitter, view: _View, now: Any) -> None:
         e.set(last, e.add(token, 1))
 
 
-def _observe_put(e: Emitter, view: _View, now: Any) -> None:
+def _observe_put(e: Emitter, view: _View, now: ir.Value) -> None:
     first = e.variable(e.sub(view.count, view.most))
     with e.forever() as (_, leave):
         token = e.get(first)

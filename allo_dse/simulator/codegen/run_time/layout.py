@@ -7,7 +7,12 @@ between records are absolute addresses. Offsets below are in words.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Count = TypeVar("Count", int, NDArray[np.int64])
 
 WORD = 8
 """Bytes per word."""
@@ -133,7 +138,7 @@ class Entry(IntEnum):
     TOKEN = 2
 
 
-def entry_words(token_bytes: Any) -> Any:
+def entry_words(token_bytes: Count) -> Count:
     """Words per ring entry for tokens of a size; works on arrays."""
     return Entry.TOKEN + (token_bytes + WORD - 1) // WORD
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from allo_dse.ir.bindings import ir
 
@@ -12,7 +11,7 @@ from . import operation_tables as tables
 from .variant import Variant
 
 
-def add_runtime(module: Any, bodies: Sequence[str], variant: Variant) -> None:
+def add_runtime(module: ir.Module, bodies: Sequence[str], variant: Variant) -> None:
     """Add the scheduler and the table process; `bodies` name the start functions of compiled bodies."""
     with ir.Location.unknown():
         fifo.define_wake(module)

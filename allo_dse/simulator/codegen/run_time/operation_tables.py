@@ -6,7 +6,8 @@ The process keeps its position in its node record and is called again when it ca
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from allo_dse.ir.bindings import func, ir
 
 from . import events, fifo
 from .emit import RARELY, Emitter, Variable, function
@@ -23,18 +24,18 @@ class _Frame:
     """What the interpreter works on: its records, and the variables that live across operations."""
 
     e: Emitter
-    header: Any
-    node: Any
-    arguments: Any
+    header: ir.Value
+    node: ir.Value
+    arguments: ir.Value
     pc: Variable
     clock: Variable
     log: Variable
-    log_end: Any
-    leave: Any
+    log_end: ir.Value
+    leave: ir.Block
     variant: Variant
 
 
-def define_table_process(module: Any, variant: Variant) -> None:
+def define_table_process(module: ir.Module, variant: Variant) -> None:
     """`df_table_start(node)` begins the node's current slot, `df_table_step(header, node)` runs it until it blocks."""
     ptr = Emitter.pointer_type()
     start = function(module, START, [ptr])
@@ -47,7 +48,7 @@ def define_table_process(module: Any, variant: Variant) -> None:
     _define_step(step, variant)
 
 
-def _define_step(step: Any, variant: Variant) -> None:
+def _define_step(step: func.FuncOp, variant: Variant) -> None:
     header, node = step.arguments
     e = Emitter(step.entry_block)
     arguments = e.load_ptr(e.load_ptr(node, Node.SLOT), Slot.ARGUMENTS)
@@ -74,7 +75,7 @@ def _define_step(step: Any, variant: Variant) -> None:
     e.return_()
 
 
-def _next(frame: _Frame, row: Any) -> None:
+def _next(frame: _Frame, row: ir.Value) -> None:
     """Note the clock if the row is marked, and go to the next row."""
     e = frame.e
     position = e.get(frame.log)
@@ -87,7 +88,7 @@ def _next(frame: _Frame, row: Any) -> None:
     e.set(frame.pc, e.field(row, int(Op.SIZE)))
 
 
-def _bound(frame: _Frame, row: Any, table: Process) -> Any:
+def _bound(frame: _Frame, row: ir.Value, table: Process) -> ir.Value:
     """The record that the row's port is bound to."""
     return frame.e.load_ptr(frame.e.load_ptr(frame.arguments, table), frame.e.load(row, Op.OPERAND))
 
@@ -104,7 +105,7 @@ def _wait_for_log(frame: _Frame) -> None:
         _stop(frame)
 
 
-def _stream_op(frame: _Frame, row: Any, state: State) -> None:
+def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
@@ -125,21 +126,21 @@ def _stream_op(frame: _Frame, row: Any, state: State) -> None:
     _next(frame, row)
 
 
-def _get(frame: _Frame, row: Any) -> None:
+def _get(frame: _Frame, row: ir.Value) -> None:
     _stream_op(frame, row, State.GET)
 
 
-def _put(frame: _Frame, row: Any) -> None:
+def _put(frame: _Frame, row: ir.Value) -> None:
     _stream_op(frame, row, State.PUT)
 
 
-def _wait(frame: _Frame, row: Any) -> None:
+def _wait(frame: _Frame, row: ir.Value) -> None:
     e = frame.e
     e.set(frame.clock, e.add(e.get(frame.clock), e.load(row, Op.VALUE)))
     _next(frame, row)
 
 
-def _request(frame: _Frame, row: Any) -> None:
+def _request(frame: _Frame, row: ir.Value) -> None:
     """Ask for the resource and stop; when the scheduler has granted it, the clock stands at the end of the service."""
     e = frame.e
     ask, granted = e.new_block(), e.new_block()
@@ -156,7 +157,7 @@ def _request(frame: _Frame, row: Any) -> None:
     _next(frame, row)
 
 
-def _repeat(frame: _Frame, row: Any) -> None:
+def _repeat(frame: _Frame, row: ir.Value) -> None:
     e = frame.e
     counter = e.field(e.field(frame.arguments, int(Process.COUNTERS)), e.load(row, Op.OPERAND))
     done = e.add(e.load(counter), 1)

@@ -11,7 +11,8 @@ happen at its stream before its time any more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from allo_dse.ir.bindings import ir
 
 from . import events, fifo
 from . import operation_tables as tables
@@ -28,7 +29,7 @@ PREFETCHED = 4
 PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
 
 
-def define_scheduler(module: Any, bodies: Sequence[str], variant: Variant) -> None:
+def define_scheduler(module: ir.Module, bodies: Sequence[str], variant: Variant) -> None:
     """`df_run(header)`; `bodies` are the names of functions (header, node, arguments) that start compiled bodies."""
     _define_before(module)
     _define_push(module)
@@ -41,7 +42,7 @@ def define_scheduler(module: Any, bodies: Sequence[str], variant: Variant) -> No
     _define_destroy(module)
 
 
-def _define_run(module: Any, variant: Variant) -> None:
+def _define_run(module: ir.Module, variant: Variant) -> None:
     ptr = Emitter.pointer_type()
     op = function(module, RUN, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)
@@ -75,7 +76,7 @@ def _define_run(module: Any, variant: Variant) -> None:
     e.return_()
 
 
-def _prefetch(e: Emitter, header: Any, head: Any) -> None:
+def _prefetch(e: Emitter, header: ir.Value, head: ir.Value) -> None:
     """Fetch the frame of the node that comes next; every place of the queue names some node."""
     position = e.bits_and(head, e.load(header, Header.READY_MASK))
     frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
@@ -83,7 +84,7 @@ def _prefetch(e: Emitter, header: Any, head: Any) -> None:
         e.prefetch(e.field(frame, 8 * line))
 
 
-def _define_turn(module: Any) -> None:
+def _define_turn(module: ir.Module) -> None:
     """Run one node until it blocks: go on with its slot, and start the next ones as they end."""
     ptr = Emitter.pointer_type()
     op = function(module, TURN, [ptr, ptr])
@@ -114,7 +115,7 @@ def _define_turn(module: Any) -> None:
     e.return_()
 
 
-def _resume(e: Emitter, header: Any, node: Any, active: Any) -> None:
+def _resume(e: Emitter, header: ir.Value, node: ir.Value, active: ir.Value) -> None:
     table, coroutine, after = e.new_block(), e.new_block(), e.new_block()
     e.branch_if(e.is_(active, "==", 1), table, coroutine)
     e.go(table)
@@ -126,7 +127,7 @@ def _resume(e: Emitter, header: Any, node: Any, active: Any) -> None:
     e.go(after)
 
 
-def _define_start(module: Any, bodies: Sequence[str]) -> None:
+def _define_start(module: ir.Module, bodies: Sequence[str]) -> None:
     """Start the current slot of a node; a compiled body runs until it blocks for the first time."""
     ptr = Emitter.pointer_type()
     op = function(module, START_SLOT, [ptr, ptr, ptr])
@@ -144,7 +145,7 @@ def _define_start(module: Any, bodies: Sequence[str]) -> None:
         e.return_()
 
 
-def _define_before(module: Any) -> None:
+def _define_before(module: ir.Module) -> None:
     """Order of two waiting nodes: by decision time, then by node number (their records are in that order)."""
     ptr = Emitter.pointer_type()
     op = function(module, BEFORE, [ptr, ptr], [Emitter.bit_type()])
@@ -156,7 +157,7 @@ def _define_before(module: Any) -> None:
     e.return_([e.is_(e.address(a), "<", e.address(b))])
 
 
-def _define_request(module: Any) -> None:
+def _define_request(module: ir.Module) -> None:
     """`df_push_request(header, node)`: the node asks at its clock."""
     ptr = Emitter.pointer_type()
     op = function(module, PUSH_REQUEST, [ptr, ptr])
@@ -167,7 +168,7 @@ def _define_request(module: Any) -> None:
     e.return_()
 
 
-def _define_push(module: Any) -> None:
+def _define_push(module: ir.Module) -> None:
     """Add a node to the heap of pending requests."""
     ptr = Emitter.pointer_type()
     op = function(module, PUSH_PENDING, [ptr, ptr])
@@ -181,14 +182,14 @@ def _define_push(module: Any) -> None:
         e.leave_unless(e.is_(place, ">", 0), stop)
         parent = e.shift_right(e.sub(place, 1), 1)
         other = e.load_ptr(heap, parent)
-        e.leave_unless(e.call(BEFORE, [node, other], [Emitter.bit_type()]), stop)
+        e.leave_unless(e.result_of(BEFORE, [node, other], Emitter.bit_type()), stop)
         e.store(other, heap, place)
         e.set(hole, parent)
     e.store(node, heap, e.get(hole))
     e.return_()
 
 
-def _define_grant(module: Any, variant: Variant) -> None:
+def _define_grant(module: ir.Module, variant: Variant) -> None:
     """Serve the first pending request, from max(request time, server free) on; then the node can run again."""
     op = function(module, GRANT, [Emitter.pointer_type()])
     (header,) = op.arguments
@@ -211,7 +212,7 @@ def _define_grant(module: Any, variant: Variant) -> None:
             e.store(soonest, node, Node.KEY)
             e.call(PUSH_PENDING, [header, node])
             e.return_()
-        e.set(chosen, e.call(CHOOSE, [header, node, soonest], [Emitter.pointer_type()]))
+        e.set(chosen, e.result_of(CHOOSE, [header, node, soonest], Emitter.pointer_type()))
     node = e.get(chosen)
     asked = e.load(node, Node.CLOCK)
     cycles = e.load(node, Node.SERVICE)
@@ -229,7 +230,7 @@ def _define_grant(module: Any, variant: Variant) -> None:
     e.return_()
 
 
-def _define_choose(module: Any) -> None:
+def _define_choose(module: ir.Module) -> None:
     """`df_choose(header, node, time)`: of those that wait at that time for the server of `node`, whom it takes.
 
     Another than `node` leaves the heap, where `node` takes its place.
@@ -265,7 +266,7 @@ def _define_choose(module: Any) -> None:
     e.return_([chosen])
 
 
-def _sift_down(e: Emitter, heap: Any, count: Any) -> None:
+def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:
     """Put the last element of a heap that has lost its first into place."""
     node = e.load_ptr(heap, count)
     hole = e.variable(0)
@@ -274,17 +275,17 @@ def _sift_down(e: Emitter, heap: Any, count: Any) -> None:
         e.leave_unless(e.is_(e.get(child), "<", count), stop)
         right = e.add(e.get(child), 1)
         with e.when(e.is_(right, "<", count)):
-            nearer = e.call(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], [Emitter.bit_type()])
+            nearer = e.result_of(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], Emitter.bit_type())
             with e.when(nearer):
                 e.set(child, right)
         other = e.load_ptr(heap, e.get(child))
-        e.leave_unless(e.call(BEFORE, [other, node], [Emitter.bit_type()]), stop)
+        e.leave_unless(e.result_of(BEFORE, [other, node], Emitter.bit_type()), stop)
         e.store(other, heap, e.get(hole))
         e.set(hole, e.get(child))
     e.store(node, heap, e.get(hole))
 
 
-def _define_destroy(module: Any) -> None:
+def _define_destroy(module: ir.Module) -> None:
     """`df_destroy(frame)`: free a coroutine that has not ended."""
     op = function(module, DESTROY, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)

@@ -1,0 +1,6 @@
+from .ir import Operation
+
+class PassManager:
+    @staticmethod
+    def parse(pipeline: str) -> PassManager: ...
+    def run(self, operation: Operation) -> None: ...
