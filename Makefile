@@ -8,7 +8,7 @@ ARGS ?=
 DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql
 PROGRAMS := chromium g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
 
-.PHONY: setup system-packages demo test lint bench clean
+.PHONY: setup system-packages demo test lint docs bench clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
@@ -41,6 +41,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: setup
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
 
 bench: setup
 	for script in $(filter-out benchmarks/__init__.py benchmarks/%_reference.py benchmarks/fpga_programs.py,$(wildcard benchmarks/*.py)); do \

@@ -42,8 +42,10 @@ class HandMade:
 
     def design(self, study: Study) -> Design:
         """The mapping as a design of a study."""
-        params = next(p for p in study.parameters.assignments() if all(p[name] == n for name, n in self.params.items()))
-        program = study.programs.load(params)
+        params = next(
+            p for p in study.space.parameters.assignments() if all(p[name] == n for name, n in self.params.items())
+        )
+        program = study.space.structures.program(params)
         fold = MeshFold(tuple(KernelFold(name, axes) for name, axes in self.axes.items()), self.chains)
         return Design(program, fold.normalised(program), Buffering(output_depth=self.output_depth), study.device)
 

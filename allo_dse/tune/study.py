@@ -36,12 +36,9 @@ class Study(StudySpec):
             simulator by default.
         check: device limits, as a function of a design; `mapper.check.check_mapping` by default.
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
-        folds: "kernels" folds whole kernels along the axes of their meshes, "tasks" gathers single tasks in nodes; or a
-            choice of your own.
-        extra_choices: what else may be chosen, after everything above.
-        programs: compiles the program; for tests and other front ends.
+        structures: compiles and folds programs; for tests and other front ends.
         trials: how many designs `run` evaluates when it is not told.
-        rungs: dearer evaluators that the best designs are promoted to, as `Rung`s.
+        rungs: dearer evaluators that the best designs are promoted to, as `Rung` objects.
 
     Raises:
         StudyError: when the declaration cannot work.

@@ -238,9 +238,7 @@ def test_frames_follow_each_other() -> None:
 
 
 def test_a_deadlock_names_the_source_also_in_later_frames() -> None:
-    with pytest.raises(
-        dse.SimulationError, match=r"writer_0 waits to put to left \(full, 2 tokens; .*test_trace_record"
-    ):
+    with pytest.raises(dse.SimulationError, match=r"writer_0 waits to put to left \(full, 2 tokens; .*test_record"):
         dse.simulate(dse.load_program(crossed), frames=4, values=False)
 
 

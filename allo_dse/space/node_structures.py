@@ -1,6 +1,6 @@
-"""Single tasks gathered in nodes, for programs whose kernels cannot be folded as a whole.
+"""The search over single tasks, for programs whose kernels cannot be folded as a whole.
 
-    Study(..., folds="tasks")
+    Study(..., structures=NodeStructures(program, device))
 
 Every task is a choice: a node of its own, or that of a task before it. Small programs are searched exhaustively; of
 larger ones the folds that a beam search finds, and whatever a sampler proposes.
@@ -10,37 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.names import task_names
 from allo_dse.mapper.program import Program
+from allo_dse.mapper.search.bounds import FoldBounds
 from allo_dse.mapper.search.node_search import beam_folds, node_folds
 
-from .fold_genes import KernelOptions, KernelPlan
-from .folds import Fold, FoldChoice, bounds_of
+from .encoding import KernelOptions, KernelPlan
+from .structures import MapperStructures
 
 MOST_ENUMERATED = 8
 """Programs of more tasks are not enumerated: a set of 8 has 4,140 partitions, one of 12 has 4,213,597."""
 
 
-class TaskFolds(FoldChoice):
-    """Folds task by task: each is a kernel without axes, which can join any before it.
+class NodeStructures(MapperStructures):
+    """Compiles the program once per assignment of its parameters, and folds it task by task.
 
     Args:
+        source: a region, or a function of the parameters that returns one.
         device: its compute tiles bound the number of nodes.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device.max_nodes)
-        self._device = device
-
-    def kernels(self, program: Program) -> Sequence[KernelOptions]:
+    def choices(self, program: Program) -> Sequence[KernelOptions]:
         """For every task, the tasks before it whose node it can share."""
         return _options(program)
 
-    def fold(self, program: Program, plans: Sequence[KernelPlan]) -> NodeFold | None:
+    def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Any:
         """The fold, or None when it needs more nodes than there are."""
         sets: dict[int, list[int]] = {}
         for task, plan in enumerate(plans):
@@ -52,9 +51,8 @@ class TaskFolds(FoldChoice):
             return None
         return fold if fold.node_count <= self.max_nodes else None
 
-    def plans(self, fold: Fold) -> list[KernelPlan]:
-        if not isinstance(fold, NodeFold):
-            raise IllegalFold("the fold is one of whole kernels", hint='declare the study with folds="kernels"')
+    def plans(self, fold: Any) -> list[KernelPlan]:
+        """The inverse of `fold`."""
         head = {task: own for own in fold.nodes for task in own}
         return [KernelPlan((), (), self._joined(head.get(name), name, fold.names)) for name in fold.names]
 
@@ -65,15 +63,16 @@ class TaskFolds(FoldChoice):
         first = min(names.index(name) for name in node)
         return None if names[first] == task else first
 
-    def folds(self, program: Program) -> Iterator[Fold]:
+    def folds(self, program: Program) -> Iterator[Any]:
         """Every fold of a small program, but for those that exchange alike tasks; the beam search's of a larger one."""
         yield from _folds(program, self.max_nodes, self._device)
 
     def fold_count(self, program: Program) -> int:
         return len(_folds(program, self.max_nodes, self._device))
 
-    def describe(self) -> dict[str, object]:
-        return {**super().describe(), "folds": "tasks"}
+    def contains(self, program: Program, fold: Any) -> bool:
+        """Whether a fold is one of `folds`."""
+        return fold in _folds(program, self.max_nodes, self._device)
 
 
 @lru_cache(maxsize=64)
@@ -83,7 +82,7 @@ def _options(program: Program) -> tuple[KernelOptions, ...]:
 
 @lru_cache(maxsize=64)
 def _folds(program: Program, max_nodes: int, device: Device) -> tuple[NodeFold, ...]:
-    bounds = bounds_of(program, device)
+    bounds = FoldBounds(program, device) if isinstance(device, NpuDevice) else None
 
     def fits(tasks: Sequence[int]) -> bool:
         return bounds is None or bounds.tasks_fit(tasks)

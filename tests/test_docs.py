@@ -1,0 +1,49 @@
+"""What the documentation says of the code is so: pictures, files, and names that programs may import."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+WRITTEN_BY_RUNS = {"build.py", "mapping.py"}
+"""Files of exported designs."""
+
+
+def test_the_picture_of_the_packages_is_of_the_code_as_it_is() -> None:
+    code = "from docs.packages import PICTURE, picture; assert PICTURE.read_text(encoding='utf-8') == picture()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, "run python docs/packages.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|toml|md))`", text))
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link} - {""}
+    places = (ROOT, page.parent, ROOT / "allo_dse")
+    missing = {name for name in named | linked if not any((place / name).exists() for place in places)}
+    assert missing - WRITTEN_BY_RUNS == set()
+
+
+def _imports(text: str) -> list[tuple[str, str]]:
+    """(module, name) of every `from allo_dse... import name` in code blocks of a page."""
+    lines = re.findall(r"^ *(from allo_dse[\w.]* import [\w, ]+)", text, re.MULTILINE)
+    trees = [ast.parse(line.strip()).body[0] for line in lines]
+    return [(tree.module or "", a.name) for tree in trees if isinstance(tree, ast.ImportFrom) for a in tree.names]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documentation_imports_public_names_only(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for module, name in _imports(text):
+        assert name in importlib.import_module(module).__all__, f"{module}.{name}"
+    for name in re.findall(r"\bdse\.([A-Za-z_]\w*)", text):
+        assert name in importlib.import_module("allo_dse").__all__, f"dse.{name}"
