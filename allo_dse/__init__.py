@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from .lang.diagnostics import ProgramError as ProgramError
     from .lang.diagnostics import ProgramWarning as ProgramWarning
     from .mapper.fold.vmg import VMG as VMG
-    from .mapper.limits.check import Violation as Violation
     from .mapper.model.buffering import Buffering as Buffering
-    from .mapper.place import Infeasible as Infeasible
-    from .mapper.place import PlacedDesign as PlacedDesign
+    from .mapper.model.violation import Violation as Violation
+    from .mapper.place.result import Infeasible as Infeasible
+    from .mapper.place.result import PlacedDesign as PlacedDesign
     from .mapper.program import Program as Program
     from .mapper.program import load_program as load_program
     from .mapper.search.folds import AxisFold as AxisFold
@@ -109,9 +109,9 @@ _names, __getattr__ = lazy_exports(
         "simulator.trace.build": ["Frames", "Get", "Loop", "Put"],
         "lang.diagnostics": ["ProgramError", "ProgramWarning"],
         "mapper.model.buffering": ["Buffering"],
-        "mapper.limits.check": ["Violation"],
+        "mapper.model.violation": ["Violation"],
         "mapper.search.folds": ["AxisFold", "KernelFold", "MeshFold"],
-        "mapper.place": ["Infeasible", "PlacedDesign"],
+        "mapper.place.result": ["Infeasible", "PlacedDesign"],
         "mapper.program": ["Program", "load_program"],
         "mapper.fold.vmg": ["VMG"],
         "space.design": ["Design"],

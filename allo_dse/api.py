@@ -15,14 +15,14 @@ from .errors import AlloDseError
 from .frontend.regions.schedules import checked_schedule
 from .lang.diagnostics import ProgramWarning
 from .mapper.fold.vmg import VMG
-from .mapper.limits.check import Violation, check_mapping
-from .mapper.model.buffering import Buffering
+from .mapper.mapping import PLACE_SECONDS, DeviceMapping
+from .mapper.model.violation import Violation
 from .mapper.program import Program, load_program
 from .program.compiled import CompiledProgram
 from .space.design import Design
 
 if TYPE_CHECKING:
-    from .mapper.place import Infeasible, PlacedDesign
+    from .mapper.place.result import Infeasible, PlacedDesign
     from .simulator.engine.result import RunResult
     from .simulator.replay.trace import Trace
 
@@ -34,12 +34,11 @@ def check(mapping: VMG | Design | Program, device: Device | str | None = None) -
         mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
         device: a device or its name; a design brings its own.
     """
-    decided = (mapping.schedule, dict(mapping.depths)) if isinstance(mapping, Design) else ()
-    return check_mapping(*_target(mapping, device, "check"), *decided)
+    return list(_target(mapping, device, "check").violations)
 
 
 def place(
-    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = 10.0
+    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = PLACE_SECONDS
 ) -> PlacedDesign | Infeasible:
     """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
 
@@ -47,9 +46,8 @@ def place(
         mapping, device: as for `check`.
         time_limit_s: after it, the answer may be that there was no time to decide.
     """
-    from .mapper.place import place
-
-    return place(*_target(mapping, device, "place"), time_limit_s=time_limit_s)
+    target = _target(mapping, device, "place")
+    return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
 
 
 def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> str:
@@ -59,7 +57,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
         path: where to write it, too.
     """
     from .drawing import placement_svg, vmg_svg
-    from .mapper.place import PlacedDesign
+    from .mapper.place.result import PlacedDesign
 
     if isinstance(mapping, PlacedDesign):
         picture = placement_svg(mapping)
@@ -70,20 +68,14 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
     return picture
 
 
-def _target(
-    mapping: VMG | Design | Program, device: Device | str | None, function: str
-) -> tuple[VMG, Device, Buffering]:
-    """The graph, the device and the buffering that a function of the public API is about."""
+def _target(mapping: VMG | Design | Program, device: Device | str | None, function: str) -> DeviceMapping:
+    """The mapping that a function of the public API is about."""
+    target = Device.load(device) if isinstance(device, str) else device
     if isinstance(mapping, Design):
-        target, buffering, vmg = mapping.device, mapping.buffering, mapping.vmg
-    else:
-        vmg = mapping.vmg if isinstance(mapping, Program) else mapping
-        buffering = Buffering()
-        if device is None:
-            raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    if device is not None:
-        target = Device.load(device) if isinstance(device, str) else device
-    return vmg, target, buffering
+        return mapping.mapping if target is None else replace(mapping.mapping, device=target)
+    if target is None:
+        raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
+    return DeviceMapping(mapping.vmg if isinstance(mapping, Program) else mapping, target)
 
 
 def simulate(

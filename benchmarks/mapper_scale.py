@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import attention_program, gemm_program
@@ -54,7 +54,7 @@ def measure(program: CompiledProgram, fold: MeshFold) -> dict[str, float]:
         "fold it by axes": lambda: unfolded.fold(fold),
         "fold, streams between nodes": lambda: unfolded.fold(fold).edges,
         "fold, key": lambda: unfolded.fold(fold).key,
-        "fold, check": lambda: check_mapping(unfolded.fold(fold), device),
+        "fold, check": lambda: DeviceMapping(unfolded.fold(fold), device).violations,
         "fold space (at most 16 nodes)": lambda: fold_choices(program, 16),
         "count the space": space.count,
         "export the primitives": lambda: unfolded.fold(fold).mapping_primitives,

@@ -16,7 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.place import PlacedDesign, place, verify_placement
+from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.mapper.place.verify import verify_placement
 from tests.mapper.place.designs import DESIGNS
 from tests.support.programs import attention_program
 
@@ -24,13 +26,13 @@ LIMIT_S = 1.0
 
 
 def main() -> int:
-    place(DESIGNS["producer and consumer"][0], Device.load("npu1_1col"))  # imports the solver
+    assert DeviceMapping(DESIGNS["producer and consumer"][0], Device.load("npu1_1col")).placement  # imports the solver
     slowest = 0.0
     print(f"{'design':<26} {'device':<10} {'cores':>5} {'ms':>6} {'shared':>6} {'routed':>6} {'wires':>5}")
     for name, (vmg, device_name) in DESIGNS.items():
         fresh = VMG(vmg.graph, vmg.groups, vmg.mesh_fold, vmg.applied, vmg.labels)
         start = time.process_time()
-        placed = place(fresh, Device.load(device_name))
+        placed = DeviceMapping(fresh, Device.load(device_name)).placement
         seconds = time.process_time() - start
         assert isinstance(placed, PlacedDesign), f"{name}: {placed}"
         assert verify_placement(placed) == []
@@ -40,7 +42,7 @@ def main() -> int:
         print(f"{row} {shared:>6} {routed:>6} {placed.link_count:>5}")
         slowest = max(slowest, seconds)
     start = time.process_time()
-    found = place(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2"))
+    found = DeviceMapping(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2")).placement
     seconds = time.process_time() - start
     print(f"unfolded attention: {seconds * 1e3:.0f} ms to say why not: {found}")
     print(f"slowest placement {slowest:.2f} s, limit {LIMIT_S:.0f} s")

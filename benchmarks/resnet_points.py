@@ -78,7 +78,7 @@ def modelled_ms(point: Point, directory: Path) -> float:
     images, split = (2 if point.cores == 8 else 1), (1 if point.cores == 3 else 2)
     image = AxisFold(images, "cyclic")
     axes = {"conv1": (image, AxisFold(1)), "conv2": (image, AxisFold(split)), "conv3": (image, AxisFold(1))}
-    fold = MeshFold(tuple(KernelFold(name, own) for name, own in axes.items())).normalised(program)
+    fold = MeshFold(tuple(KernelFold(name, own) for name, own in axes.items())).normalised(program.vmg.graph)
     assert fold.node_count == point.cores
     design = Design(program, fold, Buffering(output_depth=1), device(point, directory))
     return NpuSimulator().evaluate(design).latency_us / 1e3

@@ -47,7 +47,9 @@ class HandMade:
         )
         program = study.space.structures.program(params)
         fold = MeshFold(tuple(KernelFold(name, axes) for name, axes in self.axes.items()), self.chains)
-        return Design(program, fold.normalised(program), Buffering(output_depth=self.output_depth), study.device)
+        return Design(
+            program, fold.normalised(program.vmg.graph), Buffering(output_depth=self.output_depth), study.device
+        )
 
 
 def attention(columns: int = 4) -> HandMade:

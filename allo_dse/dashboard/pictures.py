@@ -7,8 +7,6 @@ from typing import Any
 
 from .figures.style import Theme
 
-PLACE_SECONDS = 10.0
-
 
 def svg_uri(svg: str, look: Theme) -> str:
     """A picture as the source of an image: so it cannot run scripts, whatever names are in it.
@@ -22,11 +20,11 @@ def svg_uri(svg: str, look: Theme) -> str:
 def design_pictures(design: Any, look: Theme) -> list[tuple[str, str]]:
     """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
     from allo_dse.drawing import placement_svg, vmg_svg
-    from allo_dse.mapper.place import PlacedDesign, place
+    from allo_dse.mapper.place.result import PlacedDesign
 
     found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
     if design.device.family == "npu":
-        placed = place(design.vmg, design.device, design.buffering, time_limit_s=PLACE_SECONDS)
+        placed = design.mapping.placement
         if isinstance(placed, PlacedDesign):
             found.append(("Placement on the array", placement_svg(placed)))
     return [(title, svg_uri(svg, look)) for title, svg in found]

@@ -10,6 +10,7 @@ from typing import Any
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import MeshFold
@@ -36,6 +37,11 @@ class Design:
     def vmg(self) -> VMG:
         """The program's graph, folded. Cheap: the tasks of a node are computed when asked for."""
         return self.program.vmg.fold(self.fold)
+
+    @cached_property
+    def mapping(self) -> DeviceMapping:
+        """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
+        return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
 
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:

@@ -9,7 +9,6 @@ larger ones the folds that a beam search finds, and whatever a sampler proposes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 from allo_dse.device.device import Device, NpuDevice
@@ -18,7 +17,7 @@ from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.names import task_names
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.node_search import beam_folds, node_folds
+from allo_dse.mapper.search.node_search import anything_fits, beam_folds, node_folds
 
 from .encoding import KernelOptions, KernelPlan
 from .structures import MapperStructures
@@ -35,16 +34,23 @@ class NodeStructures(MapperStructures):
         device: its compute tiles bound the number of nodes.
     """
 
+    def __init__(self, source: Any, device: Device) -> None:
+        super().__init__(source, device)
+        self._found: dict[Program, tuple[NodeFold, ...]] = {}
+
     def choices(self, program: Program) -> Sequence[KernelOptions]:
         """For every task, the tasks before it whose node it can share."""
-        return _options(program)
+        if program not in self._options:
+            names = task_names(program)
+            self._options[program] = tuple(KernelOptions(name, (), tuple(range(n))) for n, name in enumerate(names))
+        return self._options[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Any:
         """The fold, or None when it needs more nodes than there are."""
         sets: dict[int, list[int]] = {}
         for task, plan in enumerate(plans):
             sets.setdefault(task if plan.joined is None else plan.joined, []).append(task)
-        fold = NodeFold.of(program, list(sets.values()))
+        fold = NodeFold.of(program.vmg.graph, list(sets.values()))
         try:
             program.vmg.fold(fold)
         except IllegalFold:
@@ -65,28 +71,19 @@ class NodeStructures(MapperStructures):
 
     def folds(self, program: Program) -> Iterator[Any]:
         """Every fold of a small program, but for those that exchange alike tasks; the beam search's of a larger one."""
-        yield from _folds(program, self.max_nodes, self._device)
+        yield from self._node_folds(program)
 
     def fold_count(self, program: Program) -> int:
-        return len(_folds(program, self.max_nodes, self._device))
+        return len(self._node_folds(program))
 
     def contains(self, program: Program, fold: Any) -> bool:
         """Whether a fold is one of `folds`."""
-        return fold in _folds(program, self.max_nodes, self._device)
+        return fold in self._node_folds(program)
 
-
-@lru_cache(maxsize=64)
-def _options(program: Program) -> tuple[KernelOptions, ...]:
-    return tuple(KernelOptions(name, (), tuple(range(task))) for task, name in enumerate(task_names(program)))
-
-
-@lru_cache(maxsize=64)
-def _folds(program: Program, max_nodes: int, device: Device) -> tuple[NodeFold, ...]:
-    bounds = FoldBounds(program, device) if isinstance(device, NpuDevice) else None
-
-    def fits(tasks: Sequence[int]) -> bool:
-        return bounds is None or bounds.tasks_fit(tasks)
-
-    if program.task_count <= MOST_ENUMERATED:
-        return tuple(node_folds(program, max_nodes, fits=fits))
-    return tuple(beam_folds(program, max_nodes, fits=fits))
+    def _node_folds(self, program: Program) -> tuple[NodeFold, ...]:
+        if program not in self._found:
+            graph = program.vmg.graph
+            fits = FoldBounds(graph, self._device).tasks_fit if isinstance(self._device, NpuDevice) else anything_fits
+            search = node_folds if program.task_count <= MOST_ENUMERATED else beam_folds
+            self._found[program] = tuple(search(graph, self.max_nodes, fits=fits))
+        return self._found[program]

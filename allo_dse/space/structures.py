@@ -14,7 +14,7 @@ from allo_dse.mapper.graph.axes import AxisRule
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.folds import FoldSpace, fold_choices
+from allo_dse.mapper.search.folds import FoldSpace
 
 from .design import Design
 from .encoding import AxisOptions, KernelOptions, KernelPlan
@@ -76,8 +76,8 @@ class MapperStructures:
 
     def _space(self, program: Program) -> FoldSpace:
         if program not in self._folds:
-            bounds = FoldBounds(program, self._device) if isinstance(self._device, NpuDevice) else None
-            self._folds[program] = fold_choices(program, self.max_nodes, bounds)
+            bounds = FoldBounds(program.vmg.graph, self._device) if isinstance(self._device, NpuDevice) else None
+            self._folds[program] = FoldSpace.of(program.vmg.graph, self.max_nodes, bounds)
         return self._folds[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
@@ -95,7 +95,7 @@ class MapperStructures:
             KernelFold(kernel.name, _with_kinds(plan.axes, rules), order)
             for (kernel, plan, order), rules in zip(kernels, space.rules, strict=True)
         )
-        fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program)
+        fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program.vmg.graph)
         return fold if space.is_legal(fold) else None
 
     def plans(self, fold: MeshFold) -> list[KernelPlan]:

@@ -34,7 +34,7 @@ class Study(StudySpec):
         schedules: what may vary about loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
         evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
-        check: device limits, as a function of a design; `mapper.check.check_mapping` by default.
+        check: device limits, as a function of a design; those of its mapping (`Design.mapping.violations`) by default.
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
         structures: compiles and folds programs; for tests and other front ends.
         trials: how many designs `run` evaluates when it is not told.

@@ -16,7 +16,8 @@ from allo_dse.drawing.labels import SIZE
 from allo_dse.drawing.layers import lay_out
 from allo_dse.drawing.summary import MAX_BOXES, summarise
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.place import PlacedDesign, place
+from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.place.result import PlacedDesign
 from tests.mapper.laws import programs
 from tests.mapper.place.designs import DESIGNS, attention, gemm
 from tests.support.programs import attention_program, gemm_program, graph_program, mesh_program, producer_consumer
@@ -34,7 +35,7 @@ def texts(picture: str) -> list[str]:
 
 def placed_design(name: str) -> PlacedDesign:
     vmg, device = DESIGNS[name]
-    placed = place(vmg, Device.load(device))
+    placed = DeviceMapping(vmg, Device.load(device)).placement
     assert isinstance(placed, PlacedDesign)
     return placed
 

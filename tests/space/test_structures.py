@@ -6,6 +6,7 @@ import pytest
 from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.samplers import random_suggest
@@ -29,7 +30,7 @@ def test_the_hand_written_mapping_is_in_the_space(gemm_space):
     params = next(p for p in gemm_space.parameters.assignments() if set(p.values()) == {8})
     program = gemm_space.structures.program(params)
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
-    fold = MeshFold((KernelFold(program.kernels[0].name, axes, (1, 2)),)).normalised(program)
+    fold = MeshFold((KernelFold(program.kernels[0].name, axes, (1, 2)),)).normalised(ProgramGraph(program))
     assert gemm_space.decode_genes(gemm_space.encode(params, fold, 1)).design.fold == fold
 
 

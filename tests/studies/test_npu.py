@@ -13,7 +13,7 @@ import pytest
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
@@ -41,7 +41,7 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
     design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
     candidate = searched.space.decode_genes(searched.space.encode(program.params, gemm_fold(), 2))
     assert candidate.design.key == design.key
-    assert check_mapping(design.vmg, design.device, design.buffering) == []
+    assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
 
 
 def test_the_search_finds_something_at_least_as_fast(tmp_path):

@@ -7,11 +7,11 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaMapping
@@ -49,9 +49,7 @@ class FpgaSimulator:
         Raises:
             SimulationError: if the design deadlocks, or its control flow depends on data.
         """
-        device = FpgaDevice.of(design.device)
-        mapping = FpgaMapping(design.vmg, device, design.schedule, dict(design.depths))
-        depths = dict(design.depths)
+        mapping, depths = design.mapping.fpga, dict(design.depths)
         if self.depths == "solve" and not depths:
             depths, network, result = solve_depths(mapping)
         else:
@@ -151,8 +149,7 @@ def _most_tokens(mapping: FpgaMapping) -> dict[str, int]:
 
 def _metrics(mapping: FpgaMapping, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:
     device, vmg = mapping.device, mapping.vmg
-    used = FpgaMapping(vmg, device, mapping.schedule, depths)
-    total = used.total
+    total = replace(mapping, depths=depths).total
     latency_us = result.cycles / (device.clock_ghz * 1e3)
     shares = {r: getattr(total, r) / device.limit(r) for r in RESOURCES if device.limit(r)}
     binding = max(shares, key=lambda r: shares[r])

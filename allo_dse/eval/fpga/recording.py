@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.limits.fpga import FpgaMapping
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -96,7 +95,7 @@ def record_fpga(
         DeviceError: if the design is not for an FPGA.
         SimulationError: if it deadlocks, or its control flow depends on data.
     """
-    mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, dict(design.depths))
+    mapping = design.mapping.fpga
     used = dict(design.depths if depths is None else depths)
     if depths is None and not used:
         used = solve_depths(mapping)[0]

@@ -12,7 +12,6 @@ from allo_dse.backends.hls import Folding, HlsProject, emit_project
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.limits.fpga import FpgaMapping
 from allo_dse.space.design import Design
 
 from ..fpga.evaluator import solve_depths
@@ -43,7 +42,7 @@ def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[st
     if how == "declared" or depths:
         return depths
     try:
-        return solve_depths(FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule))[0]
+        return solve_depths(design.mapping.fpga)[0]
     except SimulationError:
         return depths
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,6 @@ import numpy as np
 from allo_dse.backends.hls.csim import save_arguments
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
-from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
 from allo_dse.lang.storage import is_wide, numpy_dtype
@@ -81,7 +81,7 @@ class HlsEvaluator:
             SimulationError: if the design deadlocks.
         """
         depths = decided_depths(design, self.depths)
-        mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule, depths)
+        mapping = replace(design.mapping.fpga, depths=depths)
         project = hls_project(design, depths)
         with self._workspace(design) as path:
             report = self._report(project, path)

@@ -14,11 +14,11 @@ from itertools import groupby
 
 import numpy as np
 
+from allo_dse.mapper.graph.periods import Flags, GroupSchedule
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
 
 from .links import NodeLinks, Use
-from .schedule import Flags, GroupSchedule
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,14 @@ import numpy as np
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.errors import SimulationError
+from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
-from allo_dse.mapper.streams.memory import local_memory_bytes
-from allo_dse.mapper.transport.plan import plan_transport
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
 from .links import Links, stream_links
 from .network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
-from .schedule import GroupSchedule, schedule
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,7 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        transport = plan_transport(design.vmg, NpuDevice.of(design.device), design.buffering)
-        schedules = schedule(design.vmg)
+        transport, schedules = design.mapping.transport, design.mapping.periods
         simulation = _Simulation(
             design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
         )
@@ -117,7 +114,7 @@ def _metrics(
         throughput_gops=2 * macs / latency_us * 1e-3,
         pe_count=cores,
         utilization=macs / (peak * cores * latency_us * cycles_per_us) if peak else 0.0,
-        local_memory_bytes=local_memory_bytes(design.vmg, device, design.buffering),
+        local_memory_bytes=design.mapping.local_memory_bytes,
         dram_bytes=sum(b.count * _over(b, b.network.dram_bytes) for b in blocks),
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.graph.periods import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
 from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transport
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.codegen.run_time.layout import Op
@@ -27,7 +28,6 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder, Processe
 from .cores import core_period
 from .costs import class_cycles
 from .links import Links, NodeLinks
-from .schedule import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
 
 TICKS_PER_CYCLE = 16
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.model.movement import Flow, Transport
-from allo_dse.mapper.transport.plan import plan_transport
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
 from .evaluator import blocks_of
 from .links import Channel, stream_links
 from .network import TICKS_PER_CYCLE, build_npu_network
-from .schedule import schedule
 
 NAMED_NODES = 3
 
@@ -68,8 +66,7 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
         SimulationError: if it deadlocks.
     """
     device = NpuDevice.of(design.device)
-    transport = plan_transport(design.vmg, device, design.buffering)
-    schedules = schedule(design.vmg)
+    transport, schedules = design.mapping.transport, design.mapping.periods
     links = stream_links(design.program, schedules, connected=bool(transport.streams))
     periods = blocks_of(schedules[0].periods, transport)[0][0]
     network = build_npu_network(schedules, links, transport, device, periods).network

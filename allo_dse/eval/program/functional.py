@@ -8,24 +8,21 @@ Task bodies are compiled once and shared by all programs whose bodies have the s
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.class_tasks import ClassTasks
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.kernel import Kernel
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import TensorPort
 from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.result import RunResult
@@ -155,7 +152,7 @@ def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     for array in run.tensors.values():
         builder.tensor(array)
     number = np.empty(program.task_count, np.int64)
-    groups = _groups(program)
+    groups = vmg.graph.class_tasks
     for group in groups:
         symbol = group.task_class.body.symbol
         words = engine.signatures[symbol].words(
@@ -168,71 +165,7 @@ def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     return builder.build(), np.concatenate([group.tasks for group in groups])
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The tasks of one class, and the arguments of theirs that are the same in every run.
-
-    Attributes:
-        pid: per mesh axis.
-        tiles: per tensor its name, where each task's tile begins, and the tile's strides, in elements.
-        streams: per stream argument the number of the stream, of each task or of the array that the body indexes.
-    """
-
-    task_class: TaskClass
-    tasks: IntArray
-    pid: tuple[IntArray, ...]
-    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
-    streams: tuple[IntArray | int, ...]
-
-
-_GROUPS: WeakKeyDictionary[CompiledProgram, tuple[_Group, ...]] = WeakKeyDictionary()
-
-
-def _groups(program: CompiledProgram) -> tuple[_Group, ...]:
-    """The tasks of a program by class; made once per program."""
-    found = _GROUPS.get(program)
-    if found is None:
-        found = _GROUPS[program] = tuple(
-            _group(program, position, task_class, tasks)
-            for position, kernel in enumerate(program.kernels)
-            for task_class, tasks in _members(program, position, kernel)
-        )
-    return found
-
-
-def _members(program: CompiledProgram, position: int, kernel: Kernel) -> Iterator[tuple[TaskClass, IntArray]]:
-    tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-    classes = kernel.class_of(program.pids(position, tasks))
-    for number, task_class in enumerate(kernel.classes):
-        yield task_class, tasks[classes == number]
-
-
-def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks: IntArray) -> _Group:
-    pids = program.pids(position, tasks)
-    streams: list[IntArray | int] = []
-    for binding in task_class.body.streams:
-        if isinstance(binding, StreamArray):
-            streams.append(program.first_stream[binding.name])
-        else:
-            streams.append(program.first_stream[binding.stream.name] + binding.index.linear(pids))
-    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
-    pid = tuple(np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1]))
-    return _Group(task_class, tasks, pid, tuple(_tile(port, pids) for port in ports), tuple(streams))
-
-
-def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, ...]]:
-    """Where the tile of each task begins in the tensor, which lies row-major."""
-    shape = port.tensor.shape
-    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    offset = np.zeros(len(pids), np.int64)
-    if port.tile.grid:
-        coordinates = np.unravel_index(port.tile.linear(pids), port.tile.grid)
-        for coordinate, extent, stride in zip(coordinates, port.tile_shape, strides, strict=True):
-            offset += coordinate * extent * stride
-    return port.tensor.name, offset, strides
-
-
-def _arguments(group: _Group, run: _Run) -> list[Any]:
+def _arguments(group: ClassTasks, run: _Run) -> list[Any]:
     """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
     tiles = [Tiles(run.tensors[name], offset, strides) for name, offset, strides in group.tiles]
     task_class = group.task_class

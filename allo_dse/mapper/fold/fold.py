@@ -22,7 +22,7 @@ from allo_dse.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 
 from ..graph.axes import AxisRule, How
-from ..graph.kernel_graph import kernel_graph
+from ..graph.program_graph import ProgramGraph
 
 Pattern = Literal["cyclic", "block"]
 
@@ -104,8 +104,9 @@ class MeshFold:
         nodes = {kernel.kernel: kernel.node_count for kernel in self.kernels}
         return sum(nodes.values()) - sum(nodes[name] for members in self.chains for name in members[1:])
 
-    def normalised(self, program: CompiledProgram) -> MeshFold:
+    def normalised(self, graph: ProgramGraph) -> MeshFold:
         """The one descriptor of this folded graph: hashable, and equal exactly when the folded graphs are equal."""
+        program = graph.program
         names = [kernel.name for kernel in program.kernels]
         if [fold.kernel for fold in self.kernels] != names:
             raise IllegalFold(
@@ -121,7 +122,7 @@ class MeshFold:
         kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
         if not chained:
             return MeshFold(kernels)
-        chains = kernel_graph(program).normalised([[names.index(n) for n in members] for members in self.chains])
+        chains = graph.kernels.normalised([[names.index(n) for n in members] for members in self.chains])
         return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
 
     def to_dict(self) -> dict[str, Any]:

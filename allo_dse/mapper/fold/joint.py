@@ -16,7 +16,8 @@ from functools import cached_property
 from allo_dse.program.compiled import CompiledProgram
 
 from ..graph.axes import AxisRule
-from ..graph.kernel_graph import Chains, KernelGraph, kernel_graph
+from ..graph.kernel_graph import Chains, KernelGraph
+from ..graph.program_graph import ProgramGraph
 from .fold import AxisFold, KernelFold, MeshFold
 
 Rules = Sequence[Sequence[AxisRule]]
@@ -51,15 +52,23 @@ class JointFold:
         chains: as in the fold, by position of the kernels.
     """
 
-    program: CompiledProgram
+    graph: ProgramGraph
     fold: MeshFold
-    rules: Rules
     chains: Chains
 
     @staticmethod
-    def of(program: CompiledProgram, fold: MeshFold, rules: Rules) -> JointFold:
-        position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
-        return JointFold(program, fold, rules, tuple(tuple(position[n] for n in members) for members in fold.chains))
+    def of(graph: ProgramGraph, fold: MeshFold) -> JointFold:
+        position = {kernel.name: number for number, kernel in enumerate(graph.program.kernels)}
+        return JointFold(graph, fold, tuple(tuple(position[n] for n in members) for members in fold.chains))
+
+    @property
+    def program(self) -> CompiledProgram:
+        return self.graph.program
+
+    @property
+    def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
+        """What each mesh axis of each kernel allows."""
+        return self.graph.rules
 
     @cached_property
     def loops(self) -> list[list[Loop]]:
@@ -83,7 +92,7 @@ class JointFold:
     def violations(self) -> Iterator[str]:
         """What kernels do not agree on; their own axes are taken to be legal."""
         yield from self._unlike_links()
-        feeds = kernel_graph(self.program).feeds
+        feeds = self.graph.kernels.feeds
         for a, b in itertools.combinations(range(len(self.loops)), 2):
             if (feeds[a, b] or feeds[b, a]) and not in_step(self.loops[a], self.loops[b]):
                 names = " and ".join(self.program.kernels[k].name for k in (a, b))
@@ -107,7 +116,7 @@ class JointFold:
             grids = [grid_of(self.fold.kernels[k], self.rules[k]) for k in members]
             if None in grids or len(set(grids)) > 1:
                 yield f"chain of {', '.join(names[k] for k in members)}: their nodes do not correspond one to one"
-        refused = kernel_graph(self.program).refusal(self.chains)
+        refused = self.graph.kernels.refusal(self.chains)
         if refused:
             first, second = (names[k] for k in refused)
             yield f"chain of {first} and {second}: a path of streams leads from the second back to the first"

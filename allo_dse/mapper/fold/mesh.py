@@ -14,19 +14,18 @@ from allo_dse.program.kernel import Kernel
 
 from ..graph.axes import AxisRule
 from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
+from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Task, Tree, repeat, seq
 from .fold import KernelFold, MeshFold
 from .joint import JointFold
 
-Rules = tuple[tuple[AxisRule, ...], ...]
 
-
-def mesh_groups(program: CompiledProgram, fold: MeshFold, rules: Rules) -> tuple[NodeGroup, ...]:
+def mesh_groups(graph: ProgramGraph, fold: MeshFold) -> tuple[NodeGroup, ...]:
     """Groups of nodes of a normalised and legal fold: kernel by kernel, then by the classes their nodes execute.
 
     Nodes that kernels share come in the place of the first of them.
     """
-    joint = JointFold.of(program, fold, rules)
+    joint = JointFold.of(graph, fold)
     heads = {members[0]: members for members in joint.chains}
     tails = {kernel for members in joint.chains for kernel in members[1:]}
     groups: list[NodeGroup] = []
@@ -34,7 +33,7 @@ def mesh_groups(program: CompiledProgram, fold: MeshFold, rules: Rules) -> tuple
         if number in heads:
             groups += _shared_groups(joint, heads[number])
         elif number not in tails:
-            groups += kernel_groups(program, number, kernel_fold, rules[number])
+            groups += kernel_groups(graph.program, number, kernel_fold, graph.rules[number])
     return tuple(groups)
 
 
@@ -86,7 +85,7 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
     parts, trees, kinds = [], [], []
     for kernel in members:
         fold = joint.fold.kernels[kernel]
-        own = kernel_groups(program, kernel, fold, tuple(joint.rules[kernel]), shared)
+        own = kernel_groups(program, kernel, fold, joint.rules[kernel], shared)
         leaves = own[0].leaves
         assert isinstance(leaves, MeshLeaves)
         trips = tuple(program.kernels[kernel].mesh[a] // fold.axes[a].spatial for a in fold.order[:shared])

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram
-
-from ..graph.kernel_graph import KernelGraph
-from ..graph.names import chain_name, task_names
-from ..graph.stream_arrays import TaskGraph
+from ..graph.names import chain_name
+from ..graph.program_graph import ProgramGraph
 from .export import Primitives
 
 
@@ -30,9 +26,9 @@ class NodeFold:
     names: tuple[str, ...]
 
     @staticmethod
-    def of(program: CompiledProgram, sets: Sequence[Sequence[int]]) -> NodeFold:
+    def of(graph: ProgramGraph, sets: Sequence[Sequence[int]]) -> NodeFold:
         """The fold that has these sets of tasks (by id) on nodes of their own; canonical."""
-        rank, names = task_graph(program).rank, task_names(program)
+        rank, names = graph.order.rank, graph.names
         nodes = [sorted(own, key=rank.__getitem__) for own in sets if len(own) > 1]
         nodes.sort(key=lambda own: rank[own[0]])
         return NodeFold(tuple(tuple(names[task] for task in own) for own in nodes), tuple(names))
@@ -51,13 +47,13 @@ class NodeFold:
         """What shares a node."""
         return self.nodes
 
-    def primitives(self, program: CompiledProgram) -> Primitives:
+    def primitives(self, graph: ProgramGraph) -> Primitives:
         """The sequence of chains that makes this fold, task after task in the order of streams.
 
         Made in this order every chain is legal where streams do not lead round in circles: the task that joins a node
         leads to later tasks only, and those have nodes of their own yet.
         """
-        rank = task_graph(program).rank
+        rank = graph.order.rank
         number = {name: task for task, name in enumerate(self.names)}
         steps = [(rank[number[task]], node, task) for node, own in enumerate(self.nodes) for task in own[1:]]
         label = [own[0] for own in self.nodes]
@@ -88,24 +84,9 @@ class TwinTasks:
     before: tuple[int, ...]
 
 
-_graphs: WeakKeyDictionary[CompiledProgram, KernelGraph] = WeakKeyDictionary()
-
-
-def task_graph(program: CompiledProgram) -> KernelGraph:
-    """The tasks of a small program and the streams between them."""
-    found = _graphs.get(program)
-    if found is None:
-        edges = TaskGraph(program).edges
-        feeds = np.zeros((program.task_count, program.task_count), bool)
-        feeds[edges.source, edges.target] = True
-        np.fill_diagonal(feeds, False)
-        _graphs[program] = found = KernelGraph(feeds)
-    return found
-
-
-def twin_tasks(program: CompiledProgram) -> TwinTasks:
+def twin_tasks(graph: ProgramGraph) -> TwinTasks:
     """Tasks of one class with streams from and to the same tasks."""
-    feeds = task_graph(program).feeds
+    program, feeds = graph.program, graph.order.feeds
     last: dict[tuple[object, ...], int] = {}
     before = []
     for kernel, (first, end) in enumerate(zip(program.first_task, program.first_task[1:], strict=False)):

@@ -16,8 +16,8 @@ from allo_dse.program.index_maps import IntArray
 from ..graph.canonical import graph_key
 from ..graph.groups import Leaves, NodeGroup
 from ..graph.names import node_name
+from ..graph.program_graph import ProgramGraph
 from ..graph.schedule import precedence_cycle
-from ..graph.stream_arrays import TaskGraph
 from ..graph.tree import Repeat
 from .build import Builder, Primitive
 from .export import Primitives, list_source, mesh_primitives, mesh_source
@@ -43,7 +43,7 @@ class VMG:
         labels: the nodes' names, by node number, once the graph was folded node by node.
     """
 
-    graph: TaskGraph
+    graph: ProgramGraph
     groups: tuple[NodeGroup, ...]
     mesh_fold: MeshFold | None
     applied: tuple[tuple[str, tuple[Any, ...]], ...] = ()
@@ -52,8 +52,8 @@ class VMG:
     @staticmethod
     def of(program: CompiledProgram) -> VMG:
         """The unfolded graph: every task on a node of its own, one group per task class."""
-        graph, fold = TaskGraph(program), unfolded(program)
-        return VMG(graph, mesh_groups(program, fold, graph.rules), fold)
+        graph, fold = ProgramGraph(program), unfolded(program)
+        return VMG(graph, mesh_groups(graph, fold), fold)
 
     @property
     def program(self) -> CompiledProgram:
@@ -111,7 +111,7 @@ class VMG:
     @cached_property
     def joint(self) -> JointFold | None:
         """The mesh fold this graph was made by, if it folds kernels together."""
-        joint = None if self.mesh_fold is None else JointFold.of(self.program, self.mesh_fold, self.graph.rules)
+        joint = None if self.mesh_fold is None else JointFold.of(self.graph, self.mesh_fold)
         return joint if joint is not None and joint.is_joint else None
 
     @cached_property
@@ -148,14 +148,14 @@ class VMG:
         if self.mesh_fold is None or self.node_count != self.task_count:
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
-            return self.apply(fold.primitives(self.program))
-        fold = fold.normalised(self.program)
+            return self.apply(fold.primitives(self.graph))
+        fold = fold.normalised(self.graph)
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
             for reason in violations(kernel, rules):
                 raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")
-        for reason in JointFold.of(self.program, fold, self.graph.rules).violations():
+        for reason in JointFold.of(self.graph, fold).violations():
             raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
-        return VMG(self.graph, mesh_groups(self.program, fold, self.graph.rules), fold)
+        return VMG(self.graph, mesh_groups(self.graph, fold), fold)
 
     def chain(self, first: str, second: str) -> VMG:
         """Run `second` after `first` on one processing element.

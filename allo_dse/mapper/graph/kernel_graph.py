@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-
-from allo_dse.program.compiled import CompiledProgram
-
-from .axes import kernel_feeds
 
 Chains = tuple[tuple[int, ...], ...]
 """Sets of kernels that share their nodes, by position, each in the order in which its members run."""
@@ -109,14 +104,3 @@ def _runs(members: Sequence[int], most: int = 16) -> Iterator[list[list[int]]]:
             else:
                 parts.append([member])
         yield parts
-
-
-_graphs: WeakKeyDictionary[CompiledProgram, KernelGraph] = WeakKeyDictionary()
-
-
-def kernel_graph(program: CompiledProgram) -> KernelGraph:
-    """The kernels of a program and the streams between them; one object per program."""
-    found = _graphs.get(program)
-    if found is None:
-        _graphs[program] = found = KernelGraph(kernel_feeds(program))
-    return found

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -159,20 +158,12 @@ class ProgramPorts:
     classes: tuple[tuple[ClassPorts, ...], ...]
     wirings: dict[Hashable, Any] = field(default_factory=dict)
 
-    def of(self, task: Task) -> ClassPorts:
+    @staticmethod
+    def of(program: CompiledProgram) -> ProgramPorts:
+        return ProgramPorts(tuple(tuple(_class_ports(cls) for cls in kernel.classes) for kernel in program.kernels))
+
+    def of_task(self, task: Task) -> ClassPorts:
         return self.classes[task.kernel][task.cls]
-
-
-_cache: WeakKeyDictionary[CompiledProgram, ProgramPorts] = WeakKeyDictionary()
-
-
-def program_ports(program: CompiledProgram) -> ProgramPorts:
-    """The ports of a program's classes; one object per program."""
-    found = _cache.get(program)
-    if found is None:
-        classes = tuple(tuple(_class_ports(cls) for cls in kernel.classes) for kernel in program.kernels)
-        _cache[program] = found = ProgramPorts(classes)
-    return found
 
 
 @dataclass(frozen=True, eq=False)

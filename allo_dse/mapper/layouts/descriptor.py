@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from allo_dse.device.model import Descriptor
 
-from ..streams.access import WORD_BYTES, fit_loops
+from .access import WORD_BYTES, fit_loops
 from .affine import Loop, Walk
 
 

@@ -9,7 +9,6 @@ moves nothing costs nothing. What is left stays with the cores, as the program h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
@@ -19,8 +18,6 @@ from allo_dse.program.tensors import LayoutStep, LayoutUse, TensorPort
 from ..model.movement import Direction, LayoutChoice, LayoutPlace, LayoutPlan
 from .affine import Arrangement
 from .descriptor import descriptor_walk
-
-_plans: WeakKeyDictionary[CompiledProgram, dict[str, LayoutPlan]] = WeakKeyDictionary()
 
 # Tasks that share tiles: tensor, direction, layout, and tile shape.
 _Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
@@ -32,18 +29,14 @@ def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
     Cores that share a flow receive the same words, so a tensor's tile is arranged on the way only if all task classes
     that use such tiles of it want the same. So do the tasks of one core, whose output slots have one descriptor each.
     """
-    plans = _plans.setdefault(program, {})
-    if device.key not in plans:
-        users: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
-        for kernel in program.kernels:
-            for cls in kernel.classes:
-                for port in cls.tensor_ports:
-                    for direction in _directions(port):
-                        key = (port.tensor.name, direction, port.layout, port.tile_shape)
-                        users.setdefault(key, []).append((cls, port))
-        choices = [choice for key, found in users.items() for choice in _choices(key[1], found, device)]
-        plans[device.key] = LayoutPlan(tuple(choices))
-    return plans[device.key]
+    users: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
+    for kernel in program.kernels:
+        for cls in kernel.classes:
+            for port in cls.tensor_ports:
+                for direction in _directions(port):
+                    key = (port.tensor.name, direction, port.layout, port.tile_shape)
+                    users.setdefault(key, []).append((cls, port))
+    return LayoutPlan(tuple(choice for key, found in users.items() for choice in _choices(key[1], found, device)))
 
 
 def _directions(port: TensorPort) -> list[Direction]:

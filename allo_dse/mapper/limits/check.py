@@ -1,69 +1,66 @@
 """Whether a folded graph fits a device: every limit it exceeds, as values.
 
-    check_mapping(vmg, device, Buffering())        # list[Violation]; empty when it fits
-
-`docs/devices.md` lists the constraints and the rules behind them.
+`DeviceMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
 from ..graph.labels import short_node_name
+from ..layouts.access import WORD_BYTES, is_word_aligned
 from ..model.buffering import Buffering
-from ..model.movement import StreamFlow
+from ..model.movement import StreamFlow, Transport
 from ..model.violation import Violation
-from ..streams.access import WORD_BYTES, is_word_aligned
-from ..streams.memory import NodeMemory, group_memory, local_memory_bytes
+from ..streams.memory import NodeMemory
 from ..streams.tiles import GroupTiles
-from ..streams.view import MappingView, mapping_view
-from ..transport.plan import plan_transport
+from ..streams.view import MappingView
 from ..transport.tile_limits import LOCKS_PER_END, tile_violations
-from .check_fpga import check_fpga
-
-__all__ = ["Violation", "check_mapping", "local_memory_bytes"]
 
 # With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
 _HOPELESS = 2
 
 
-def check_mapping(
-    vmg: VMG,
-    device: Device,
-    buffering: Buffering | None = None,
-    schedule: Sequence[Directive] = (),
-    depths: Mapping[str, int] | None = None,
+def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
+    """Limits that numbers alone decide: tiles, host buffers, and arrays that no tile can reach."""
+    return [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
+
+
+def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
+    """Whether what its nodes and tiles need says nothing that `array_violations` has not said.
+
+    So it is with far more nodes than the device has tiles (an unfolded graph, say), and where tasks call regions with
+    arrays of their own.
+    """
+    return vmg.node_count > _HOPELESS * device.compute_tiles or bool(vmg.program.shared)
+
+
+def node_violations(
+    view: MappingView,
+    transport: Transport,
+    memories: Sequence[NodeMemory],
+    device: NpuDevice,
+    buffering: Buffering,
 ) -> list[Violation]:
-    """All limits of a device that a mapping exceeds; empty when it fits.
+    """Limits of cores, memory tiles and shim tiles.
 
     Streams between nodes are taken to run between neighbours, which share memory, as far as the number of neighbours
     allows; whether the nodes can be placed that way is not decided here.
 
-    A graph with far more nodes than the device has tiles (an unfolded one, say) is checked for that, for its host
-    buffers, and no further; so is one whose tasks call regions with arrays of their own, which no tile can reach. On an
-    FPGA its resources are counted instead, with the directives of `schedule` and the stream `depths`.
+    Args:
+        memories: what a node of each group needs at most.
     """
-    if isinstance(device, FpgaDevice):
-        return check_fpga(vmg, device, schedule, depths)
-    buffering = buffering or Buffering()
-    device = NpuDevice.of(device)
-    found = [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
-    if vmg.node_count > _HOPELESS * device.compute_tiles or vmg.program.shared:
-        return found
-    view = mapping_view(vmg)
-    transport = plan_transport(vmg, device, buffering)
-    memories = group_memory(view.groups, view.links, device, buffering)
+    program, found = view.vmg.program, []
     streams = _streams_by_node(transport.streams)
     first_node = 0
     for group, memory in zip(view.groups, memories, strict=True):
-        found += _core_violations(vmg.program, group, first_node, memory, streams, device, buffering)
+        found += _core_violations(program, group, first_node, memory, streams, device, buffering)
         first_node += group.group.count
     found += _misaligned_tiles(view)
     found += transport.violations

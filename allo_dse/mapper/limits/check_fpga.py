@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from allo_dse.backends.fpga.plan import is_region
-from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
 from allo_dse.program.directive import Directive
@@ -17,12 +16,10 @@ from .fpga import FpgaMapping
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
 
 
-def check_fpga(
-    vmg: VMG, device: FpgaDevice, schedule: Sequence[Directive] = (), depths: Mapping[str, int] | None = None
-) -> list[Violation]:
+def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
-    mapping = FpgaMapping(vmg, device, tuple(schedule), depths)
-    found = [*_partitions(vmg, (*vmg.program.schedule, *schedule)), *_interfaces(mapping)]
+    vmg = mapping.vmg
+    found = [*_partitions(vmg, (*vmg.program.schedule, *mapping.schedule)), *_interfaces(mapping)]
     try:
         return [*found, *_resources(mapping)]
     except SimulationError as error:

@@ -10,20 +10,17 @@ A node is a processing element: tasks that a fold puts on one node use the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from weakref import WeakKeyDictionary
+from functools import cached_property
 
 import numpy as np
 
 from allo_dse.backends.fpga.fifo import fifo_resources
-from allo_dse.backends.fpga.nest import read_nest
-from allo_dse.backends.fpga.plan import is_region, plan_of
+from allo_dse.backends.fpga.plan import is_region
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
@@ -35,7 +32,6 @@ from ..graph.tree import Task, leaf_tasks
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
-_COSTS: WeakKeyDictionary[CompiledProgram, dict[Hashable, TaskCost]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -82,22 +78,17 @@ class FpgaMapping:
         Raises:
             SimulationError: where control depends on data.
         """
-        key = (task_class.kernel, task_class.name, pid if self.differs(task_class) else ())
+        pid = pid if self.differs(task_class) else ()
+        key = (task_class.kernel, task_class.name, pid)
         if key not in self._costs:
-            known = self.measured.get((task_class.kernel, task_class.name), {})
-            find = partial(task_cost, self.vmg.program, task_class, self.device, self.schedule, pid, known)
-            self._costs[key] = find() if known else self._shared(key, task_class, find)
+            self._costs[key] = self._cost(task_class, pid)
         return self._costs[key]
 
-    def _shared(self, key: Hashable, task_class: TaskClass, find: Callable[[], TaskCost]) -> TaskCost:
-        """The cost of a class is the same in all designs whose directives say the same about it."""
-        program = self.vmg.program
-        plan = plan_of(program, task_class, read_nest(task_class.body.mlir), self.schedule)
-        known = _COSTS.setdefault(program, {})
-        key = (self.device.key, key, plan.key)
-        if key not in known:
-            known[key] = find()
-        return known[key]
+    def _cost(self, task_class: TaskClass, pid: Pid) -> TaskCost:
+        known = self.measured.get((task_class.kernel, task_class.name))
+        if known:
+            return task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known)
+        return self.vmg.graph.fpga_costs.of(task_class, self.device, self.schedule, pid)
 
     def differs(self, task_class: TaskClass) -> bool:
         """Whether tasks of a class take different times."""

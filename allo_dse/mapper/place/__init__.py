@@ -1,7 +1,5 @@
-"""Placement and routing: folded nodes on tiles, streams and flows on wires."""
+"""Placement and routing: folded nodes on tiles, streams and flows on wires.
 
-from .result import Infeasible, PlacedDesign
-from .solve import place
-from .verify import verify_placement
-
-__all__ = ["Infeasible", "PlacedDesign", "place", "verify_placement"]
+Imports what describes a mapping (`streams`, `transport`); `mapping.DeviceMapping` asks it. The solver is `solve`, which
+takes a while to import.
+"""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..streams.access import WORD_BYTES
+from ..layouts.access import WORD_BYTES
 from .array import Tile
 from .problem import LOCKS_PER_END, Problem
 from .wishes import Wishes

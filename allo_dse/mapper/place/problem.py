@@ -9,14 +9,11 @@ from typing import Literal
 
 from allo_dse.device.device import NpuDevice
 
-from ..fold.vmg import VMG
 from ..graph.labels import short_node_name
-from ..model.buffering import Buffering
-from ..model.movement import Direction
-from ..streams.access import WORD_BYTES
-from ..streams.memory import group_memory
-from ..streams.view import mapping_view
-from ..transport.plan import plan_transport
+from ..layouts.access import WORD_BYTES
+from ..model.movement import Direction, Transport
+from ..streams.memory import NodeMemory
+from ..streams.view import MappingView
 from ..transport.tile_limits import LOCKS_PER_END
 from .array import ArrayLimits
 
@@ -139,15 +136,14 @@ class Problem:
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]
 
 
-def problem_of(vmg: VMG, device: NpuDevice, buffering: Buffering) -> Problem:
-    """What a folded graph asks of a device."""
-    view = mapping_view(vmg)
-    transport = plan_transport(vmg, device, buffering)
+def problem_of(view: MappingView, transport: Transport, memories: Sequence[NodeMemory], device: NpuDevice) -> Problem:
+    """What a folded graph asks of a device; `memories`: what a node of each group needs at most."""
     nodes = []
-    for group, memory in zip(view.groups, group_memory(view.groups, view.links, device, buffering), strict=True):
+    for group, memory in zip(view.groups, memories, strict=True):
         own = memory.total - memory.streams
         nodes += [
-            NodeNeed(short_node_name(vmg.program, group.group, position), own) for position in range(group.group.count)
+            NodeNeed(short_node_name(view.vmg.program, group.group, position), own)
+            for position in range(group.group.count)
         ]
     streams = tuple(StreamNeed(s.stream, s.source, s.target, s.depth, s.token_bytes) for s in transport.streams)
     carriers = transport.transfer_of_flow

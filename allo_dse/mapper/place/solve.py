@@ -1,6 +1,6 @@
 """Placement and routing of a folded graph on the array, or the limits that forbid it.
 
-    place(vmg, device, Buffering())        # PlacedDesign | Infeasible
+    solve(problem_of(view, transport, memories, device))        # PlacedDesign | Infeasible
 
 1. Nodes are placed by CP-SAT, with the transport plan's columns, near the memory tiles they exchange tiles with; routes
    are found by negotiated congestion. This decides nearly all mappings.
@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
-from allo_dse.device.device import Device, NpuDevice
-
-from ..fold.vmg import VMG
-from ..limits.check import check_mapping
-from ..model.buffering import Buffering
 from ..model.violation import Violation
 from .channels import nets_of, numbered
 from .joint import JointModel
 from .model import Placement, PlacementModel, make_solver
-from .problem import Problem, problem_of
+from .problem import Problem
 from .reasons import violations_of
 from .result import Infeasible, PlacedDesign
 from .router import route
 from .wishes import Wishes
 
-# What depends on where nodes and transfers are; `check_mapping`'s other limits hold wherever they are put.
+# What depends on where nodes and transfers are; the other limits of a mapping hold wherever they are put.
 _DECIDED_HERE = (
     "core_memory",
     "core_locks",
@@ -48,26 +44,18 @@ _UNLIMITED = 1e6
 _REASONS = 1.0
 
 
-def place(
-    vmg: VMG, device: Device, buffering: Buffering | None = None, *, time_limit_s: float = 10.0
-) -> PlacedDesign | Infeasible:
-    """Give every node a tile, every stream shared memory or a route, every flow a route and channels.
-
-    The plan's transfers stay as they are (`plan_transport`: which flows share a shim channel); columns may change.
-    Deterministic as long as the time limit is not reached.
-
-    Raises:
-        DeviceError: for a device that is not an NPU.
-    """
-    device, buffering = NpuDevice.of(device), buffering or Buffering()
-    fixed = [v for v in check_mapping(vmg, device, buffering) if v.constraint not in _DECIDED_HERE]
-    if fixed:
-        return Infeasible(tuple(fixed))
-    return solve(problem_of(vmg, device, buffering), time_limit_s=time_limit_s)
+def unplaceable(violations: Iterable[Violation]) -> Infeasible | None:
+    """What forbids a mapping wherever its nodes and transfers are put; None when that is left to decide."""
+    fixed = tuple(v for v in violations if v.constraint not in _DECIDED_HERE)
+    return Infeasible(fixed) if fixed else None
 
 
 def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Infeasible:
-    """Solve a placement problem whose transfers all have a column in the plan."""
+    """Give every node a tile, every stream shared memory or a route, every flow a route and channels.
+
+    The plan's transfers, which all have a column there, stay as they are (which flows share a shim channel); columns
+    may change. Deterministic as long as the time limit is not reached.
+    """
     if len(problem.nodes) > len(problem.limits.cores):
         array = problem.limits
         return Infeasible((Violation("compute_tiles", problem.device, len(problem.nodes), len(array.cores)),))

@@ -1,7 +1,7 @@
 """What a fold needs at least of a device, known before the folded graph is built.
 
-Everything here is a lower bound of what `check_mapping` finds, so that leaving out folds that exceed a limit never
-loses one that fits.
+Everything here is a lower bound of what `DeviceMapping.violations` finds, so that leaving out folds that exceed a limit
+never loses one that fits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
 from ..graph.axes import class_varies
-from ..graph.ports import PortKey, PortSide, program_ports
+from ..graph.ports import PortKey, PortSide
+from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..transport.assign import ColumnLimits
 from ..transport.plan import column_limits
@@ -38,9 +39,13 @@ class FoldBounds:
         buffering: what every design has at least.
     """
 
-    program: CompiledProgram
+    graph: ProgramGraph
     device: NpuDevice
     buffering: Buffering = field(default_factory=lambda: Buffering(output_depth=1))
+
+    @property
+    def program(self) -> CompiledProgram:
+        return self.graph.program
 
     def fits(self, needs: Needs) -> bool:
         """Whether the array has as much as kernels need together."""
@@ -111,9 +116,7 @@ class FoldBounds:
     def _task_ports(self) -> list[dict[PortKey, TensorPort]]:
         """The tensor ports of every task."""
         result = []
-        for number, (kernel, classes) in enumerate(
-            zip(self.program.kernels, program_ports(self.program).classes, strict=True)
-        ):
+        for number, (kernel, classes) in enumerate(zip(self.program.kernels, self.graph.ports.classes, strict=True)):
             own = [{side.key: side.port for side in ports.sides} for ports in classes]
             tasks = np.arange(self.program.first_task[number], self.program.first_task[number + 1])
             result += [own[cls] for cls in kernel.class_of(self.program.pids(number, tasks)).tolist()]
@@ -128,7 +131,7 @@ class FoldBounds:
     def _used(self) -> list[tuple[dict[PortKey, TensorPort], dict[PortKey, TensorPort]]]:
         """Per kernel the tensor ports that all of its classes use, and those that any of them uses."""
         result = []
-        for classes in program_ports(self.program).classes:
+        for classes in self.graph.ports.classes:
             own = [{side.key: side.port for side in ports.sides} for ports in classes]
             common = {key: port for key, port in own[0].items() if all(key in other for other in own)}
             result.append((common, {key: port for ports in own for key, port in ports.items()}))
@@ -139,7 +142,7 @@ class FoldBounds:
         """Per kernel the ports of tensors that no kernel before it moves in the same direction."""
         seen: set[tuple[str, str]] = set()
         result = []
-        for classes in program_ports(self.program).classes:
+        for classes in self.graph.ports.classes:
             own: dict[tuple[str, str], PortSide] = {}
             for ports in classes:
                 own.update({side.key[:2]: side for side in ports.sides if side.key[:2] not in seen})

@@ -18,8 +18,9 @@ from allo_dse.program.compiled import CompiledProgram
 from ..fold.fold import AxisFold, KernelFold, MeshFold, unfolded, violations
 from ..fold.fold_options import AxisSpace, KernelSpace, axis_space
 from ..fold.joint import JointFold
-from ..graph.axes import AxisRule, axis_rules
-from ..graph.kernel_graph import Chains, KernelGraph, kernel_graph
+from ..graph.axes import AxisRule
+from ..graph.kernel_graph import Chains, KernelGraph
+from ..graph.program_graph import ProgramGraph
 from .bounds import FoldBounds, Needs
 from .fold_units import NOTHING, FoldUnit, add_needs, independent_parts
 
@@ -36,9 +37,8 @@ class FoldSpace:
         bounds: what a device offers; None to leave it out of account.
     """
 
-    program: CompiledProgram
+    program_graph: ProgramGraph
     max_nodes: int | None
-    rules: tuple[tuple[AxisRule, ...], ...]
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
 
@@ -57,10 +57,24 @@ class FoldSpace:
             best = min(best, sum(least) - len(members) + len(chains))
         return best
 
-    @cached_property
+    @staticmethod
+    def of(graph: ProgramGraph, max_nodes: int | None = None, bounds: FoldBounds | None = None) -> FoldSpace:
+        """The space of a program's folds; takes the same time for a mesh of two million tasks as for one of two."""
+        kernels = tuple(
+            KernelSpace(kernel.name, tuple(axis_space(axis, rule) for axis, rule in enumerate(rules)))
+            for kernel, rules in zip(graph.program.kernels, graph.rules, strict=True)
+        )
+        return FoldSpace(graph, max_nodes, kernels, bounds)
+
+    @property
+    def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
+        """What each mesh axis of each kernel allows."""
+        return self.program_graph.rules
+
+    @property
     def graph(self) -> KernelGraph:
         """The kernels and the streams between them."""
-        return kernel_graph(self.program)
+        return self.program_graph.kernels
 
     @cached_property
     def heads(self) -> tuple[tuple[int, ...], ...]:
@@ -121,7 +135,7 @@ class FoldSpace:
     @cached_property
     def pruned_share(self) -> float:
         """The share of all legal folds that are never made, because they cannot fit."""
-        every = FoldSpace(self.program, None, self.rules, self.kernels).count()
+        every = FoldSpace(self.program_graph, None, self.kernels).count()
         return 1 - self.count() / every
 
     def _joined(self, first: Counter[Needs], second: Counter[Needs]) -> Counter[Needs]:
@@ -173,12 +187,12 @@ class FoldSpace:
         Raises:
             IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
         """
-        fold = fold.normalised(self.program)
+        fold = fold.normalised(self.program_graph)
         if self.max_nodes is not None and fold.node_count > self.max_nodes:
             return False
         if any(next(violations(k, r), None) for k, r in zip(fold.kernels, self.rules, strict=True)):
             return False
-        return next(JointFold.of(self.program, fold, self.rules).violations(), None) is None
+        return next(JointFold.of(self.program_graph, fold).violations(), None) is None
 
     def contains(self, fold: MeshFold) -> bool:
         """Whether a fold is one of those that iteration gives: legal, and not beyond what the device offers.
@@ -186,7 +200,7 @@ class FoldSpace:
         Raises:
             IllegalFold: as `is_legal`.
         """
-        fold = fold.normalised(self.program)
+        fold = fold.normalised(self.program_graph)
         if not self.is_legal(fold) or not self.bounds:
             return self.is_legal(fold)
         position = {kernel.kernel: number for number, kernel in enumerate(self.kernels)}
@@ -218,9 +232,4 @@ def fold_choices(program: CompiledProgram, max_nodes: int | None = None, bounds:
 
     Takes the same time for a mesh of two million tasks as for one of two.
     """
-    rules = axis_rules(program)
-    kernels = tuple(
-        KernelSpace(kernel.name, tuple(axis_space(axis, rule) for axis, rule in enumerate(axis_list)))
-        for kernel, axis_list in zip(program.kernels, rules, strict=True)
-    )
-    return FoldSpace(program, max_nodes, rules, kernels, bounds)
+    return FoldSpace.of(ProgramGraph(program), max_nodes, bounds)

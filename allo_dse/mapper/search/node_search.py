@@ -1,8 +1,8 @@
 """Search over single tasks, for programs whose kernels cannot be folded as a whole.
 
-    node_folds(program, max_nodes=4)                       every fold, of symmetric ones only the first
-    best_node_fold(program, cost, 4, load=...)             the cheapest: all of them, without those that cannot be
-    beam_folds(program, 4, load=...)                       the most promising ones of a larger program
+    node_folds(graph, max_nodes=4)                         every fold, of symmetric ones only the first
+    best_node_fold(graph, cost, 4, load=...)               the cheapest: all of them, without those that cannot be
+    beam_folds(graph, 4, load=...)                         the most promising ones of a larger program
 
 Which tasks share a node is searched; the order within a node is that of streams.
 """
@@ -19,7 +19,8 @@ from allo_dse.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
 
-from ..fold.node_fold import NodeFold, task_graph, twin_tasks
+from ..fold.node_fold import NodeFold, twin_tasks
+from ..graph.program_graph import ProgramGraph
 
 EXHAUSTIVE_TASKS = 12
 """Programs of more tasks are searched by beam."""
@@ -44,7 +45,7 @@ def rough_work(task_class: TaskClass) -> float:
 
 
 def node_folds(
-    program: CompiledProgram,
+    graph: ProgramGraph,
     max_nodes: int,
     *,
     fits: Fits = anything_fits,
@@ -55,12 +56,12 @@ def node_folds(
     Args:
         bound: whether the nodes made so far are worth going on with.
     """
-    order, before = task_graph(program).order, twin_tasks(program).before
+    order, before = graph.order.order, twin_tasks(graph).before
     place: dict[int, int] = {}
 
     def extend(position: int, sets: Sets) -> Iterator[NodeFold]:
         if position == len(order):
-            yield NodeFold.of(program, sets)
+            yield NodeFold.of(graph, sets)
             return
         task = order[position]
         least = place.get(before[task], 0)
@@ -100,7 +101,7 @@ class Found:
 
 
 def best_node_fold(
-    program: CompiledProgram,
+    graph: ProgramGraph,
     cost: Callable[[NodeFold], float],
     max_nodes: int,
     *,
@@ -116,6 +117,7 @@ def best_node_fold(
         cost: infinite for a fold that is not possible.
         load: in units of `cost`; nothing is left out without it.
     """
+    program = graph.program
     loads = task_loads(program, load) if load else np.zeros(program.task_count)
     best, lowest, tried = None, math.inf, 0
     small = program.task_count <= EXHAUSTIVE_TASKS
@@ -123,12 +125,12 @@ def best_node_fold(
     def worthwhile(sets: Sets) -> bool:
         return max(float(loads[own].sum()) for own in sets) < lowest
 
-    for fold in beam_folds(program, max_nodes, load=load or rough_work, fits=fits, width=4 if small else 16):
+    for fold in beam_folds(graph, max_nodes, load=load or rough_work, fits=fits, width=4 if small else 16):
         tried += 1
         if (found := cost(fold)) < lowest:
             best, lowest = fold, found
     if small:
-        for fold in node_folds(program, max_nodes, fits=fits, bound=worthwhile):
+        for fold in node_folds(graph, max_nodes, fits=fits, bound=worthwhile):
             tried += 1
             if (found := cost(fold)) < lowest:
                 best, lowest = fold, found
@@ -136,7 +138,7 @@ def best_node_fold(
 
 
 def beam_folds(
-    program: CompiledProgram,
+    graph: ProgramGraph,
     max_nodes: int,
     *,
     load: Load = rough_work,
@@ -152,21 +154,21 @@ def beam_folds(
     Raises:
         IllegalFold: where tasks wait for each other in circles, so that there is no order to run them in.
     """
-    graph = task_graph(program)
-    if any(graph.feeds[a, b] and graph.rank[a] > graph.rank[b] for a, b in np.argwhere(graph.feeds).tolist()):
+    program, tasks = graph.program, graph.order
+    if any(tasks.rank[a] > tasks.rank[b] for a, b in np.argwhere(tasks.feeds).tolist()):
         raise IllegalFold(f"{program.name}: streams lead round in circles", hint="fold it by chain and bundle by hand")
     loads = task_loads(program, load)
-    states: list[Sets] = [[[task] for task in graph.order]]
+    states: list[Sets] = [[[task] for task in tasks.order]]
     result = []
     for nodes in range(program.task_count, 0, -1):
         if nodes <= max_nodes:
-            result += [NodeFold.of(program, state) for state in states]
+            result += [NodeFold.of(graph, state) for state in states]
         ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
         for state in states:
             for merged in _merges(state, loads, partners, fits):
                 key = frozenset(map(tuple, map(sorted, merged)))
                 if key not in ranked:
-                    ranked[key] = (*_score(merged, loads, graph.feeds), merged)
+                    ranked[key] = (*_score(merged, loads, tasks.feeds), merged)
         states = [entry[2] for entry in sorted(ranked.values(), key=lambda entry: entry[:2])[:width]]
     return result
 

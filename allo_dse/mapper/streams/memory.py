@@ -14,13 +14,11 @@ from itertools import accumulate
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.tensors import TensorPort
 
-from ..fold.vmg import VMG
 from ..graph.ports import PortKey
 from ..model.buffering import Buffering
 from .node_links import StreamLinks
 from .round_wiring import Block, Wiring
 from .tiles import GroupTiles
-from .view import mapping_view
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,6 @@ class NodeMemory:
             "reserved": self.reserved,
         }
         return ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
-
-
-def local_memory_bytes(vmg: VMG, device: NpuDevice, buffering: Buffering | None = None) -> int:
-    """Data memory of the node that needs most, in bytes, with what the device reserves."""
-    view = mapping_view(vmg)
-    return max(memory.total for memory in group_memory(view.groups, view.links, device, buffering or Buffering()))
 
 
 def group_memory(

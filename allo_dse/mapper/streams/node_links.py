@@ -13,6 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
+from ..graph.program_graph import ProgramGraph
 from ..model.movement import StreamFlow
 from .round_wiring import Wiring, group_wirings
 from .tiles import GroupTiles
@@ -47,16 +48,16 @@ class _OpenEnds:
         self.ports.append(port)
 
 
-def link_streams(program: CompiledProgram, groups: list[GroupTiles]) -> StreamLinks:
+def link_streams(graph: ProgramGraph, groups: list[GroupTiles]) -> StreamLinks:
     """Match the two ends of every stream in one round of every node."""
     ends = {"put": _OpenEnds([], [], [], []), "get": _OpenEnds([], [], [], [])}
     wirings = []
     first_node = 0
     for group in groups:
-        found = group_wirings(program, group)
+        found = group_wirings(graph, group)
         wirings.append(tuple(wiring for wiring, _ in found))
         for wiring, nodes in found:
-            _collect(program, group, wiring, nodes, first_node, ends)
+            _collect(graph.program, group, wiring, nodes, first_node, ends)
         first_node += group.group.count
     return StreamLinks(tuple(wirings), _between(ends["put"], ends["get"]))
 

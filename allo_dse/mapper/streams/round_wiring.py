@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
 from ..graph.groups import MeshLeaves
 from ..graph.port_families import PortFamily, port_families
-from ..graph.ports import ClassPorts, ClassUse, PortKey, program_ports
+from ..graph.ports import ClassPorts, ClassUse, PortKey
+from ..graph.program_graph import ProgramGraph
 from .tiles import GroupTiles
 
 
@@ -112,15 +112,15 @@ class _Ends:
     kinds: list[tuple[ClassUse, int, StreamPort]]
 
 
-def group_wirings(program: CompiledProgram, group: GroupTiles) -> list[tuple[Wiring, IntArray]]:
+def group_wirings(graph: ProgramGraph, group: GroupTiles) -> list[tuple[Wiring, IntArray]]:
     """The different wirings of a group's nodes, each with the positions of its nodes in the group.
 
     All nodes of a mesh fold's group are wired alike: tasks of a node are at the same distances, and so are the ends of
     affine streams. What one node shows is kept for all folds of the program with the same rounds.
     """
-    ports = program_ports(program)
+    ports = graph.ports
     leaves = group.group.leaves
-    streams = [ports.of(use.task).streams for use in group.round.classes]
+    streams = [ports.of_task(use.task).streams for use in group.round.classes]
     if not any(streams):
         return []
     everyone = np.arange(group.group.count)
@@ -129,9 +129,9 @@ def group_wirings(program: CompiledProgram, group: GroupTiles) -> list[tuple[Wir
         key = (group.round, leaves.loops[inner:], leaves.loop_stride[inner:])
         if key not in ports.wirings:
             first = leaves.base[:1, None] + leaves.offsets(0, group.round.length)[None, :]
-            ports.wirings[key] = _wire(program, group, first)[0][0]
+            ports.wirings[key] = _wire(graph, group, first)[0][0]
         return [(ports.wirings[key], everyone)]
-    return _wire(program, group, leaves.tasks(0, group.round.length))
+    return _wire(graph, group, leaves.tasks(0, group.round.length))
 
 
 def _inner_loops(loops: tuple[int, ...], length: int) -> int:
@@ -143,9 +143,10 @@ def _inner_loops(loops: tuple[int, ...], length: int) -> int:
     return inner
 
 
-def _wire(program: CompiledProgram, group: GroupTiles, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
+def _wire(graph: ProgramGraph, group: GroupTiles, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
     """The wirings of nodes that execute `tasks` (nodes, round length) in a round."""
-    puts, gets = _ends(program, group, tasks, "put"), _ends(program, group, tasks, "get")
+    puts, gets = _ends(graph, group, tasks, "put"), _ends(graph, group, tasks, "get")
+    program = graph.program
     put_key = puts.node * program.stream_count + puts.stream
     get_key = gets.node * program.stream_count + gets.stream
     partner, met = _partners(put_key, get_key)
@@ -155,7 +156,7 @@ def _wire(program: CompiledProgram, group: GroupTiles, tasks: IntArray) -> list[
     node = gets.node[get_met]
     wires = np.stack((puts.leaf[put_met], gets.leaf[get_met], puts.kind[put_met], gets.kind[get_met]), axis=1)
     left = [np.flatnonzero(~np.isin(put_key, get_key)), np.flatnonzero(~met)]
-    classes = _classes_of_round(program, group)
+    classes = _classes_of_round(graph, group)
     found: dict[tuple[bytes, ...], tuple[Wiring, list[int]]] = {}
     for number in range(len(tasks)):
         mine = wires[slice(*np.searchsorted(node, (number, number + 1)))]
@@ -186,12 +187,12 @@ def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[n
     return partner, put_key[partner] == get_key
 
 
-def _ends(program: CompiledProgram, group: GroupTiles, tasks: IntArray, direction: str) -> _Ends:
+def _ends(graph: ProgramGraph, group: GroupTiles, tasks: IntArray, direction: str) -> _Ends:
     columns: list[list[IntArray]] = [[], [], [], []]
     kinds: list[tuple[ClassUse, int, StreamPort]] = []
-    ports = program_ports(program)
+    program, ports = graph.program, graph.ports
     for use in group.round.classes:
-        own = ports.of(use.task)
+        own = ports.of_task(use.task)
         if not own.families[direction]:
             continue
         pids = program.pids(use.task.kernel, tasks[:, use.in_round].reshape(-1))
@@ -222,9 +223,9 @@ def _open_ends(ends: _Ends, positions: IntArray) -> list[OpenEnd]:
     return [OpenEnd(ends.kinds[kind][0], ends.kinds[kind][2], tuple(places)) for kind, places in leaves.items()]
 
 
-def _classes_of_round(program: CompiledProgram, group: GroupTiles) -> tuple[ClassPorts, ...]:
-    ports = program_ports(program)
+def _classes_of_round(graph: ProgramGraph, group: GroupTiles) -> tuple[ClassPorts, ...]:
+    ports = graph.ports
     result: dict[int, ClassPorts] = {}
     for use in group.round.classes:
-        result.update(dict.fromkeys(use.in_round.tolist(), ports.of(use.task)))
+        result.update(dict.fromkeys(use.in_round.tolist(), ports.of_task(use.task)))
     return tuple(result[leaf] for leaf in range(group.round.length))

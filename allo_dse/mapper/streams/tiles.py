@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import MeshLeaves, NodeGroup
-from ..graph.ports import ClassUse, PortKey, PortSide, Round, program_ports, schedule_round
+from ..graph.ports import ClassUse, PortKey, PortSide, Round, schedule_round
+from ..graph.program_graph import ProgramGraph
 from ..model.sequences import Nest, change_count, loop_nest, nest_moves
 
 Users = list[tuple[ClassUse, PortSide]]
@@ -49,15 +49,14 @@ TileSequences = list[tuple[int, TilePattern]]
 class GroupTiles:
     """The ports of a node group and the tile sequences of its nodes."""
 
-    def __init__(self, program: CompiledProgram, group: NodeGroup) -> None:
-        self.program = program
+    def __init__(self, graph: ProgramGraph, group: NodeGroup) -> None:
+        self.program = graph.program
         self.group = group
         self.round: Round = schedule_round(group.tree)
         self.rounds = group.tree.leaf_count // self.round.length
-        ports = program_ports(program)
         self.users: dict[PortKey, Users] = {}
         for use in self.round.classes:
-            for side in ports.of(use.task).sides:
+            for side in graph.ports.of_task(use.task).sides:
                 self.users.setdefault(side.key, []).append((use, side))
 
     def sequences(self, key: PortKey) -> TileSequences:

@@ -1,32 +1,25 @@
 """The transport plan: which tiles move over which channels, decided from the folded graph and the device's limits.
 
-plan_transport(vmg, device, Buffering())       # Transport: flows, transfers, streams, violations
+plan_transport(MappingView(vmg), device, Buffering())       # Transport: flows, transfers, streams, violations
 """
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from allo_dse.device.device import NpuDevice
 
-from ..fold.vmg import VMG
-from ..layouts import layout_plan
+from ..layouts.access import access_pattern
 from ..model.buffering import Buffering
 from ..model.movement import Flow, StreamFlow, TileLoop, Transfer, Transport
 from ..model.violation import Violation
-from ..streams.access import access_pattern
 from ..streams.shared_flows import FlowFamily, plan_flows
-from ..streams.view import MappingView, mapping_view
+from ..streams.view import MappingView
 from .assign import ColumnLimits, Share, assign_columns
 from .tile_limits import channel_shortages
 
 __all__ = ["Flow", "StreamFlow", "TileLoop", "Transfer", "Transport", "plan_transport"]
 
 
-_plans: WeakKeyDictionary[VMG, dict[tuple[str, Buffering], Transport]] = WeakKeyDictionary()
-
-
-def plan_transport(vmg: VMG, device: NpuDevice, buffering: Buffering | None = None) -> Transport:
+def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:
     """Plan how tiles move between DRAM and the nodes of a folded graph.
 
     Every tensor port's tiles pass through a memory tile. Nodes that take the same tiles in the same order share a flow;
@@ -35,24 +28,7 @@ def plan_transport(vmg: VMG, device: NpuDevice, buffering: Buffering | None = No
 
     Meant for mappings that fit the device's tiles; the work grows with nodes and ports, not with tasks, in a mesh fold.
     """
-    buffering = buffering or Buffering()
-    plans = _plans.setdefault(vmg, {})
-    key = (device.key, buffering)
-    if key not in plans:
-        plans[key] = _plan(mapping_view(vmg), device, buffering)
-    return plans[key]
-
-
-def column_limits(device: NpuDevice) -> ColumnLimits:
-    """DMA channels that each column has for transfers."""
-    shim, memory = device.shim, device.memory_tile
-    wires = device.interconnect
-    joins = min(wires.core.south[0], wires.memory_tile.north[1])
-    return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out, joins)
-
-
-def _plan(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:
-    families = plan_flows(view.program, view.groups, view.links.between, buffering)
+    families = plan_flows(view.vmg.program, view.groups, view.links.between, buffering)
     inputs = [family for family in families if family.direction == "in"]
     outputs = [family for family in families if family.direction == "out"]
     limits = column_limits(device)
@@ -65,7 +41,15 @@ def _plan(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transpo
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
     flows = tuple(flow for family in families for flow in family.flows)
-    return Transport(flows, transfers, view.links.between, violations, layout_plan(view.program, device))
+    return Transport(flows, transfers, view.links.between, violations, view.vmg.graph.layouts(device))
+
+
+def column_limits(device: NpuDevice) -> ColumnLimits:
+    """DMA channels that each column has for transfers."""
+    shim, memory = device.shim, device.memory_tile
+    wires = device.interconnect
+    joins = min(wires.core.south[0], wires.memory_tile.north[1])
+    return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out, joins)
 
 
 Part = tuple[FlowFamily, tuple[Flow, ...], int, int]
@@ -108,5 +92,5 @@ def _transfer(
         run_bytes=first.run_bytes,
         moves=first.moves,
         depth=buffering.memory_tile_depth,
-        pattern=access_pattern(family.port, family.pattern, starts, device.shim.descriptor),
+        pattern=access_pattern(family.port, family.pattern.nest, family.pattern.moves, starts, device.shim.descriptor),
     )

@@ -18,7 +18,7 @@ from ..search.objectives import Constraint, Objective
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.eval.evaluator import Evaluator
-    from allo_dse.mapper.place import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,7 @@ class StudySpec:
         """What limits of the device a design breaks."""
         if self._check is not None:
             return self._check(design)
-        from allo_dse.mapper.limits.check import check_mapping
-
-        return check_mapping(design.vmg, design.device, design.buffering, design.schedule, dict(design.depths))
+        return design.mapping.violations
 
     def verify(self, design: Any, seed: int = 0) -> Verification:
         """Run a design and compare its numbers with the reference."""
@@ -182,9 +180,7 @@ class StudySpec:
         """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
         if getattr(design.device, "family", None) != "npu":
             return None
-        from allo_dse.mapper.place import place
-
-        return place(design.vmg, design.device, design.buffering)
+        return design.mapping.placement
 
     def fingerprint(self) -> tuple[str, str]:
         """Digests of the program, at its first parameters, and of the device.

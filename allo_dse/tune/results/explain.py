@@ -123,9 +123,7 @@ def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
     """The changes of layout of a design's tensors; none on devices without an array."""
     if getattr(getattr(design, "device", None), "family", None) != "npu":
         return ()
-    from allo_dse.mapper.layouts import layout_plan
-
-    return layout_plan(design.program, design.device).choices
+    return design.mapping.layouts.choices
 
 
 def _bound_words(metrics: Mapping[str, Any], place: str) -> str:

@@ -14,7 +14,7 @@ from ..declare.spec import StudySpec
 from .explain import design_layouts
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.place import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
 
 MAX_JSON_PRIMITIVES = 5000
 HLS = "hls"
@@ -115,7 +115,7 @@ def _layouts(design: Any) -> dict[str, Any]:
 
 def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
     from allo_dse.drawing import placement_svg
-    from allo_dse.mapper.place import PlacedDesign
+    from allo_dse.mapper.place.result import PlacedDesign
 
     if not isinstance(placement, PlacedDesign):
         return {}

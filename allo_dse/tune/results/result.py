@@ -24,7 +24,7 @@ from .export import export_design
 if TYPE_CHECKING:
     import pandas
 
-    from allo_dse.mapper.place import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from allo_dse import Buffering, Design, Device, NpuSimulator
 from allo_dse.eval.npu.cores import _steps
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
 from tests.support.programs import attention_program
@@ -55,6 +56,6 @@ def test_long_rows_pass_through_shallow_streams():
     times = []
     for chunks in (8, 16):
         program = Program.of(attention_program(4, chunks))
-        design = Design(program, fold.normalised(program), Buffering(), Device.load("npu1_4col"))
+        design = Design(program, fold.normalised(ProgramGraph(program)), Buffering(), Device.load("npu1_4col"))
         times.append(NpuSimulator().evaluate(design).latency_us - 155.0)
     assert 1.6 < times[1] / times[0] < 2.1

@@ -8,8 +8,9 @@ import pytest
 from allo_dse.device.device import Device
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.search.bounds import FoldBounds
@@ -159,11 +160,11 @@ CASES = {
 def test_mapped_by_hand(case):
     source, params, fold, trees = CASES[case]
     program = load_program(source, **params)
-    fold = fold.normalised(program)
-    assert fold_choices(program, 16, FoldBounds(program, NPU)).contains(fold)
+    fold = fold.normalised(ProgramGraph(program))
+    assert fold_choices(program, 16, FoldBounds(ProgramGraph(program), NPU)).contains(fold)
     vmg = program.vmg.fold(fold)
     assert [text(group.tree) for group in vmg.groups] == trees
-    assert check_mapping(vmg, NPU, Buffering()) == []
+    assert DeviceMapping(vmg, NPU, Buffering()).violations == ()
     assert program.vmg.apply(vmg.mapping_primitives).key == vmg.key
     inputs, results = arrays(program), []
     for graph in (program.vmg, vmg):

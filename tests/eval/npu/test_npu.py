@@ -12,9 +12,7 @@ from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.eval.npu.links import stream_links
 from allo_dse.eval.npu.network import TEMPLATE_PERIODS, build_npu_network
-from allo_dse.eval.npu.schedule import schedule
 from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.transport.plan import plan_transport
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.steady import extrapolate
 from tests.eval.designs import gemm_design, gemm_fold
@@ -53,7 +51,7 @@ def test_extrapolation_equals_the_full_simulation(design):
 @given(designs(), st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
 def test_a_network_for_more_periods_is_the_one_built_for_them(design, more):
-    schedules, transport = schedule(design.vmg), plan_transport(design.vmg, design.device, design.buffering)
+    schedules, transport = design.mapping.periods, design.mapping.transport
     links = stream_links(design.program, schedules)
     periods = TEMPLATE_PERIODS + more
     template = build_npu_network(schedules, links, transport, design.device, TEMPLATE_PERIODS)
@@ -104,7 +102,7 @@ def test_more_cores_are_faster_and_double_buffering_helps():
 def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape):
     """Half-K chains run out of step: tiles for both on one channel in turns would hang the array."""
     design = gemm_design((1024, 1024, 1024), (16, 16, 16), gemm_fold(*shape))
-    transport = plan_transport(design.vmg, design.device, design.buffering)
+    transport = design.mapping.transport
     source = {s.source for s in transport.streams}
     target = {s.target for s in transport.streams}
     flows = transport.flows

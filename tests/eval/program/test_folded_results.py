@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.search.folds import fold_choices
 from allo_dse.mapper.search.node_search import node_folds
@@ -120,6 +121,6 @@ def test_folds_across_kernels_never_change_results(R, C, sums, turned, looped, d
 def test_folds_of_single_tasks_never_change_results(sums, turned, data):
     program = load_program(pipeline, R=1, C=2, sums=sums, turned=turned)
     X = np.arange(2 * T, dtype=np.int32).reshape(1, 2 * T)
-    folds = list(node_folds(program, 6))
+    folds = list(node_folds(ProgramGraph(program), 6))
     for number in data.draw(st.lists(st.integers(0, len(folds) - 1), min_size=6, max_size=6)):
         assert (result_of(program.vmg.fold(folds[number]), X) == expected(X, 2, sums, turned)).all()

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.search.folds import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
 from tests.mapper.laws import programs, stages
 from tests.support.programs import (
     INT32,
@@ -53,8 +54,8 @@ def test_attention_by_hand_is_one_fold():
     assert [text(group.tree) for group in vmg.groups] == ["2x[0.0; 4x[1.0]]", "2x[2.0]", "8x[3.0]", "2x[4.0]"]
     assert vmg.nodes[0] == "send_q_0-cal_attn_score_0_0x4x2"
     assert VMG.of(program).apply(vmg.mapping_primitives).key == vmg.key
-    assert check_mapping(vmg, NPU, Buffering()) == []
-    assert fold_choices(program, 16, FoldBounds(program, NPU)).contains(HAND.normalised(program))
+    assert DeviceMapping(vmg, NPU, Buffering()).violations == ()
+    assert FoldSpace.of(vmg.graph, 16, FoldBounds(vmg.graph, NPU)).contains(HAND.normalised(vmg.graph))
 
 
 def test_producer_and_consumer_share_a_node():
@@ -143,7 +144,7 @@ def test_nodes_that_do_not_correspond_cannot_be_shared():
 def test_chains_of_kernels_that_close_a_path_are_refused():
     program = graph_program([("a", "b"), ("b", "c")])
     fold = MeshFold(tuple(KernelFold(name, (AxisFold(1),)) for name in "abc"), (("a", "c"), ("b",)))
-    assert fold.normalised(program).chains == (("a", "c"),)
+    assert fold.normalised(ProgramGraph(program)).chains == (("a", "c"),)
     assert VMG.of(program).fold(fold).node_count == 2
     diamond = graph_program([("a", "b"), ("c", "d"), ("d", "a"), ("b", "c")])
     assert all(not fold.chains for fold in fold_choices(diamond))
@@ -174,18 +175,18 @@ def test_nothing_that_fits_is_pruned(program, max_nodes, name):
     """Every fold that the bounds leave out violates a limit; those that are made are counted and contained."""
     device = Device.load(name)
     every = fold_choices(program, max_nodes)
-    space = fold_choices(program, max_nodes, FoldBounds(program, device))
+    space = fold_choices(program, max_nodes, FoldBounds(ProgramGraph(program), device))
     kept = set(space)
     assert space.count() == len(kept)
     for fold in list(every)[:80]:
         assert space.contains(fold) == (fold in kept)
         if fold not in kept:
-            assert check_mapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1))
+            assert DeviceMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
 
 
 def test_the_share_that_is_pruned():
     program = gemm_program()
-    space = fold_choices(program, 16, FoldBounds(program, NPU))
+    space = fold_choices(program, 16, FoldBounds(ProgramGraph(program), NPU))
     every = fold_choices(program).count()
     assert space.pruned_share == 1 - space.count() / every
     assert 0.8 < space.pruned_share < 0.9

@@ -12,7 +12,7 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 from allo_dse.mapper.layouts import layout_plan
-from allo_dse.mapper.transport.plan import plan_transport
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.program.tensors import LayoutStep
 
 install()
@@ -88,7 +88,7 @@ def test_moved_layouts_cost_no_core_cycles() -> None:
     op = mm.work[site]
     whole, moved = class_cycles(mm, NPU), class_cycles(mm, NPU, free)
     assert whole - moved == NPU.elementwise_cost("transpose").cycles(op.shape[0] * op.shape[1] * 4)
-    assert plan_transport(program.vmg, NPU).layouts.free_sites(mm) == free
+    assert DeviceMapping(program.vmg, NPU).transport.layouts.free_sites(mm) == free
 
 
 def test_the_simulator_counts_them_that_way() -> None:

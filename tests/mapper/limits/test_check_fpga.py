@@ -9,8 +9,8 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.limits.check import check_mapping
 from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.program.directive import Directive
 from tests.backends.fpga import programs  # makes `import allo` work
 
@@ -20,7 +20,7 @@ U280 = FpgaDevice.load("u280")
 
 
 def found(program: Any, device: FpgaDevice, *schedule: Directive) -> dict[str, Any]:
-    violations = check_mapping(dse.load_program(program).vmg, device, None, schedule)
+    violations = DeviceMapping(dse.load_program(program).vmg, device, None, schedule).violations
     return {v.constraint: v for v in violations}
 
 

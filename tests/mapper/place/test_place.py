@@ -11,14 +11,14 @@ from hypothesis import given, settings
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.limits.check import check_mapping
-from allo_dse.mapper.place import Infeasible, PlacedDesign, place, verify_placement
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.joint import JointModel
 from allo_dse.mapper.place.model import make_solver
 from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
-from allo_dse.mapper.place.result import Hop, Port
+from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve
+from allo_dse.mapper.place.verify import verify_placement
 from allo_dse.mapper.place.wishes import Wishes
 from tests.support.programs import attention_program
 
@@ -30,16 +30,16 @@ from .problems import feasible, problems, tiny_array
 def test_designs_that_pass_the_fast_check_are_placed(name: str) -> None:
     vmg, device_name = DESIGNS[name]
     device = Device.load(device_name)
-    assert check_mapping(vmg, device) == []
-    placed = place(vmg, device)
+    assert DeviceMapping(vmg, device).violations == ()
+    placed = DeviceMapping(vmg, device).placement
     assert isinstance(placed, PlacedDesign), str(placed)
     assert verify_placement(placed) == []
-    assert place(vmg, device) == placed
+    assert DeviceMapping(vmg, device).placement == placed
     assert PlacedDesign.from_dict(json.loads(json.dumps(placed.to_dict()))) == placed
 
 
 class TestHandWrittenGemm:
-    placed = place(gemm(1, 4, 4), Device.load("npu1_4col"))
+    placed = DeviceMapping(gemm(1, 4, 4), Device.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
 
     def test_every_core_uses_two_channels_in_and_one_out(self) -> None:
@@ -64,7 +64,7 @@ class TestHandWrittenGemm:
 
 
 def test_streams_of_neighbours_share_memory() -> None:
-    placed = place(gemm(2, 4, 2), Device.load("npu1_4col"))
+    placed = DeviceMapping(gemm(2, 4, 2), Device.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
     assert None not in placed.owners
     assert not any(route.kind == "stream" for route in placed.routes)
@@ -72,7 +72,7 @@ def test_streams_of_neighbours_share_memory() -> None:
 
 def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
     """Scores, softmax, values and sums: softmax also feeds the sums, and a grid has no triangles."""
-    placed = place(attention(8, 4), Device.load("npu1_4col"))
+    placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
     assert sum(owner is None for owner in placed.owners) == 4
     for route in placed.routes:
@@ -113,13 +113,13 @@ def test_scalars_smaller_than_a_word_cannot_be_routed() -> None:
 
 class TestReasons:
     def test_too_many_nodes(self) -> None:
-        found = place(gemm(1, 4, 8), Device.load("npu1_4col"))
+        found = DeviceMapping(gemm(1, 4, 8), Device.load("npu1_4col")).placement
         assert isinstance(found, Infeasible)
         assert [v.constraint for v in found.violations] == ["compute_tiles", "memory_tile_dma_in", "switch_ports"]
 
     def test_more_peers_than_neighbours_and_channels(self) -> None:
         """Softmax of an unfolded attention of four chunks has nine streams, four neighbours, two channels each way."""
-        found = place(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2"))
+        found = DeviceMapping(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2")).placement
         assert isinstance(found, Infeasible)
         assert found.proven
         assert {v.constraint for v in found.violations} <= {"core_dma_in", "core_dma_out"}
@@ -213,7 +213,7 @@ def test_the_exact_model_alone_agrees_too(problem: Problem) -> None:
 class TestVerifier:
     """Each kind of damage to a sound design is found."""
 
-    placed = place(attention(8, 4), Device.load("npu1_4col"))
+    placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
 
     def damaged(self, **changes: object) -> list[str]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from allo_dse.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IndexMap
@@ -49,7 +50,7 @@ def test_count_is_exact_and_every_fold_is_legal(program, max_nodes):
     folds = list(space)
     assert space.count() == len(folds) == len(set(folds))
     for fold in folds[:20]:
-        assert fold == fold.normalised(program)
+        assert fold == fold.normalised(ProgramGraph(program))
         assert space.contains(fold)
         assert max_nodes is None or VMG.of(program).fold(fold).node_count <= max_nodes
 
@@ -128,8 +129,8 @@ def test_kernels_share_the_budget():
 def test_normal_form():
     program = gemm_program(64, 64, 64, Pm=4, Pn=4, Pk=2)
     loose = gemm_fold(AxisFold(2, "cyclic", "chain"), AxisFold(1, "cyclic"), AxisFold(4, "block", "chain"), (2, 0, 1))
-    assert loose.normalised(program) == gemm_fold(AxisFold(2), AxisFold(1), AxisFold(4), (1,))
-    assert unfolded(program).normalised(program) == unfolded(program)
+    assert loose.normalised(ProgramGraph(program)) == gemm_fold(AxisFold(2), AxisFold(1), AxisFold(4), (1,))
+    assert unfolded(program).normalised(ProgramGraph(program)) == unfolded(program)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,9 @@ class TestAxisRules:
         space = fold_choices(CompiledProgram("p", (out,), (), (kernel,)))
         assert [(a.how, a.spatial) for a in space.kernels[0].axes] == [("chain", (1, 4)), ("bundle", (1, 2))]
         with pytest.raises(IllegalFold, match=r"cannot be cut into 2 nodes: .* same tile of O"):
-            VMG.of(space.program).fold(MeshFold((KernelFold("k", (AxisFold(2, "block", "chain"), AxisFold(2))),)))
+            VMG.of(space.program_graph.program).fold(
+                MeshFold((KernelFold("k", (AxisFold(2, "block", "chain"), AxisFold(2))),))
+            )
 
 
 class TestComputedIndices:

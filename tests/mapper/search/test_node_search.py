@@ -13,7 +13,8 @@ from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.bounds import FoldBounds
@@ -45,17 +46,17 @@ def bell(n: int) -> int:
 
 def test_unlike_tasks_have_as_many_folds_as_sets_have_partitions():
     program = graph_program([("a", "b"), ("b", "c"), ("a", "d"), ("d", "e")])
-    folds = list(node_folds(program, 5))
+    folds = list(node_folds(ProgramGraph(program), 5))
     assert len(folds) == len(set(folds)) == bell(5) == 52
-    assert max(fold.node_count for fold in node_folds(program, 3)) == 3
+    assert max(fold.node_count for fold in node_folds(ProgramGraph(program), 3)) == 3
 
 
 def test_alike_tasks_are_not_told_apart():
     """Four equal tasks can be shared out in as many ways as 4 is a sum: 4, 3+1, 2+2, 2+1+1, 1+1+1+1."""
     program = vector_add_program(4)
-    sizes = {tuple(sorted(len(own) for own in fold.nodes)) for fold in node_folds(program, 4)}
+    sizes = {tuple(sorted(len(own) for own in fold.nodes)) for fold in node_folds(ProgramGraph(program), 4)}
     assert sizes == {(4,), (3,), (2, 2), (2,), ()}
-    assert len(list(node_folds(program, 4))) < bell(4)
+    assert len(list(node_folds(ProgramGraph(program), 4))) < bell(4)
 
 
 @settings(max_examples=40, deadline=None)
@@ -64,7 +65,7 @@ def test_every_fold_is_legal_and_exports(edges):
     program = graph_program([(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)], [f"n{i}" for i in range(5)])
     unfolded = VMG.of(program)
     keys = set()
-    folds = list(node_folds(program, 5))
+    folds = list(node_folds(ProgramGraph(program), 5))
     for fold in folds:
         vmg = unfolded.fold(fold)
         assert vmg.node_count == fold.node_count
@@ -83,9 +84,9 @@ def test_the_optimum_is_that_of_trying_everything(edges, max_nodes):
     def cost(fold: NodeFold) -> float:
         return len(unfolded.fold(fold).edges) + max([1, *map(len, fold.nodes)])
 
-    found = best_node_fold(program, cost, max_nodes, load=lambda cls: 1.0)
+    found = best_node_fold(ProgramGraph(program), cost, max_nodes, load=lambda cls: 1.0)
     assert found.exact
-    assert found.cost == min(cost(fold) for fold in node_folds(program, max_nodes))
+    assert found.cost == min(cost(fold) for fold in node_folds(ProgramGraph(program), max_nodes))
 
 
 def latency(program: Program, device: Device):
@@ -94,7 +95,7 @@ def latency(program: Program, device: Device):
     def cost(fold) -> float:
         design = Design(program, fold, Buffering(), device)
         try:
-            if check_mapping(design.vmg, device, design.buffering):
+            if DeviceMapping(design.vmg, device, design.buffering).violations:
                 return math.inf
             return NpuSimulator().evaluate(design).latency_us
         except AlloDseError:
@@ -120,10 +121,11 @@ SMALL = {
 @pytest.mark.parametrize("max_nodes", [2, 4])
 def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(name, max_nodes):
     program = Program.of(SMALL[name]())
-    cost, bounds = latency(program, NPU), FoldBounds(program, NPU)
+    cost, graph = latency(program, NPU), ProgramGraph(program)
     regular = min((cost(fold) for fold in fold_choices(program, max_nodes)), default=math.inf)
     load = {id(c): class_cycles(c, NPU) / (NPU.board.clock_ghz * 1e3) for k in program.kernels for c in k.classes}
-    found = best_node_fold(program, cost, max_nodes, load=lambda cls: load[id(cls)], fits=bounds.tasks_fit)
+    fits = FoldBounds(graph, NPU).tasks_fit
+    found = best_node_fold(graph, cost, max_nodes, load=lambda cls: load[id(cls)], fits=fits)
     assert found.exact
     assert found.cost <= regular * (1 + 1e-9)
     assert (found.cost < regular * (1 - 1e-9)) == ((name, max_nodes) in BETTER_BY_TASK), found.fold
@@ -131,17 +133,20 @@ def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(n
 
 def test_tasks_that_cannot_share_a_core_are_never_put_together():
     program = attention_program(1, 2)
-    bounds = FoldBounds(program, NPU)
-    every, kept = list(node_folds(program, 7)), list(node_folds(program, 7, fits=bounds.tasks_fit))
+    bounds = FoldBounds(ProgramGraph(program), NPU)
+    every, kept = (
+        list(node_folds(ProgramGraph(program), 7)),
+        list(node_folds(ProgramGraph(program), 7, fits=bounds.tasks_fit)),
+    )
     assert 0 < len(kept) < len(every)
     for fold in set(every) - set(kept):
-        assert check_mapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1))
+        assert DeviceMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
 
 
 def test_larger_programs_are_searched_by_beam():
     names = [f"n{i}" for i in range(30)]
     program = graph_program([(names[i], names[i // 2 - 1]) for i in range(29, 1, -1)], names)
-    folds = beam_folds(program, 8, load=lambda cls: 1.0)
+    folds = beam_folds(ProgramGraph(program), 8, load=lambda cls: 1.0)
     assert {fold.node_count for fold in folds} == set(range(1, 9))
     eight = next(fold for fold in folds if fold.node_count == 8)
     assert max(map(len, eight.nodes)) == 4
@@ -149,10 +154,11 @@ def test_larger_programs_are_searched_by_beam():
 
 
 def test_a_beam_gets_stuck_where_nothing_fits_together():
-    assert {f.node_count for f in beam_folds(vector_add_program(4), 4, fits=lambda tasks: len(tasks) < 3)} == {4, 3, 2}
+    graph = ProgramGraph(vector_add_program(4))
+    assert {f.node_count for f in beam_folds(graph, 4, fits=lambda tasks: len(tasks) < 3)} == {4, 3, 2}
     assert anything_fits([1, 2, 3])
 
 
 def test_tasks_that_wait_in_circles_have_no_order():
     with pytest.raises(IllegalFold, match="circles"):
-        beam_folds(graph_program([("a", "b"), ("b", "a")]), 2)
+        beam_folds(ProgramGraph(graph_program([("a", "b"), ("b", "a")])), 2)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.streams.shared_flows import phases
-from allo_dse.mapper.transport.plan import plan_transport
 from tests.mapper.laws import programs
 from tests.mapper.place.designs import DESIGNS
 
@@ -81,7 +81,7 @@ def test_flows_of_random_programs_take_turns_within_a_phase(program) -> None:
 
 
 def check_turns(vmg: VMG, device: str) -> None:
-    plan = plan_transport(vmg, Device.load(device))
+    plan = DeviceMapping(vmg, Device.load(device)).transport
     phase = phases(plan.streams, vmg.node_count)
     for transfer in plan.transfers:
         nodes = [node for flow in transfer.flows for node in plan.flows[flow].nodes]

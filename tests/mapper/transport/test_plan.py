@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.limits.check import check_mapping
+from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.transport.plan import plan_transport
 from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import (
     attention_program,
@@ -46,7 +45,7 @@ def flow_counts(transport: Transport) -> dict[tuple[str, str], tuple[int, int]]:
 class TestHandWrittenGemm:
     """Chain along k, bundle onto 4 x 4: facts about it are in the device files' sources [al] and [ar]."""
 
-    transport = plan_transport(gemm(gemm_program(), 1, 4, 4), NPU)
+    transport = DeviceMapping(gemm(gemm_program(), 1, 4, 4), NPU).transport
 
     def test_rows_and_columns_of_cores_share_tiles(self) -> None:
         assert flow_counts(self.transport) == {("A", "in"): (4, 4), ("B", "in"): (4, 4), ("C", "out"): (16, 4)}
@@ -77,7 +76,7 @@ class TestHandWrittenGemm:
 
 def test_half_chains_share_shim_channels() -> None:
     """Two half-K chains per output on 4 x 2 pairs: 8 flows of A and 4 of B for 8 shim channels, so A shares."""
-    transport = plan_transport(gemm(gemm_program(), 2, 4, 2), NPU)
+    transport = DeviceMapping(gemm(gemm_program(), 2, 4, 2), NPU).transport
     assert flow_counts(transport) == {("A", "in"): (8, 4), ("B", "in"): (4, 4), ("C", "out"): (8, 4)}
     assert {(s.source, s.target) for s in transport.streams} == {(i, i + 8) for i in range(8)}
     assert {(s.depth, s.token_bytes) for s in transport.streams} == {(2, 8192)}
@@ -88,20 +87,20 @@ def test_a_tile_that_stays_is_moved_once() -> None:
     program = gemm_program(M=64, N=64, K=64, Pm=8, Pn=8, Pk=1)
     moves = {}
     for order in ((1, 2), (2, 1)):
-        transport = plan_transport(gemm(program, 1, 1, 1, order=order), NPU)
+        transport = DeviceMapping(gemm(program, 1, 1, 1, order=order), NPU).transport
         moves[order] = {flow.tensor: flow.moves for flow in transport.flows}
     assert moves == {(1, 2): {"A": 8, "B": 64, "C": 64}, (2, 1): {"A": 64, "B": 8, "C": 64}}
 
 
 def test_flows_are_in_the_order_of_tensors_inputs_first() -> None:
-    transport = plan_transport(gemm(gemm_program(M=64, N=64, K=64, Pm=4, Pn=4, Pk=4), 1, 2, 2), NPU)
+    transport = DeviceMapping(gemm(gemm_program(M=64, N=64, K=64, Pm=4, Pn=4, Pk=4), 1, 2, 2), NPU).transport
     assert [f.tensor for f in transport.flows] == ["A", "A", "B", "B", "C", "C", "C", "C"]
     assert [f.index for f in transport.flows] == list(range(8))
     assert [t.index for t in transport.transfers] == list(range(len(transport.transfers)))
 
 
 def test_independent_tasks_have_their_own_flows() -> None:
-    transport = plan_transport(VMG.of(vector_add_program(P=8)), NPU)
+    transport = DeviceMapping(VMG.of(vector_add_program(P=8)), NPU).transport
     assert flow_counts(transport) == {("A", "in"): (8, 8), ("B", "out"): (8, 4)}
     assert transport.streams == ()
     assert transport.host_rewrites == 0
@@ -110,21 +109,21 @@ def test_independent_tasks_have_their_own_flows() -> None:
 
 def test_a_tensor_that_every_task_needs_is_multicast() -> None:
     """The four loaders of a 2 x 2 systolic array read all of A or B; classes do not matter, tiles do."""
-    transport = plan_transport(VMG.of(systolic_program(P=2)), NPU)
+    transport = DeviceMapping(VMG.of(systolic_program(P=2)), NPU).transport
     inputs = [f for f in transport.flows if f.direction == "in"]
     assert [(f.tensor, len(f.nodes)) for f in inputs] == [("A", 2), ("B", 2)]
     assert {s.stream for s in transport.streams} == {"fifo_A", "fifo_B"}
 
 
 def test_streams_between_kernels() -> None:
-    (stream,) = plan_transport(VMG.of(producer_consumer(n=4)), NPU).streams
+    (stream,) = DeviceMapping(VMG.of(producer_consumer(n=4)), NPU).transport.streams
     assert (stream.stream, stream.source, stream.target) == ("pipe", 0, 1)
     assert (stream.depth, stream.token_bytes) == (4, 4)
 
 
 def test_a_chain_has_no_streams_left() -> None:
     vmg = VMG.of(producer_consumer(n=4)).chain("producer_0", "consumer_0")
-    transport = plan_transport(vmg, NPU)
+    transport = DeviceMapping(vmg, NPU).transport
     assert transport.streams == ()
     assert [(f.tensor, f.direction) for f in transport.flows] == [("A", "in"), ("B", "out")]
 
@@ -151,7 +150,8 @@ def test_mesh_folds_and_the_primitives_they_stand_for_have_one_plan(
     program = gemm_program(M=64, N=32, K=32, Pm=8, Pn=4, Pk=4)
     folded = gemm(program, *spatial, pattern)
     applied = VMG.of(program).apply(folded.mapping_primitives)
-    assert normal_form(plan_transport(folded, NPU), folded) == normal_form(plan_transport(applied, NPU), applied)
+    first, second = (normal_form(DeviceMapping(graph, NPU).transport, graph) for graph in (folded, applied))
+    assert first == second
 
 
 @given(st.integers(1, 3), st.integers(2, 4), st.integers(1, 4), st.sampled_from([(1, 0), (0, 1), (1, 1), (1, -1)]))
@@ -160,7 +160,7 @@ def test_streams_agree_with_the_edges_of_the_graph(rows: int, columns: int, fold
     if delta == (0, 1):
         axes = (AxisFold(rows, "block", "bundle"), AxisFold(columns, "block", "chain"))
         vmg = vmg.fold(MeshFold((KernelFold("cell", axes),)))
-    found = {(s.source, s.target) for s in plan_transport(vmg, NPU).streams}
+    found = {(s.source, s.target) for s in DeviceMapping(vmg, NPU).transport.streams}
     assert found == set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
 
 
@@ -172,7 +172,7 @@ def test_attention_folds_keep_their_peers() -> None:
         axes = tuple(AxisFold(n) if a == 0 else AxisFold(1, "block", "bundle") for a, n in enumerate(kernel.mesh))
         folds.append(KernelFold(kernel.name, axes))
     vmg = VMG.of(program).fold(MeshFold(tuple(folds)))
-    streams = plan_transport(vmg, NPU).streams
+    streams = DeviceMapping(vmg, NPU).transport.streams
     expected = set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
     assert {(s.source, s.target) for s in streams} == expected
 
@@ -188,8 +188,8 @@ def test_the_published_attention_mapping_fits() -> None:
     names = [(f"send_q_{r}-cal_attn_score_{r}_0x4", f"cal_softmax_{r}", f"attn_{r}_0x4", f"acc_{r}") for r in rows]
     vmg = vmg.apply([*bundles, *chains, *(("bundle", [names[row], names[row + 4]]) for row in range(4))])
     assert vmg.node_count == 16
-    assert check_mapping(vmg, NPU) == []
-    transport = plan_transport(vmg, NPU)
+    assert DeviceMapping(vmg, NPU).violations == ()
+    transport = DeviceMapping(vmg, NPU).transport
     assert flow_counts(transport) == {
         ("Q", "in"): (4, 4),
         ("K", "in"): (1, 1),
@@ -199,16 +199,14 @@ def test_the_published_attention_mapping_fits() -> None:
     assert transport.host_rewrites == 0
 
 
-def test_plans_are_kept_per_graph_device_and_buffering() -> None:
+def test_a_mapping_of_another_buffering_has_a_plan_of_its_own() -> None:
     vmg = VMG.of(vector_add_program())
-    plan = plan_transport(vmg, NPU)
-    assert plan_transport(vmg, NPU) is plan
-    assert plan_transport(vmg, NPU, Buffering(input_depth=1)).flows[0].depth == 1
-    assert plan_transport(vmg, Device.load("npu1_1col")) is not plan
+    assert DeviceMapping(vmg, NPU).transport.flows[0].depth == 2
+    assert DeviceMapping(vmg, NPU, Buffering(input_depth=1)).transport.flows[0].depth == 1
 
 
 def test_too_many_flows_leave_transfers_without_a_place() -> None:
-    transport = plan_transport(VMG.of(vector_add_program(P=16)), Device.load("npu1_1col"))
+    transport = DeviceMapping(VMG.of(vector_add_program(P=16)), Device.load("npu1_1col")).transport
     assert {t.column for t in transport.transfers} == {-1}
     assert [v.constraint for v in transport.violations] == [
         "shim_dma_out",

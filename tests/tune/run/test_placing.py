@@ -9,7 +9,8 @@ import pytest
 import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.mapper.model.violation import Violation
-from allo_dse.mapper.place import Infeasible, PlacedDesign, verify_placement
+from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+from allo_dse.mapper.place.verify import verify_placement
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.tune.fakes import fake_study

@@ -10,7 +10,7 @@ from allo_dse.errors import AlloDseError
 
 from ...data.board import Ref
 from ...figures.style import Theme, theme
-from ...pictures import PLACE_SECONDS, svg_uri
+from ...pictures import svg_uri
 from ..context import Context
 from ..parts import card, empty, table
 
@@ -103,10 +103,10 @@ def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
     """The design on the array, with routes and the use of every tile's ports and memory."""
     from allo_dse.drawing import placement_svg
-    from allo_dse.mapper.place import PlacedDesign, place
+    from allo_dse.mapper.place.result import PlacedDesign
 
     design = context.programs.candidate(ref).design
-    placed = place(design.vmg, design.device, design.buffering, time_limit_s=PLACE_SECONDS)
+    placed = design.mapping.placement
     if not isinstance(placed, PlacedDesign):
         return html.P(f"Not placed: {placed}", className="error")
     head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]

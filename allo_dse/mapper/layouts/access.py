@@ -18,8 +18,7 @@ from allo_dse.device.model import Descriptor
 from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import AccessPattern
-from ..model.sequences import loop_nest
-from .tiles import TilePattern
+from ..model.sequences import Nest, loop_nest
 
 WORD_BYTES = 4
 
@@ -34,16 +33,17 @@ class _Loop:
 
 
 def access_pattern(
-    port: TensorPort, pattern: TilePattern, starts: tuple[int, ...], descriptor: Descriptor
+    port: TensorPort, nest: Nest | None, moves: int, starts: tuple[int, ...], descriptor: Descriptor
 ) -> AccessPattern:
     """What a shim channel walks through that carries flows of one family.
 
     Args:
-        pattern: the tile sequence that the flows have in common.
+        nest: the tile sequence that the flows have in common as loops, outermost first; None where it is none.
+        moves: its length.
         starts: first byte of each flow's first tile, relative to that of the first flow.
     """
     tile = tile_loops(port.tile_shape, port.tensor.shape, port.tensor.dtype.bits)
-    return _pattern(tile, starts, pattern.nest, pattern.moves, descriptor)
+    return _pattern(tile, starts, nest, moves, descriptor)
 
 
 @lru_cache(maxsize=1024)

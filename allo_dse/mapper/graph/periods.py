@@ -1,4 +1,4 @@
-"""What each core of an NPU design does over time, as the timing model needs it: one period, and how often it repeats.
+"""When a node of a fold needs other tiles: one period of its schedule, and how often it repeats.
 
 A folded node runs a loop nest of tasks. Along the nest a tensor port needs another tile only where the tile's index
 changes; a tile that stays is not moved again. The outer loops repeat the same pattern of moves, so a schedule is one
@@ -7,22 +7,21 @@ period of leaves plus a count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
-from allo_dse.mapper.graph.tree import Repeat, Tree
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
+
+from .groups import MeshLeaves, NodeGroup
+from .tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
 PortKey = tuple[str, str, tuple[int | None, ...]]
@@ -83,37 +82,42 @@ class GroupSchedule:
         return np.array([cost(c) for c in self.class_list])[self.classes]
 
 
-_schedules: WeakKeyDictionary[CompiledProgram, dict[Hashable, GroupSchedule | int]] = WeakKeyDictionary()
-"""Schedules and steady levels that folds of one program share, see `_shape`."""
+Shape = tuple[int, Tree, tuple[int, ...], tuple[int, ...]]
 
 
-def schedule(vmg: VMG) -> tuple[GroupSchedule, ...]:
-    """The schedule of every node group; all groups have the same number of periods."""
-    program = vmg.program
-    known = _schedules.setdefault(program, {})
-    periods = 0
-    shapes = [_shape(program, group) for group in vmg.groups]
-    for group, shape in zip(vmg.groups, shapes, strict=True):
-        levels = known.get(shape) if shape else None
-        if levels is None:
-            levels = _steady_levels(program, group, _loops(group))
-            if shape:
-                known[shape] = levels
-        assert isinstance(levels, int)
-        periods = gcd(periods, prod(_loops(group)[:levels]))
-    result = []
-    for group, shape in zip(vmg.groups, shapes, strict=True):
-        found = known.get((shape, periods)) if shape else None
-        if found is None:
-            found = _group_schedule(program, group, periods)
-            if shape:
-                known[shape, periods] = found
-        assert isinstance(found, GroupSchedule)
-        result.append(found if found.group is group else replace(found, group=group))
-    return tuple(result)
+class PeriodTable:
+    """The schedules of node groups, of which folds of one program share those that `_shape` says are equal."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self._program = program
+        self._levels: dict[Shape, int] = {}
+        self._schedules: dict[tuple[Shape, int], GroupSchedule] = {}
+
+    def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
+        """The schedule of every node group of one fold; all of them have the same number of periods."""
+        shapes = [_shape(self._program, group) for group in groups]
+        periods = 0
+        for group, shape in zip(groups, shapes, strict=True):
+            periods = gcd(periods, prod(_loops(group)[: self._steady_levels(group, shape)]))
+        return tuple(self._schedule(group, shape, periods) for group, shape in zip(groups, shapes, strict=True))
+
+    def _steady_levels(self, group: NodeGroup, shape: Shape | None) -> int:
+        if shape is None:
+            return _steady_levels(self._program, group, _loops(group))
+        if shape not in self._levels:
+            self._levels[shape] = _steady_levels(self._program, group, _loops(group))
+        return self._levels[shape]
+
+    def _schedule(self, group: NodeGroup, shape: Shape | None, periods: int) -> GroupSchedule:
+        if shape is None:
+            return _group_schedule(self._program, group, periods)
+        if (shape, periods) not in self._schedules:
+            self._schedules[shape, periods] = _group_schedule(self._program, group, periods)
+        found = self._schedules[shape, periods]
+        return found if found.group is group else replace(found, group=group)
 
 
-def _shape(program: CompiledProgram, group: NodeGroup) -> tuple[int, Tree, tuple[int, ...], tuple[int, ...]] | None:
+def _shape(program: CompiledProgram, group: NodeGroup) -> Shape | None:
     """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
 
     Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an advance

@@ -1,0 +1,74 @@
+"""The tasks of every class, with what their bodies are called with that is the same in every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
+
+
+@dataclass(frozen=True)
+class ClassTasks:
+    """The tasks of one class, and the arguments of theirs that are the same in every run.
+
+    Attributes:
+        pid: per mesh axis.
+        tiles: per tensor its name, where each task's tile begins, and the tile's strides, in elements.
+        streams: per stream argument the number of the stream, of each task or of the array that the body indexes.
+    """
+
+    task_class: TaskClass
+    tasks: IntArray
+    pid: tuple[IntArray, ...]
+    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
+    streams: tuple[IntArray | int, ...]
+
+
+def class_tasks(program: CompiledProgram) -> tuple[ClassTasks, ...]:
+    """The tasks of a program by class."""
+    return tuple(
+        _group(program, position, task_class, tasks)
+        for position, kernel in enumerate(program.kernels)
+        for task_class, tasks in _members(program, position, kernel)
+    )
+
+
+def _members(program: CompiledProgram, position: int, kernel: Kernel) -> Iterator[tuple[TaskClass, IntArray]]:
+    tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+    classes = kernel.class_of(program.pids(position, tasks))
+    for number, task_class in enumerate(kernel.classes):
+        yield task_class, tasks[classes == number]
+
+
+def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks: IntArray) -> ClassTasks:
+    pids = program.pids(position, tasks)
+    streams: list[IntArray | int] = []
+    for binding in task_class.body.streams:
+        if isinstance(binding, StreamArray):
+            streams.append(program.first_stream[binding.name])
+        else:
+            streams.append(program.first_stream[binding.stream.name] + binding.index.linear(pids))
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    pid = tuple(np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1]))
+    return ClassTasks(task_class, tasks, pid, tuple(_tile(port, pids) for port in ports), tuple(streams))
+
+
+def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, ...]]:
+    """Where the tile of each task begins in the tensor, which lies row-major."""
+    shape = port.tensor.shape
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    offset = np.zeros(len(pids), np.int64)
+    if port.tile.grid:
+        coordinates = np.unravel_index(port.tile.linear(pids), port.tile.grid)
+        for coordinate, extent, stride in zip(coordinates, port.tile_shape, strides, strict=True):
+            offset += coordinate * extent * stride
+    return port.tensor.name, offset, strides

@@ -1,0 +1,72 @@
+"""Everything that is derived from a program alone and shared by all of its folds; one object per program.
+
+    program.vmg.graph.ports        # computed when first asked for, kept as long as the program's graphs
+
+Whoever compiles a program makes its graph (`Program.vmg`, `VMG.of`); folded graphs and mappings refer to it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from allo_dse.backends.fpga.costs import ClassCosts
+from allo_dse.device.device import NpuDevice
+
+from ..layouts.plan import layout_plan
+from ..model.movement import LayoutPlan
+from .axes import kernel_feeds
+from .class_tasks import ClassTasks, class_tasks
+from .kernel_graph import KernelGraph
+from .periods import PeriodTable
+from .ports import ProgramPorts
+from .stream_arrays import TaskGraph
+
+
+class ProgramGraph(TaskGraph):
+    """Tasks and streams of a program, and what else all of its folds have in common."""
+
+    @cached_property
+    def kernels(self) -> KernelGraph:
+        """The kernels and the streams between them."""
+        return KernelGraph(kernel_feeds(self.program))
+
+    @cached_property
+    def order(self) -> KernelGraph:
+        """The single tasks of a small program and the streams between them."""
+        edges, count = self.edges, self.program.task_count
+        feeds = np.zeros((count, count), bool)
+        feeds[edges.source, edges.target] = True
+        np.fill_diagonal(feeds, False)
+        return KernelGraph(feeds)
+
+    @cached_property
+    def ports(self) -> ProgramPorts:
+        """The ports of every task class."""
+        return ProgramPorts.of(self.program)
+
+    @cached_property
+    def class_tasks(self) -> tuple[ClassTasks, ...]:
+        """The tasks of every class, and where their tiles and streams are."""
+        return class_tasks(self.program)
+
+    @cached_property
+    def periods(self) -> PeriodTable:
+        """When tiles move on the nodes of its folds."""
+        return PeriodTable(self.program)
+
+    @cached_property
+    def fpga_costs(self) -> ClassCosts:
+        """What its task classes cost on FPGAs."""
+        return ClassCosts(self.program)
+
+    def layouts(self, device: NpuDevice) -> LayoutPlan:
+        """Where its tensors change their layouts on a device."""
+        if device.key not in self._layouts:
+            self._layouts[device.key] = layout_plan(self.program, device)
+        return self._layouts[device.key]
+
+    @cached_property
+    def _layouts(self) -> dict[str, LayoutPlan]:
+        return {}

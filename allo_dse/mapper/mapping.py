@@ -1,0 +1,132 @@
+"""A mapping on a device: the one state between a folded graph and a design, which owns what is derived from it.
+
+    mapping = DeviceMapping(vmg, Device.load("npu1_4col"))
+    mapping.violations            # what does not fit; empty when it fits
+    mapping.placement             # PlacedDesign | Infeasible
+
+Everything is computed when first asked for and once: the check, the evaluator and the exporter of a design all look at
+its mapping. What a program's mappings have in common is owned by the program's graph (`vmg.graph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.program.directive import Directive
+
+from .fold.vmg import VMG
+from .graph.periods import GroupSchedule
+from .limits.check import array_violations, is_hopeless, node_violations
+from .limits.check_fpga import fpga_violations
+from .limits.fpga import FpgaMapping
+from .model.buffering import Buffering
+from .model.movement import LayoutPlan, Transport
+from .model.violation import Violation
+from .place.problem import problem_of
+from .place.result import Infeasible, PlacedDesign
+from .streams.memory import NodeMemory, group_memory
+from .streams.view import MappingView
+from .transport.plan import plan_transport
+
+PLACE_SECONDS = 10.0
+"""Time limit of a placement, unless another one is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceMapping:
+    """A folded graph on a device; immutable.
+
+    Attributes:
+        buffering: depths of the ports' object FIFOs; NPU only.
+        schedule: directives beside those of the program; FPGA only.
+        depths: stream depths by array name, where they differ from the declared ones; FPGA only.
+    """
+
+    vmg: VMG
+    device: Device
+    buffering: Buffering = field(default_factory=Buffering)
+    schedule: tuple[Directive, ...] = ()
+    depths: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def npu(self) -> NpuDevice:
+        """The device.
+
+        Raises:
+            DeviceError: for a device that is not an NPU; so do all properties that speak of its array.
+        """
+        return NpuDevice.of(self.device)
+
+    @cached_property
+    def view(self) -> MappingView:
+        """Tiles and streams of the nodes."""
+        return MappingView(self.vmg)
+
+    @cached_property
+    def layouts(self) -> LayoutPlan:
+        """Where tensors change their layouts; nowhere on a device without an array."""
+        return self.vmg.graph.layouts(self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
+
+    @cached_property
+    def transport(self) -> Transport:
+        """Which tiles move over which channels."""
+        return plan_transport(self.view, self.npu, self.buffering)
+
+    @cached_property
+    def memory(self) -> tuple[NodeMemory, ...]:
+        """Per node group, what the node that needs most holds in its core's data memory."""
+        return tuple(group_memory(self.view.groups, self.view.links, self.npu, self.buffering))
+
+    @property
+    def local_memory_bytes(self) -> int:
+        """Data memory of the node that needs most, with what the device reserves."""
+        return max(memory.total for memory in self.memory)
+
+    @cached_property
+    def periods(self) -> tuple[GroupSchedule, ...]:
+        """Per node group, when its nodes need other tiles."""
+        return self.vmg.graph.periods.schedules(self.vmg.groups)
+
+    @cached_property
+    def fpga(self) -> FpgaMapping:
+        """Costs and resources on an FPGA.
+
+        Raises:
+            DeviceError: for a device that is not an FPGA.
+        """
+        return FpgaMapping(self.vmg, FpgaDevice.of(self.device), self.schedule, self.depths)
+
+    @cached_property
+    def violations(self) -> tuple[Violation, ...]:
+        """All limits of the device that the mapping exceeds; empty when it fits.
+
+        A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further.
+        """
+        if isinstance(self.device, FpgaDevice):
+            return tuple(fpga_violations(self.fpga))
+        found = array_violations(self.vmg, self.npu)
+        if not is_hopeless(self.vmg, self.npu):
+            found += node_violations(self.view, self.transport, self.memory, self.npu, self.buffering)
+        return tuple(found)
+
+    @cached_property
+    def placement(self) -> PlacedDesign | Infeasible:
+        """Tiles, routes and channels, or the limits that forbid any."""
+        return self.place(PLACE_SECONDS)
+
+    def place(self, time_limit_s: float) -> PlacedDesign | Infeasible:
+        """The placement as found within a time limit of the caller's; not kept.
+
+        Raises:
+            DeviceError: for a device that is not an NPU.
+        """
+        from .place.solve import solve, unplaceable
+
+        npu = self.npu
+        forbidden = unplaceable(self.violations)
+        if forbidden is not None:
+            return forbidden
+        return solve(problem_of(self.view, self.transport, self.memory, npu), time_limit_s=time_limit_s)
