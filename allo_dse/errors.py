@@ -36,5 +36,9 @@ class SimulationError(AlloDseError):
     """A simulation that cannot start or cannot finish."""
 
 
+class StaticControlError(SimulationError):
+    """Control flow that is not known before the program runs, where a model needs it."""
+
+
 class StudyError(AlloDseError):
     """A study that is declared wrongly, or a run directory that cannot be used."""

@@ -223,6 +223,33 @@ class StringAttr(Attribute):
     @staticmethod
     def get(value: str) -> StringAttr: ...
 
+class AffineExpr: ...
+
+class AffineConstantExpr(AffineExpr):
+    value: int
+
+class AffineDimExpr(AffineExpr):
+    position: int
+
+class AffineSymbolExpr(AffineExpr):
+    position: int
+
+class AffineAddExpr(AffineExpr):
+    lhs: AffineExpr
+    rhs: AffineExpr
+
+class AffineMulExpr(AffineExpr):
+    lhs: AffineExpr
+    rhs: AffineExpr
+
+class AffineMap:
+    n_dims: int
+    n_inputs: int
+    results: _List[AffineExpr]
+
+class AffineMapAttr(Attribute):
+    value: AffineMap
+
 class TypeAttr(Attribute):
     value: Type
     @staticmethod

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from allo_dse.device.device import FpgaDevice
 
+from .linear import Test
 from .memory import Storage
 from .nest import Branch, Op
 from .operators import FREE, Unit, multiply_add, unit_of
@@ -28,7 +29,7 @@ class StreamEvent:
 
     Attributes:
         stage: cycles after the round begins.
-        tests: conditions under which it happens, with the side of each it is on.
+        tests: conditions under which it happens, with the side of each it is on; None for one on data.
         copies: values of the unrolled loops' variables.
     """
 
@@ -36,7 +37,7 @@ class StreamEvent:
     kind: str
     stream: int
     op: int
-    tests: tuple[tuple[tuple[str, object], bool], ...] = ()
+    tests: tuple[tuple[Test | None, bool], ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     level: int = 0
     after: bool = False
@@ -66,7 +67,7 @@ class Walk:
     clocked: set[tuple[str, object]] = field(default_factory=set)
     pipelined: set[int] = field(default_factory=set)
     level: int = 0
-    tests: tuple[tuple[tuple[str, object], bool], ...] = ()
+    tests: tuple[tuple[Test | None, bool], ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     macs: dict[int, Op] = field(default_factory=dict)
 
@@ -178,8 +179,7 @@ class Walk:
         condition = self.values.get(branch.condition, START)
         ends, outcomes = [], []
         for number, side in enumerate(branch.sides):
-            test = branch.test or ("data", None)
-            self.tests = (*outer, (test, number == 0))
+            self.tests = (*outer, (branch.test, number == 0))
             self.stored = dict(before)
             self.block(side)  # type: ignore[arg-type]
             outcomes.append(self.stored)

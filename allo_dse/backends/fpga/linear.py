@@ -1,9 +1,10 @@
-"""Linear forms of loop variables, and the index arithmetic that makes them."""
+"""Linear forms of loop variables and process ids, conditions on them, and the arithmetic that makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from allo_dse.ir.bindings import ir
 
@@ -63,12 +64,66 @@ def holds(predicate: str, difference: int) -> bool:
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
+@dataclass(frozen=True)
+class Compare:
+    """A comparison: `left predicate right`, where `difference` is left - right."""
+
+    predicate: str
+    difference: Linear
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`then if test else otherwise`, of which and, or and not are made."""
+
+    test: Test
+    then: Test
+    otherwise: Test
+
+
+Test: TypeAlias = bool | Compare | Choice
+"""A condition that linear forms decide."""
+
+
+def decided(test: Test | None, variables: Mapping[int, int]) -> bool | None:
+    """Whether a condition holds; None when it depends on data, or on variables that are not given."""
+    if test is None or isinstance(test, bool):
+        return test
+    if isinstance(test, Compare):
+        value = test.difference.value(variables)
+        return None if value is None else holds(test.predicate, value)
+    chosen = decided(test.test, variables)
+    if chosen is not None:
+        return decided(test.then if chosen else test.otherwise, variables)
+    then, otherwise = decided(test.then, variables), decided(test.otherwise, variables)
+    return then if then == otherwise else None
+
+
+def forms_of(test: Test | None) -> Iterator[Linear]:
+    """The forms that a condition compares."""
+    if isinstance(test, Compare):
+        yield test.difference
+    elif isinstance(test, Choice):
+        for part in (test.test, test.then, test.otherwise):
+            yield from forms_of(part)
+
+
+def replaced(test: Test | None, put: Callable[[Linear], Linear]) -> Test | None:
+    """The condition with every form replaced."""
+    if isinstance(test, Compare):
+        return Compare(test.predicate, put(test.difference))
+    if isinstance(test, Choice):
+        parts = (replaced(part, put) for part in (test.test, test.then, test.otherwise))
+        return Choice(*parts)  # type: ignore[arg-type]
+    return test
+
+
 class LinearForms:
     """The linear forms of the index values of a function."""
 
     def __init__(self) -> None:
         self._forms: dict[ir.Value, Linear] = {}
-        self._tests: dict[ir.Value, tuple[str, Linear]] = {}
+        self._tests: dict[ir.Value, Test] = {}
 
     def set(self, value: ir.Value, form: Linear) -> None:
         self._forms[value] = form
@@ -83,29 +138,64 @@ class LinearForms:
                 return Linear((), int(attribute.value))
         return None
 
-    def test(self, condition: ir.Value) -> tuple[str, Linear] | None:
-        """A comparison of linear forms, as (predicate, left - right)."""
+    def test(self, condition: ir.Value) -> Test | None:
+        """The condition that a value stands for; None where it depends on data."""
+        if condition not in self._tests and not isinstance(condition, ir.BlockArgument):
+            owner = condition.owner
+            if owner.name == "arith.constant" and str(condition.type) == "i1":
+                return bool(ir.BoolAttr(owner.attributes["value"]).value)
         return self._tests.get(condition)
 
-    def compute(self, op: ir.Operation, number: Callable[[ir.Value], int]) -> bool:
-        """Whether an operation is index arithmetic, which is then known by its form."""
-        if op.name == "affine.apply":
+    def choose(self, op: ir.Operation, then: Iterable[ir.Value], otherwise: Iterable[ir.Value]) -> bool:
+        """Whether all that an `scf.if` without operations of its own yields are conditions, which are then known."""
+        test = self.test(op.operands[0])
+        pairs = [(self.test(one), self.test(other)) for one, other in zip(then, otherwise, strict=True)]
+        if test is None or not pairs or any(one is None or other is None for one, other in pairs):
             return False
+        for result, (one, other) in zip(op.results, pairs, strict=True):
+            assert one is not None
+            assert other is not None
+            self._tests[result] = Choice(test, one, other)
+        return True
+
+    def compute(self, op: ir.Operation) -> bool:
+        """Whether an operation is index arithmetic or a condition on it, which is then known by its form."""
         if op.name == "arith.cmpi":
             return self._compare(op)
+        if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
+            return self._combine(op)
         operands = [self.get(v) for v in op.operands]
-        form = _combined(op.name, operands)
+        form = self._applied(op, operands) if op.name == "affine.apply" else _combined(op.name, operands)
         if form is None or len(list(op.results)) != 1:
             return False
         self._forms[op.results[0]] = form
         return True
+
+    def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
+        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
 
     def _compare(self, op: ir.Operation) -> bool:
         left, right = self.get(op.operands[0]), self.get(op.operands[1])
         if left is None or right is None:
             return False
         predicate = _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
-        self._tests[op.results[0]] = (predicate, left + right.scaled(-1))
+        self._tests[op.results[0]] = Compare(predicate, left + right.scaled(-1))
+        return True
+
+    def _combine(self, op: ir.Operation) -> bool:
+        tests = [self.test(v) for v in op.operands]
+        first, second = tests[0], tests[1]
+        if first is None or second is None or tests[-1] is None:
+            return False
+        if op.name == "arith.select":
+            found = Choice(first, second, tests[-1])
+        elif op.name == "arith.andi":
+            found = Choice(first, second, False)
+        elif op.name == "arith.ori":
+            found = Choice(first, True, second)
+        else:
+            found = Choice(first, Choice(second, False, True), second)
+        self._tests[op.results[0]] = found
         return True
 
     def bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
@@ -113,8 +203,10 @@ class LinearForms:
         if op.name == "scf.for":
             lower, upper, step = (self.get(v) for v in list(op.operands)[:3])
             return lower, upper, step.constant if step is not None and step.is_constant else 0
-        low, high = (op.attributes[name] for name in ("lowerBoundMap", "upperBoundMap"))
-        return _constant_map(low), _constant_map(high), int(ir.IntegerAttr(op.attributes["step"]).value)
+        low, high = (ir.AffineMapAttr(op.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
+        operands = [self.get(v) for v in op.operands]
+        first, second = operands[: low.n_inputs], operands[low.n_inputs : low.n_inputs + high.n_inputs]
+        return _mapped(low, first), _mapped(high, second), int(ir.IntegerAttr(op.attributes["step"]).value)
 
 
 def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
@@ -135,8 +227,19 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
     return None
 
 
-def _constant_map(attribute: ir.Attribute) -> Linear | None:
-    """The value of a constant affine map `() -> (64)`."""
-    text = str(attribute)
-    inside = text[text.rindex("(") + 1 : text.rindex(")")].strip()
-    return Linear((), int(inside)) if inside.lstrip("-").isdigit() else None
+def _mapped(mapping: ir.AffineMap, operands: list[Linear | None]) -> Linear | None:
+    """The one result of an affine map; None for several, or where it divides."""
+    return _expression(mapping.results[0], operands, mapping.n_dims) if len(mapping.results) == 1 else None
+
+
+def _expression(expression: ir.AffineExpr, operands: list[Linear | None], dims: int) -> Linear | None:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return Linear((), expression.value)
+    if isinstance(expression, ir.AffineDimExpr):
+        return operands[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return operands[dims + expression.position]
+    if isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
+        name = "arith.addi" if isinstance(expression, ir.AffineAddExpr) else "arith.muli"
+        return _combined(name, [_expression(side, operands, dims) for side in (expression.lhs, expression.rhs)])
+    return None

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 
-from .linear import Linear, LinearForms
+from .linear import Linear, LinearForms, Test
 
 _FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield"})
 _DYNAMIC = -(1 << 63)
@@ -82,15 +82,25 @@ class Loop:
     Attributes:
         variable: value number of its variable, as linear forms use it.
         source: its number in `TaskClass.loops`; None for a loop of a tile operation.
-        trips: how often it runs, None where that depends on data; lower, step: the variable's values.
+        lower, upper, step: the variable's values; None, or 0, where they depend on data.
     """
 
     variable: int
     source: int | None
-    trips: Linear | None
     lower: Linear | None
+    upper: Linear | None
     step: int
     body: tuple[Node, ...]
+
+    @property
+    def trips(self) -> Linear | None:
+        """How often it runs, where that is a number or a linear form."""
+        if self.lower is None or self.upper is None or not self.step:
+            return None
+        length = self.upper + self.lower.scaled(-1)
+        if length.is_constant:
+            return Linear((), max(0, -(-length.constant // self.step)))
+        return length if self.step == 1 else None
 
 
 @dataclass(frozen=True)
@@ -98,12 +108,12 @@ class Branch:
     """A condition, with what is done on either side.
 
     Attributes:
-        test: (predicate, left - right) where the condition compares linear forms, else None.
+        test: the condition where linear forms decide it, else None.
         outputs, results: values it yields, and per side those they come from.
     """
 
     condition: int
-    test: tuple[str, Linear] | None
+    test: Test | None
     sides: tuple[tuple[Node, ...], tuple[Node, ...]]
     outputs: tuple[int, ...]
     results: tuple[tuple[int, ...], tuple[int, ...]]
@@ -114,18 +124,32 @@ Node: TypeAlias = Op | Loop | Branch
 
 
 @dataclass(frozen=True)
+class Unsupported:
+    """Why a body has no static times.
+
+    Attributes:
+        loop, op: what is to blame, by its number in `TaskClass.loops` or `TaskClass.stream_ops`.
+    """
+
+    reason: str
+    loop: int | None = None
+    op: int | None = None
+
+
+@dataclass(frozen=True)
 class Nest:
     """A task body.
 
     Attributes:
         arrays: by name. pids: value numbers of the process id's components.
-        unsupported: why its times are not static; empty when they are.
+        unsupported: why its times are not static, and the number of the loop in `TaskClass.loops`, or of the operation
+            in `TaskClass.stream_ops`, that is to blame; None when they are.
     """
 
     body: tuple[Node, ...]
     arrays: Mapping[str, Array]
     pids: tuple[int, ...]
-    unsupported: str
+    unsupported: Unsupported | None
 
 
 @lru_cache(maxsize=4096)
@@ -151,7 +175,7 @@ class _Reader:
         self._arrays: dict[str, Array] = {}
         self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
         self._streams: dict[ir.Value, int] = {}
-        self._unsupported = ""
+        self._unsupported: Unsupported | None = None
 
     def nest(self) -> Nest:
         block = self._function.regions[0].blocks[0]
@@ -164,6 +188,12 @@ class _Reader:
         for number, argument in enumerate(indices[len(pids) :]):
             self._streams[argument] = number
         return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported)
+
+    def _refuse(self, reason: str, op: ir.Operation) -> None:
+        numbers = (
+            int(ir.IntegerAttr(op.attributes[n]).value) if n in op.attributes else None for n in ("df.loop", "op")
+        )
+        self._unsupported = self._unsupported or Unsupported(reason, *numbers)
 
     def _number(self, value: ir.Value) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
@@ -204,10 +234,10 @@ class _Reader:
         elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
             return self._access(op)
         elif name.startswith("df.") and name != "df.cost":
-            self._unsupported = f"{name[3:]}: operations that do not wait have no static times"
+            self._refuse("what it finds depends on when it is asked", op)
         elif name == "scf.while":
-            self._unsupported = "while: its number of rounds depends on data"
-        elif name not in _FREE and not self._forms.compute(op, self._number):
+            self._refuse("its number of rounds depends on data", op)
+        elif name not in _FREE and not self._forms.compute(op):
             return self._plain(op)
         return None
 
@@ -244,7 +274,7 @@ class _Reader:
         operands = list(op.operands)
         stream = self._streams.get(operands[0])
         if stream is None:
-            self._unsupported = "a stream whose number is computed in the body"
+            self._refuse("which stream it uses is computed in the body", op)
             stream = 0
         number = int(ir.IntegerAttr(op.attributes["op"]).value)
         if op.name.endswith("_block"):
@@ -266,22 +296,18 @@ class _Reader:
         source = int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
-        trips = None
-        if lower is not None and upper is not None and step:
-            length = upper + lower.scaled(-1)
-            if length.is_constant:
-                trips = Linear((), max(0, -(-length.constant // step)))
-            elif step == 1:
-                trips = length
-        return Loop(variable, source, trips, lower, step or 1, self._block(block))
+        return Loop(variable, source, lower, upper, step, self._block(block))
 
-    def _branch(self, op: ir.Operation) -> Branch:
-        sides, results = [], []
+    def _branch(self, op: ir.Operation) -> Branch | None:
+        sides, results, yielded = [], [], []
         for region in op.regions:
             blocks = list(region.blocks)
             sides.append(self._block(blocks[0]) if blocks else ())
             last = list(blocks[0].operations)[-1] if blocks else None
-            results.append(tuple(self._number(v) for v in last.operands) if last is not None else ())
+            yielded.append(list(last.operands) if last is not None else [])
+            results.append(tuple(self._number(v) for v in yielded[-1]))
+        if not any(sides) and self._forms.choose(op, *yielded):
+            return None
         outputs = tuple(self._number(v) for v in op.results)
         bits = max((bits_of(v.type) for v in op.results), default=0)
         condition = op.operands[0]

@@ -82,8 +82,9 @@ class Pipelined:
 def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
-    That is when there are several inner loops, blocks are moved in between, or the innermost loop keeps an element of
-    a memory in a register: it is then loaded before that loop and stored after it.
+    That is when there are several inner loops, blocks are moved in between, bounds of an inner loop depend on outer
+    ones or leave it no rounds, or the innermost loop keeps an element of a memory in a register: it is then loaded
+    before that loop and stored after it.
     """
     loops, before, after = [loop], [], []
     while loops[-1].mode != "pipeline":
@@ -94,6 +95,8 @@ def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
         place = body.index(inner[0])
         before.append(body[:place])
         after.append(body[place + 1 :])
+        if inner[0].bounds is not None or not inner[0].trips:
+            return None
         loops.append(inner[0])
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None

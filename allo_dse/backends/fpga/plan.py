@@ -11,15 +11,15 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from allo_dse.errors import SimulationError
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
-from .linear import Linear
+from .linear import Linear, replaced
 from .memory import Split, Storage
 from .nest import Access, Branch, Loop, Nest, Node, Op
+from .refusal import refusal
 
 REGION = "top"
 """The scope of directives about the whole program, whatever it is called."""
@@ -32,8 +32,11 @@ class Planned:
     """A loop whose trip count and treatment are decided.
 
     Attributes:
-        values: of its variable, first and step.
+        trips: how often it runs; at most, where that varies.
+        first, step: values of its variable.
         target_ii: the interval that a pipelined loop is asked for.
+        bounds: first value and end, where they depend on loops around it. The tool then neither unrolls the loop nor
+            flattens it into them.
     """
 
     variable: int
@@ -44,6 +47,16 @@ class Planned:
     mode: Mode
     target_ii: int
     body: tuple[Item, ...]
+    bounds: tuple[Linear, Linear] | None = None
+
+    def at(self, variables: Mapping[int, int]) -> Planned:
+        """The same with the rounds it has where variables of loops around it have these values."""
+        if self.bounds is None:
+            return self
+        first, end = (bound.value(variables) for bound in self.bounds)
+        assert first is not None
+        assert end is not None
+        return replace(self, first=first, trips=max(0, -(-(end - first) // self.step)))
 
 
 Item: TypeAlias = Op | Planned | Branch
@@ -150,32 +163,61 @@ def planned(
         unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
 
     Raises:
-        SimulationError: for a trip count that is not known before the program runs.
+        StaticControlError: for a trip count that is not known before the program runs.
     """
-    return _decided(tuple(_resolved(node, plan, pids, pipelined) for node in body), unroll_up_to)
+    resolver = _Resolver(plan, pipelined)
+    ranges = {variable: (value, value) for variable, value in pids.items()}
+    return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
 
 
-def _resolved(node: Node, plan: Plan, pids: Mapping[int, int], pipelined: Collection[int]) -> Item:
-    """Loops with trip counts; the mode is what directives say, "sequential" where they say nothing."""
-    if isinstance(node, Branch):
-        sides = tuple(tuple(_resolved(inner, plan, pids, pipelined) for inner in side) for side in node.sides)
-        return replace(node, sides=sides)  # type: ignore[arg-type]
-    if not isinstance(node, Loop):
-        return node
-    trips = None if node.trips is None else node.trips.value(pids)
-    first = None if node.lower is None else node.lower.value(pids)
-    name = plan.sources[node.source].name if node.source is not None and node.source < len(plan.sources) else ""
-    if trips is None:
-        raise SimulationError(
-            f"loop {name or '(of a tile operation)'}: its number of rounds is not known before the program runs",
-            hint="the FPGA cost model needs constant bounds, or bounds that depend on the pid only",
-        )
-    own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
-    body = tuple(_resolved(inner, plan, pids, pipelined) for inner in node.body)
-    is_pipelined = node.variable in pipelined if pipelined else own.interval is not None
-    mode: Mode = "pipeline" if is_pipelined else "sequential"
-    loop = Planned(node.variable, name, max(trips, 0), first or 0, node.step, mode, own.interval or 1, body)
-    return _unrolled(loop, own.unroll)
+Ranges: TypeAlias = Mapping[int, tuple[int, int]]
+"""Smallest and largest value of each variable."""
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Gives loops trip counts; the mode is what directives say, "sequential" where they say nothing."""
+
+    plan: Plan
+    pipelined: Collection[int]
+
+    def item(self, node: Node, ranges: Ranges) -> Item:
+        if isinstance(node, Branch):
+            sides = tuple(tuple(self.item(inner, ranges) for inner in side) for side in node.sides)
+            return replace(node, sides=sides)  # type: ignore[arg-type]
+        return self._loop(node, ranges) if isinstance(node, Loop) else node
+
+    def _loop(self, node: Loop, ranges: Ranges) -> Item:
+        plan = self.plan
+        source = node.source if node.source is not None and node.source < len(plan.sources) else None
+        name = plan.sources[source].name if source is not None else ""
+        known = node.lower is not None and node.upper is not None and node.step > 0
+        if not known or not all(v in ranges for form in (node.lower, node.upper) if form for v, _ in form.terms):
+            raise refusal(
+                "the number of rounds of this loop depends on data",
+                plan.sources[source].location if source is not None else None,
+            )
+        assert node.lower is not None
+        assert node.upper is not None
+        (first, _), (_, end) = _range(node.lower, ranges), _range(node.upper, ranges)
+        _, length = _range(node.upper + node.lower.scaled(-1), ranges)
+        trips = max(0, -(-length // node.step))
+        values = (first, max(first, end - 1))
+        body = tuple(self.item(inner, {**ranges, node.variable: values}) for inner in node.body)
+        fixed = {v: low for v, (low, high) in ranges.items() if low == high}
+        varies = node.lower.value(fixed) is None or node.upper.value(fixed) is None
+        own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
+        mode: Mode = "pipeline" if is_pipelined else "sequential"
+        bounds = (node.lower, node.upper) if varies else None
+        loop = Planned(node.variable, name, trips, first, node.step, mode, own.interval or 1, body, bounds)
+        return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
+
+
+def _range(form: Linear, ranges: Ranges) -> tuple[int, int]:
+    """Smallest and largest value of a form."""
+    ends = [sorted((factor * ranges[v][0], factor * ranges[v][1])) for v, factor in form.terms]
+    return form.constant + sum(low for low, _ in ends), form.constant + sum(high for _, high in ends)
 
 
 def _unrolled(loop: Planned, factor: int) -> Planned:
@@ -194,10 +236,11 @@ def _unrolled(loop: Planned, factor: int) -> Planned:
 def substituted(item: Item, variable: int, form: Linear) -> Item:
     """The same with a variable replaced by a linear form."""
     if isinstance(item, Planned):
-        return replace(item, body=tuple(substituted(inner, variable, form) for inner in item.body))
+        bounds = item.bounds and (_put_in(item.bounds[0], variable, form), _put_in(item.bounds[1], variable, form))
+        return replace(item, bounds=bounds, body=tuple(substituted(inner, variable, form) for inner in item.body))
     if isinstance(item, Branch):
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
-        test = item.test and (item.test[0], _put_in(item.test[1], variable, form))
+        test = replaced(item.test, lambda f: _put_in(f, variable, form))
         return replace(item, sides=sides, test=test)  # type: ignore[arg-type]
     if item.access is None:
         return item
@@ -215,20 +258,35 @@ def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
 
 
 def _decide(loop: Planned, unroll_up_to: int) -> Planned:
-    if loop.mode in ("pipeline", "unroll"):
-        return replace(loop, body=tuple(_all_unrolled(item) for item in loop.body)) if loop.mode == "pipeline" else loop
+    if loop.mode == "unroll":
+        return loop
+    fixed = all(not _has_varying(item) for item in loop.body)
+    if loop.mode == "pipeline" and fixed:
+        return _pipelined(loop)
     inner = loops_in(loop.body)
     if all(i.mode == "unroll" for i in inner):
-        return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
+        return _pipelined(loop)
     if len(inner) == 1 and _is_small(inner[0], unroll_up_to) and loop.name:
-        return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
-    return replace(loop, body=_decided(loop.body, unroll_up_to))
+        return _pipelined(loop)
+    return replace(loop, mode="sequential", body=_decided(loop.body, unroll_up_to))
+
+
+def _pipelined(loop: Planned) -> Planned:
+    return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
+
+
+def _has_varying(item: Item) -> bool:
+    """Whether there are loops in it that the tool cannot unroll, since their rounds vary."""
+    if isinstance(item, Branch):
+        return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
+    return isinstance(item, Planned) and (item.bounds is not None or any(_has_varying(inner) for inner in item.body))
 
 
 def _is_small(loop: Planned, unroll_up_to: int) -> bool:
     """Whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
     innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
-    return bool(loop.name) and loop.mode == "sequential" and innermost and loop.trips <= unroll_up_to
+    is_free = loop.mode == "sequential" and loop.bounds is None
+    return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to
 
 
 def loops_in(items: Iterable[Item]) -> list[Planned]:

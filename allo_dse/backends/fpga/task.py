@@ -9,29 +9,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.errors import SimulationError
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
 from .asap import StreamEvent, Walk
-from .linear import Linear, holds
+from .linear import Linear, decided, forms_of
 from .memory import Storage
-from .nest import Branch, Op, read_nest
+from .nest import Branch, Loop, Op, read_nest
+from .parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .pipeline import Flat, Pipelined, build, flatten
 from .plan import Item, Planned, plan_of, planned
 from .recurrence import promoted
+from .refusal import place_of, refusal
+from .rounds import Rounds
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
 _NO_VARIABLE = -(1 << 40)
-_MOST_EVENTS = 1 << 14  # stream operations of one repetition that are told apart
+_MOST_ROUNDS = 1 << 16  # of loops whose rounds differ
 
 
 @dataclass(frozen=True)
@@ -43,40 +44,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Nothing but time."""
-
-    cycles: int
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """A pipelined loop: `ops` are (stage, "get" or "put", stream argument)."""
-
-    rounds: int
-    ii: int
-    depth: int
-    ops: tuple[tuple[int, str, int], ...]
-
-
-@dataclass(frozen=True)
-class Again:
-    """Parts that are repeated."""
-
-    count: int
-    parts: tuple[Part, ...]
-
-
-Part: TypeAlias = Wait | Pipe | Again
-
-
-@dataclass(frozen=True)
 class LoopCost:
     """A pipelined loop as an HLS report would list it.
 
     Attributes:
         names: of the loops that were flattened into it, outermost first; "" for loops of tile operations.
-        cycles: of one execution. times: how often it is executed.
+        trips: rounds of one execution, of the longest where they differ; cycles: what it takes.
+        times: how often it is executed. rounds: of all executions together.
         limit: what its interval comes from.
     """
 
@@ -87,6 +61,7 @@ class LoopCost:
     cycles: int
     times: int
     limit: str
+    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,19 +82,7 @@ class TaskCost:
     @property
     def cycles(self) -> int:
         """Cycles without waiting for streams."""
-        return _cycles(self.parts)
-
-
-def _cycles(parts: Iterable[Part]) -> int:
-    total = 0
-    for part in parts:
-        if isinstance(part, Wait):
-            total += part.cycles
-        elif isinstance(part, Pipe):
-            total += (part.rounds - 1) * part.ii + part.depth if part.rounds else 0
-        else:
-            total += part.count * _cycles(part.parts)
-    return total
+        return cycles_of(self.parts)
 
 
 def task_cost(
@@ -139,21 +102,18 @@ def task_cost(
             then no other loop is pipelined by directives.
 
     Raises:
-        SimulationError: where control depends on data.
+        StaticControlError: where control depends on data.
     """
     nest = read_nest(task_class.body.mlir)
-    if nest.unsupported:
-        raise SimulationError(
-            f"{task_class.kernel} ({task_class.name}): no static times: {nest.unsupported}",
-            hint="the FPGA cost model needs control flow that does not depend on data",
-        )
+    if nest.unsupported is not None:
+        place = place_of(task_class, nest.unsupported.loop, nest.unsupported.op)
+        raise refusal(nest.unsupported.reason, place)
     plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
     items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or ())
-    task = _Task(device, plan.storages, pids, measured or {})
-    parts = task.block(items, 1, outermost=True)
-    logic = task.logic()
-    return TaskCost(parts, tuple(task.loops), logic, plan.storages, task.operations)
+    task = _Task(task_class, device, plan.storages, measured or {})
+    parts = task.block(items, 1, pids, outermost=True)
+    return TaskCost(parts, task.loops, task.logic(), plan.storages, task.operations)
 
 
 @lru_cache(maxsize=4096)
@@ -162,182 +122,183 @@ def depends_on_pid(mlir: str) -> bool:
     nest = read_nest(mlir)
     pids = set(nest.pids)
 
-    def uses(form: Linear | None) -> bool:
-        return form is not None and any(v in pids for v, _ in form.terms)
+    return any(form.factor(pid) for form in _control(nest.body) for pid in pids)
 
-    def search(nodes: Iterable[object]) -> bool:
-        for node in nodes:
-            if isinstance(node, Branch):
-                if (node.test is not None and uses(node.test[1])) or search(itertools.chain(*node.sides)):
-                    return True
-            elif not isinstance(node, Op) and (
-                uses(node.trips) or uses(node.lower) or search(node.body)  # type: ignore[attr-defined]
-            ):
-                return True
-        return False
 
-    return search(nest.body)
+def _control(nodes: Iterable[object]) -> Iterator[Linear]:
+    """The forms that decide which operations of a body happen: bounds of loops, and conditions."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            if _matters(node):
+                yield from forms_of(node.test)
+            yield from _control(itertools.chain(*node.sides))
+        elif isinstance(node, Loop):
+            yield from (form for form in (node.lower, node.upper) if form is not None)
+            yield from _control(node.body)
+        elif isinstance(node, Planned):
+            yield from node.bounds or ()
+            yield from _control(node.body)
+
+
+def _matters(node: Branch) -> bool:
+    """Whether it shows in a task's times which side of a condition is taken: both have their place in the schedule."""
+    return any(
+        isinstance(inner, Loop | Planned)
+        or (isinstance(inner, Op) and inner.direction is not None)
+        or (isinstance(inner, Branch) and _matters(inner))
+        for side in node.sides
+        for inner in side
+    )
 
 
 class _Task:
-    """Builds one task."""
+    """Builds one task.
+
+    Attributes:
+        operations: arithmetic ones of the task.
+    """
 
     def __init__(
         self,
+        task_class: TaskClass,
         device: FpgaDevice,
         storages: Mapping[str, Storage],
-        pids: Mapping[int, int],
         measured: Mapping[int, Measured],
     ) -> None:
+        self.task_class = task_class
         self.device = device
         self.measured = measured
         self.storages = storages
-        self.pids = pids
-        self.loops: list[LoopCost] = []
         self.operations = 0
-        self._pipelines: list[Pipelined] = []
-        self._sequential = 0
-        self._states = 0
-        self._straight: list[Pipelined] = []
+        self._loops: dict[int, LoopCost] = {}
+        self._pipelines: dict[Hashable, Pipelined] = {}
+        self._straight: dict[Hashable, Pipelined] = {}
+        self._sequential: set[int] = set()
+        self._states: dict[Hashable, int] = {}
+        self._rounds = 0
 
-    def block(self, items: Sequence[Item], times: int, *, outermost: bool = False) -> tuple[Part, ...]:
-        """Parts of a block: loops one after the other, with what stands between them."""
+    @property
+    def loops(self) -> tuple[LoopCost, ...]:
+        """The pipelined loops in the order in which they stand."""
+        return tuple(self._loops.values())
+
+    def block(
+        self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
+    ) -> tuple[Part, ...]:
+        """Parts of a block: loops one after the other, with what stands between them.
+
+        Args:
+            times: how often the block is executed.
+            variables: values of process ids, and of those loops around it on which its control depends.
+        """
         parts: list[Part] = []
         straight: list[Item] = []
         for item in items:
             moved = isinstance(item, Op) and item.block
             if moved or (isinstance(item, Planned) and item.mode != "unroll") or _has_loops(item):
-                parts += self._straight_line(straight)
+                parts += self._straight_line(straight, variables)
                 straight = []
-                parts += self._own_time(item, times, outermost=outermost)
+                parts += self._own_time(item, times, variables, outermost=outermost)
             else:
                 straight.append(item)
-        return (*parts, *self._straight_line(straight))
+        return (*parts, *self._straight_line(straight, variables))
 
-    def _own_time(self, item: Item, times: int, *, outermost: bool) -> list[Part]:
+    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """A loop, or a block that is moved; inside another loop it costs the call of a module as well."""
         call = [] if outermost else [Wait(self.device.hls.call_extra)]
         if isinstance(item, Op):
             return [*self._moved(item), *call]
         if isinstance(item, Branch):
-            sides = [self.block(side, times, outermost=outermost) for side in item.sides]  # type: ignore[arg-type]
-            if any(_has_streams(side) for side in sides):
-                raise SimulationError("a loop with stream operations under a condition has no static times")
-            return [Wait(max(_cycles(side) for side in sides))]
-        assert isinstance(item, Planned)
+            return self._chosen(item, times, variables, outermost=outermost)
+        item = item.at(variables)
         flat = flatten(item, self.storages)
         if flat is not None:
-            return [*self._pipelined(flat, times), *call]
-        self._sequential += 1
-        inner = self.block(item.body, times * max(1, item.trips))
-        return [Again(item.trips, inner), Wait(self.device.hls.loop_extra), *call]
+            return [*self._pipelined(flat, times, variables), *call]
+        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
 
-    def _pipelined(self, flat: Flat, times: int) -> list[Part]:
-        pipelined = build(flat, self.device, self.storages)
-        known = self.measured.get(flat.loops[-1].variable)
-        if known is not None:
-            pipelined = pipelined.at(known.ii, known.depth)
-        self._pipelines.append(pipelined)
+    def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+        """Loops under a condition: those of one side; of a condition on data those that take longer."""
+        holds = decided(item.test, variables)
+        if holds is not None:
+            return list(self.block(item.sides[not holds], times, variables, outermost=outermost))  # type: ignore[arg-type]
+        sides = [self.block(side, times, variables, outermost=outermost) for side in item.sides]  # type: ignore[arg-type]
+        if any(uses_streams(side) for side in sides):
+            event = next(_stream_ops(item), None)
+            place = place_of(self.task_class, op=None if event is None else event.op)
+            raise refusal("whether this stream operation happens depends on data", place)
+        return [Wait(max(cycles_of(side) for side in sides))]
+
+    def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
+        """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
+        self._sequential.add(loop.variable)
+        if not any(form.factor(loop.variable) for form in _control(loop.body)):
+            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
+        self._rounds += loop.trips
+        if self._rounds > _MOST_ROUNDS:
+            source = next((s for s in self.task_class.loops if s.name == loop.name), None)
+            raise refusal(
+                f"more than {_MOST_ROUNDS:,} rounds of this loop differ from each other",
+                source.location if source else self.task_class.location,
+                hint="make the bounds of loops inside it depend on fewer loops around them",
+            )
+        values = range(loop.first, loop.first + loop.trips * loop.step, loop.step)
+        return in_turn([self.block(loop.body, times, {**variables, loop.variable: value}) for value in values])
+
+    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
+        key = flat.loops[-1].variable
+        if key not in self._pipelines:
+            built = build(flat, self.device, self.storages)
+            known = self.measured.get(key)
+            self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
+        pipelined = replace(self._pipelines[key], flat=flat)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
-        extra = self.device.hls.loop_extra
-        names = tuple(loop.name for loop in flat.loops)
-        self.loops.append(
-            LoopCost(names, flat.trips, pipelined.ii, pipelined.depth, pipelined.cycles + extra, times, pipelined.limit)
-        )
-        moved = [Wait(2)] if promoted(flat.loops[-1], self.storages) else []  # an element is loaded, and stored again
-        return [*moved, self._pipe(pipelined), Wait(extra)]
+        self._count(pipelined, times)
+        # An element that the loop keeps in a register is loaded before it, and stored after it.
+        moved = [Wait(2)] if promoted(flat.loops[-1], self.storages) else []
+        return [*moved, Rounds(self.task_class, variables).part(pipelined), Wait(self.device.hls.loop_extra)]
 
-    def _pipe(self, pipelined: Pipelined) -> Part:
-        """A pipelined loop as a repetition of its shortest part in which the same stream operations return."""
-        flat, ii, depth = pipelined.flat, pipelined.ii, pipelined.depth
-        if not pipelined.events or not flat.trips:
-            return Wait(pipelined.cycles)
-        level = len(flat.loops) - 1
-        deepest = max(event.level for event in pipelined.events)
-        inner = math.prod(loop.trips for loop in flat.loops[deepest + 1 :])
-        first = self._repeats_from(pipelined, deepest)
-        ops: list[tuple[int, str, int]] = []
-        spans = [range(loop.trips) for loop in flat.loops[first : deepest + 1]]
-        if math.prod(len(s) for s in spans) * len(pipelined.events) > _MOST_EVENTS:
-            raise SimulationError("stream operations under a condition in a long loop have no compact timing")
-        rounds = math.prod(len(s) for s in spans)
-        for number, position in enumerate(itertools.product(*spans)):
-            at = {
-                loop.variable: loop.first + p * loop.step
-                for loop, p in zip(flat.loops[first : deepest + 1], position, strict=True)
-            }
-            for event in pipelined.events:
-                if self._happens(event, at, flat, first, position, deepest):
-                    late = (inner - 1) * ii if event.after or (event.level == level and inner > 1) else 0
-                    ops.append((number * inner * ii + late + event.stage, event.kind, event.stream))
-        outer = math.prod(loop.trips for loop in flat.loops[:first])
-        return Pipe(outer, rounds * inner * ii, (rounds * inner - 1) * ii + depth, tuple(ops))
+    def _count(self, loop: Pipelined, times: int) -> None:
+        """Add executions of a loop."""
+        flat = loop.flat
+        names = tuple(level.name for level in flat.loops)
+        cycles = loop.cycles + self.device.hls.loop_extra
+        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips)
+        other = self._loops.get(flat.loops[-1].variable, own)
+        if other is not own:
+            own = replace(
+                max(own, other, key=lambda cost: cost.trips),
+                times=own.times + other.times,
+                rounds=own.rounds + other.rounds,
+            )
+        self._loops[flat.loops[-1].variable] = own
 
-    def _repeats_from(self, pipelined: Pipelined, deepest: int) -> int:
-        """The outermost level whose rounds differ in their stream operations."""
-        flat = pipelined.flat
-        first = deepest + 1
-        for event in pipelined.events:
-            first = min(first, event.level + 1)
-            for (predicate, form), _ in event.tests:
-                if predicate == "data" or not isinstance(form, Linear):
-                    raise SimulationError("stream operations under a condition on data have no static times")
-                levels = [n for n, loop in enumerate(flat.loops) if form.factor(loop.variable)]
-                first = min([first, *levels])
-        return first
-
-    def _happens(
-        self,
-        event: StreamEvent,
-        at: Mapping[int, int],
-        flat: Flat,
-        first: int,
-        position: tuple[int, ...],
-        deepest: int,
-    ) -> bool:
-        """Whether a stream operation is done in a round."""
-        within = position[max(0, event.level + 1 - first) :]
-        spans = flat.loops[max(first, event.level + 1) : deepest + 1]
-        edge = tuple(loop.trips - 1 for loop in spans) if event.after else (0,) * len(spans)
-        if within != edge:
-            return False
-        known = {**self.pids, **at, **dict(event.copies)}
-        for (predicate, form), side in event.tests:
-            assert isinstance(form, Linear)
-            value = form.value(known)
-            if value is None:
-                raise SimulationError("stream operations under a condition on an outer loop have no static times")
-            if holds(predicate, value) != side:
-                return False
-        return True
-
-    def _straight_line(self, items: list[Item]) -> list[Part]:
+    def _straight_line(self, items: list[Item], variables: Mapping[int, int]) -> list[Part]:
         """Operations outside loops, one after the other."""
         if not items:
             return []
-        once = build(_once(items), self.device, self.storages)
-        if any(isinstance(item, Planned) for item in items):  # unrolled loops: memory ports count
-            self._pipelines.append(once)
-            return [Wait(once.cycles)] if not once.events else [self._pipe(once)]
-        self._straight.append(once)
+        key = tuple(map(id, items))
+        unrolls = any(isinstance(item, Planned) for item in items)
+        built = self._pipelines if unrolls else self._straight
+        if key not in built:
+            built[key] = build(_once(items), self.device, self.storages)
+        if unrolls:  # memory ports count
+            return [Rounds(self.task_class, variables).part(built[key])]
         walk = Walk(self.device, self.storages)
         walk.block(items)
-        self._states += walk.finish + 1
-        if not walk.events:
+        self._states[key] = walk.finish + 1
+        ops = [(event.stage, event.kind, event.stream) for event in walk.events if self._holds(event, variables)]
+        if not ops:
             return [Wait(walk.finish)] if walk.finish else []
-        ops = []
-        for event in walk.events:
-            if event.tests and not self._holds(event):
-                continue
-            ops.append((event.stage, event.kind, event.stream))
         return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
 
-    def _holds(self, event: StreamEvent) -> bool:
-        for (predicate, form), side in event.tests:
-            value = form.value({**self.pids, **dict(event.copies)}) if isinstance(form, Linear) else None
-            if value is None:
-                raise SimulationError("stream operations under a condition on data or a loop have no static times")
-            if holds(predicate, value) != side:
+    def _holds(self, event: StreamEvent, variables: Mapping[int, int]) -> bool:
+        known = {**variables, **dict(event.copies)}
+        for test, side in event.tests:
+            found = decided(test, known)
+            if found is None:
+                place = place_of(self.task_class, op=event.op)
+                raise refusal("whether this stream operation happens depends on data", place)
+            if found != side:
                 return False
         return True
 
@@ -348,14 +309,15 @@ class _Task:
         cycles = op.block + self.device.hls.loop_extra
         move: list[Part] = [Wait(cycles)]
         token = Pipe(1, 1, 1, ((0, op.direction, op.stream),))
-        self._states += 2
+        self._states[id(op)] = 2
         return [token, *move] if op.direction == "get" else [*move, token]
 
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
         shared: dict[str, Resources] = {}
         total = Resources()
-        for pipelined in (*self._pipelines, *self._straight):
+        pipelines = tuple(self._pipelines.values())
+        for pipelined in (*pipelines, *self._straight.values()):
             for unit, copies in pipelined.units:
                 needed = unit.resources * math.ceil(copies / pipelined.span)
                 if unit.resources.dsp:
@@ -364,12 +326,12 @@ class _Task:
                 else:
                     total = total + needed
         rules = self.device.hls
-        loops = sum(len(p.flat.loops) for p in self._pipelines) + self._sequential
+        loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
         # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
-        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in self._pipelines) + self._states
+        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in pipelines) + sum(self._states.values())
         control = Resources(
-            ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in self._pipelines),
-            lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in self._pipelines),
+            ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
+            lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
         )
         return Resources.total([total, control, *shared.values()])
 
@@ -398,8 +360,12 @@ def _has_loops(item: Item) -> bool:
     return False
 
 
-def _has_streams(parts: Iterable[Part]) -> bool:
-    return any(
-        (isinstance(part, Pipe) and bool(part.ops)) or (isinstance(part, Again) and _has_streams(part.parts))
-        for part in parts
-    )
+def _stream_ops(item: Item) -> Iterator[Op]:
+    """The stream operations in an item, in order."""
+    if isinstance(item, Op):
+        if item.direction is not None:
+            yield item
+        return
+    inside = item.body if isinstance(item, Planned) else itertools.chain(*item.sides)
+    for inner in inside:
+        yield from _stream_ops(inner)  # type: ignore[arg-type]

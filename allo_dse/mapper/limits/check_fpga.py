@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from allo_dse.backends.fpga.plan import is_region
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.errors import SimulationError
+from allo_dse.errors import StaticControlError
 from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
@@ -22,8 +22,8 @@ def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
     found = [*_partitions(vmg, (*vmg.program.schedule, *mapping.schedule)), *_interfaces(mapping)]
     try:
         return [*found, *_resources(mapping)]
-    except SimulationError as error:
-        return [*found, Violation("static_control", vmg.program.name, 1, 0, error.message)]
+    except StaticControlError as error:
+        return [*found, Violation("static_control", vmg.program.name, 1, 0, f"{error.message}; {error.hint}")]
 
 
 def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:

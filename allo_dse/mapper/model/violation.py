@@ -70,6 +70,8 @@ class Violation:
         return CONSTRAINTS[self.constraint][1]
 
     def __str__(self) -> str:
+        if self.constraint == "static_control":  # nothing that could be counted
+            return f"{self.title}: {self.detail}"
         unit = f" {self.unit}" if self.unit else ""
         reason = f" ({self.detail})" if self.detail else ""
         return f"{self.title} on {self.where}: needs {self.needed:,}{unit}, has {self.limit:,}{unit}{reason}"

@@ -199,3 +199,93 @@ def row_sums() -> Any:
                     c[j] += a[0, r] * b[r, j]
 
     return top
+
+
+def window(height: int, width: int, size: int) -> Any:
+    """Tokens of whole windows only."""
+
+    @df.region()
+    def top(A: int32[height, width], B: int32[height - size + 1, width - size + 1]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def take(a: int32[height, width]):
+            for y in range(height):
+                for x in range(width):
+                    v: int32 = a[y, x]
+                    if y >= size - 1 and x >= size - 1:
+                        pipe.put(v)
+
+        @df.kernel(mapping=[1], args=[B])
+        def give(b: int32[height - size + 1, width - size + 1]):
+            for y in range(height - size + 1):
+                for x in range(width - size + 1):
+                    b[y, x] = pipe.get()
+
+    return top
+
+
+def shares() -> Any:
+    """Every task has its part of a range."""
+
+    @df.region()
+    def top(A: int32[64], B: int32[64]):
+        @df.kernel(mapping=[4], args=[A, B])
+        def k(a: int32[64], b: int32[64]):
+            p = df.get_pid()
+            for i in range(p * 16, (p + 1) * 16):
+                b[i] = a[i] + 1
+
+    return top
+
+
+def triangle(size: int) -> Any:
+    @df.region()
+    def top(A: int32[size, size], B: int32[size]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def k(a: int32[size, size], b: int32[size]):
+            for i in range(size):
+                for j in range(i, size):
+                    b[j] += a[i, j]
+
+    return top
+
+
+def chosen() -> Any:
+    """Positive elements only: how many there are depends on data."""
+
+    @df.region()
+    def top(X: int32[N], Y: int32[1]):
+        pipe: Stream[int32, N]
+
+        @df.kernel(mapping=[1], args=[X])
+        def pick(x: int32[N]):
+            for i in range(N):
+                if x[i] > 0:
+                    pipe.put(x[i])
+            pipe.put(0)
+
+        @df.kernel(mapping=[1], args=[Y])
+        def add(y: int32[1]):
+            total: int32 = 0
+            v: int32 = pipe.get()
+            while v > 0:
+                total += v
+                v = pipe.get()
+            y[0] = total
+
+    return top
+
+
+def ragged() -> Any:
+    """Rows whose lengths are data."""
+
+    @df.region()
+    def top(X: int32[16], Y: int32[16]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[16], y: int32[16]):
+            for i in range(16):
+                for j in range(x[i]):
+                    y[i] += j
+
+    return top

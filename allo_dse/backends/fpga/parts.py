@@ -1,0 +1,72 @@
+"""What a task does when, as nested parts: time that passes, pipelined loops, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing but time."""
+
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """A pipelined loop: `ops` are (stage, "get" or "put", stream argument)."""
+
+    rounds: int
+    ii: int
+    depth: int
+    ops: tuple[tuple[int, str, int], ...]
+
+
+@dataclass(frozen=True)
+class Again:
+    """Parts that are repeated."""
+
+    count: int
+    parts: tuple[Part, ...]
+
+
+Part: TypeAlias = Wait | Pipe | Again
+
+
+def cycles_of(parts: Iterable[Part]) -> int:
+    """Cycles that parts take without waiting for streams."""
+    total = 0
+    for part in parts:
+        if isinstance(part, Wait):
+            total += part.cycles
+        elif isinstance(part, Pipe):
+            total += (part.rounds - 1) * part.ii + part.depth if part.rounds else 0
+        else:
+            total += part.count * cycles_of(part.parts)
+    return total
+
+
+def uses_streams(parts: Iterable[Part]) -> bool:
+    """Whether there are stream operations in parts."""
+    return any(
+        (isinstance(part, Pipe) and bool(part.ops)) or (isinstance(part, Again) and uses_streams(part.parts))
+        for part in parts
+    )
+
+
+def in_turn(rounds: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Rounds of a loop one after the other: equal neighbours as one repetition, those without streams as time."""
+    if not any(uses_streams(parts) for parts in rounds):
+        return (Wait(sum(cycles_of(parts) for parts in rounds)),)
+    groups: list[tuple[int, tuple[Part, ...]]] = []
+    for parts in rounds:
+        if groups and groups[-1][1] == parts:
+            groups[-1] = (groups[-1][0] + 1, parts)
+        else:
+            groups.append((1, parts))
+    found: list[Part] = []
+    for count, parts in groups:
+        found += [Again(count, parts)] if count > 1 else parts
+    return tuple(found)

@@ -1,0 +1,30 @@
+"""Errors for programs whose control is not known before they run: where, which expression, and what to do."""
+
+from __future__ import annotations
+
+import linecache
+
+from allo_dse.errors import StaticControlError
+from allo_dse.program.source import SourceLocation
+from allo_dse.program.tasks import TaskClass
+
+REMEDY = "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not"
+"""What helps where control depends on data."""
+
+
+def refusal(reason: str, location: SourceLocation | None, hint: str = REMEDY) -> StaticControlError:
+    """An error that names the line, and what stands there."""
+    if location is None:
+        return StaticControlError(f"no static times: {reason}", hint=hint)
+    text = linecache.getline(location.file, location.line).strip()
+    quoted = f"`{text}`: " if text else ""
+    return StaticControlError(f"{location}: {quoted}{reason}", hint=hint)
+
+
+def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = None) -> SourceLocation | None:
+    """Where a loop or a stream operation stands in the source, by its number."""
+    if loop is not None and 0 <= loop < len(task_class.loops):
+        return task_class.loops[loop].location
+    if op is not None and 0 <= op < len(task_class.stream_ops):
+        return task_class.stream_ops[op].location
+    return task_class.location

@@ -1,0 +1,120 @@
+"""In which rounds of a pipelined loop its stream operations happen, counted exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.program.tasks import TaskClass
+
+from .asap import StreamEvent
+from .linear import Choice, Compare, Test, forms_of, holds
+from .parts import Part, Pipe, Wait
+from .pipeline import Pipelined
+from .refusal import place_of, refusal
+
+MOST_OPERATIONS = 1 << 18
+"""Stream operations of one repetition that are told apart."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Finds the rounds of a pipelined loop.
+
+    Attributes:
+        variables: values of what is outside it: process ids and the loops around it.
+    """
+
+    task_class: TaskClass
+    variables: Mapping[int, int]
+
+    def part(self, loop: Pipelined) -> Part:
+        """The loop as a repetition of its shortest part in which the same stream operations return.
+
+        Raises:
+            StaticControlError: where a stream operation depends on data, or too many have to be told apart.
+        """
+        flat = loop.flat
+        if not loop.events or not flat.trips:
+            return Wait(loop.cycles)
+        deepest = max(event.level for event in loop.events)
+        first = self._repeats_from(loop, deepest)
+        inner = math.prod(level.trips for level in flat.loops[deepest + 1 :])
+        levels = flat.loops[first : deepest + 1]
+        spans = [level.trips for level in levels]
+        rounds = math.prod(spans)
+        if rounds * len(loop.events) > MOST_OPERATIONS:
+            raise refusal(
+                f"its condition tells {rounds:,} rounds apart, more than fit one table",
+                place_of(self.task_class, op=loop.events[0].op),
+                hint="make the condition depend on inner loops only, or split the loop where it changes",
+            )
+        position = np.indices(spans).reshape(len(spans), rounds)
+        grid: dict[int, Any] = dict(self.variables)
+        grid.update((lv.variable, lv.first + at * lv.step) for lv, at in zip(levels, position, strict=True))
+        happens = np.stack([self._happens(e, grid, position, spans, first) for e in loop.events], axis=1)
+        late = [
+            (inner - 1) * loop.ii if e.after or (e.level == len(flat.loops) - 1 and inner > 1) else 0
+            for e in loop.events
+        ]
+        ops = tuple(
+            (int(number) * inner * loop.ii + late[e] + loop.events[e].stage, loop.events[e].kind, loop.events[e].stream)
+            for number, e in zip(*np.nonzero(happens), strict=True)
+        )
+        outer = math.prod(level.trips for level in flat.loops[:first])
+        length = rounds * inner
+        if not ops:
+            return Wait((outer * length - 1) * loop.ii + loop.depth)
+        return Pipe(outer, length * loop.ii, (length - 1) * loop.ii + loop.depth, ops)
+
+    def _repeats_from(self, loop: Pipelined, deepest: int) -> int:
+        """The outermost level whose rounds differ in their stream operations."""
+        first = deepest + 1
+        for event in loop.events:
+            first = min(first, event.level + 1)
+            for test, _ in event.tests:
+                self._require_static(test, event)
+                forms = list(forms_of(test))
+                levels = [n for n, at in enumerate(loop.flat.loops) if any(form.factor(at.variable) for form in forms)]
+                first = min([first, *levels])
+        return first
+
+    def _require_static(self, test: Test | None, event: StreamEvent) -> None:
+        """Refuse a condition on data around a stream operation.
+
+        Raises:
+            StaticControlError: always for those.
+        """
+        if test is None:
+            raise refusal(
+                "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
+            )
+
+    def _happens(
+        self, event: StreamEvent, grid: Mapping[int, Any], position: NDArray[np.int64], spans: list[int], first: int
+    ) -> NDArray[np.bool_]:
+        """The rounds in which a stream operation is done."""
+        found = np.ones(position.shape[1], bool)
+        for level in range(max(0, event.level + 1 - first), len(spans)):
+            found &= position[level] == (spans[level] - 1 if event.after else 0)
+        known = {**grid, **dict(event.copies)}
+        for test, side in event.tests:
+            found &= np.asarray(everywhere(test, known)) == side
+        return found
+
+
+def everywhere(test: Test | None, grid: Mapping[int, Any]) -> Any:
+    """Where a condition holds, for values or arrays of values of all its variables."""
+    if isinstance(test, Compare):
+        value = test.difference.value(grid)
+        assert value is not None
+        return holds(test.predicate, value)
+    if isinstance(test, Choice):
+        parts = (everywhere(part, grid) for part in (test.test, test.then, test.otherwise))
+        return np.where(*parts)
+    return test
