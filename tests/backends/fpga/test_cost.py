@@ -156,6 +156,15 @@ def test_arrays(words: int, bram18: int) -> None:
     assert registers.resources(U280).ff == 32 * words
 
 
+def test_a_load_and_a_store_of_one_address_are_two_accesses_and_two_loads_are_one() -> None:
+    storage = Storage(Array("a", (64,), 32), (Split("cyclic", 2),))
+    at_zero = (Linear((), 0),)
+    load, store = Access("a", False, at_zero), Access("a", True, at_zero)
+    assert busiest_bank(storage, [(load, {}), (load, {})]) == 1
+    assert busiest_bank(storage, [(load, {}), (store, {})]) == 2
+    assert busiest_bank(storage, [(store, {}), (store, {})]) == 2
+
+
 def test_busiest_bank_is_that_of_counting() -> None:
     """Against counting every address of random affine accesses."""
     rng = np.random.default_rng(0)

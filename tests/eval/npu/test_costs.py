@@ -13,6 +13,7 @@ from allo_dse.mapper.program import load_program
 
 install()
 
+import allo
 import allo.dataflow as df
 from allo.backend.aie.external_kernel import ExternalModule
 from allo.ir.types import float32
@@ -28,6 +29,20 @@ def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel():
     kernel = DEVICE.kernel_cost("i16", "i16", "i16").cycles(64, 64, 64)
     assert middle == last == kernel
     assert first == kernel + DEVICE.elementwise_cost("fill").cycles(64 * 64 * 2)
+
+
+def test_adding_a_tile_of_another_shape_than_the_accumulator_costs_as_much_as_without_a_product():
+    @df.region()
+    def region(A: float32[8, 8], B: float32[8, 8], X: float32[8, 16], C: float32[8, 8], Y: float32[8, 16]):
+        @df.kernel(mapping=[1], args=[A, B, X, C, Y])
+        def core(a: float32[8, 8], b: float32[8, 8], x: float32[8, 16], c: float32[8, 8], y: float32[8, 16]):
+            c[:, :] = allo.matmul(a, b)
+            y[:, :] = allo.add(x, x)
+
+    (cls,) = load_program(region).kernels[0].classes
+    kernel = DEVICE.matmul_cycles(next(op for op in cls.work if op.kind == "matmul").dtypes, (8, 8, 8))
+    addition = DEVICE.elementwise_cost("add").cycles(8 * 16 * 4)
+    assert class_cycles(cls, DEVICE) >= kernel + addition
 
 
 def program_with_vendor_kernel(top):

@@ -34,6 +34,8 @@ def test_constraints_say_how_far_they_are_violated():
     assert require("dram_bytes", at_most=64e6).violation(METRICS) == pytest.approx(0.5)
     assert require("pe_count", at_least=8).violation(METRICS) == pytest.approx(0.5)
     assert require("pe_count", at_least=2, at_most=4).violation(METRICS) == 0.0
+    assert require("pe_count", at_least=1, at_most=2).violation(METRICS) == pytest.approx(1.0)
+    assert require("pe_count", at_least=8, at_most=9).violation(METRICS) == pytest.approx(0.5)
     assert require("pe_count", at_least=2, at_most=4).name == "pe_count <= 4 and >= 2"
 
 
