@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .figures.style import Theme
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.space.design import Design
 
 
 def svg_uri(svg: str, look: Theme) -> str:
@@ -17,14 +21,12 @@ def svg_uri(svg: str, look: Theme) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(colored.encode()).decode()}"
 
 
-def design_pictures(design: Any, look: Theme) -> list[tuple[str, str]]:
+def design_pictures(design: Design, placed: PlacedDesign | Infeasible | None, look: Theme) -> list[tuple[str, str]]:
     """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
     from allo_dse.drawing import placement_svg, vmg_svg
     from allo_dse.mapper.place.result import PlacedDesign
 
     found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
-    if design.device.family == "npu":
-        placed = design.mapping.placement
-        if isinstance(placed, PlacedDesign):
-            found.append(("Placement on the array", placement_svg(placed)))
+    if isinstance(placed, PlacedDesign):
+        found.append(("Placement on the array", placement_svg(placed)))
     return [(title, svg_uri(svg, look)) for title, svg in found]

@@ -18,6 +18,7 @@ from .data.board import Board, Ref
 from .data.query.analysis import measured
 
 if TYPE_CHECKING:
+    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
 
@@ -102,6 +103,16 @@ class Programs:
                 hint="the program, the device or allo-dse has changed since the run; run it again with --fresh",
             )
         return candidate
+
+    def placement(self, ref: Ref) -> PlacedDesign | Infeasible | None:
+        """Where a design's nodes are on the array, as the run found it; None for devices without an array.
+
+        Raises:
+            AlloDseError: as for `candidate`.
+        """
+        from allo_dse.tune.store.placements import placement_of
+
+        return placement_of(self.board.table(ref).path, self.candidate(ref).design, self.load(ref.run).place)
 
     def recorded(self, ref: Ref) -> Recorded:
         """What happens in a design over time, at the stream depths and intervals it was measured with.

@@ -93,7 +93,7 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
         design = programs.candidate(ref).design
         found: dict[str, Any] = {
             "words": programs.explain(ref),
-            "pictures": design_pictures(design, LIGHT),
+            "pictures": design_pictures(design, programs.placement(ref), LIGHT),
             "primitives": str(design.vmg.mapping_source()),
         }
     except AlloDseError as error:

@@ -179,10 +179,24 @@ class Infeasible:
     def placed(self) -> bool:
         return False
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-serialisable."""
+        return {"violations": [asdict(violation) for violation in self.violations], "proven": self.proven}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Infeasible:
+        """The inverse of `to_dict`."""
+        return Infeasible(tuple(Violation(**violation) for violation in data["violations"]), data["proven"])
+
     def __str__(self) -> str:
         if not self.proven:
             return "no placement found in time"
         return "; ".join(map(str, self.violations)) or "no placement within the limits"
+
+
+def placement_from_dict(data: Mapping[str, Any]) -> PlacedDesign | Infeasible:
+    """The inverse of `to_dict` of both."""
+    return PlacedDesign.from_dict(data) if "nodes" in data else Infeasible.from_dict(data)
 
 
 def _several(count: int, what: str) -> str:

@@ -17,6 +17,7 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import PlacementNote, StudySpec, Verification
 from ..search.front import knee, pareto_positions
+from ..store.placements import placement_of
 from ..store.record import Record
 from .explain import explain
 from .export import export_design
@@ -29,10 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BestDesign:
-    """A design that a run found, with its metrics."""
+    """A design that a run found, with its metrics.
+
+    Attributes:
+        run_dir: where its placement is kept.
+    """
 
     study: StudySpec
     record: Record
+    run_dir: Path | None = None
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -68,7 +74,7 @@ class BestDesign:
     @cached_property
     def placement(self) -> PlacedDesign | Infeasible | None:
         """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
-        return self.study.place(self.design)
+        return placement_of(self.run_dir, self.design, self.study.place)
 
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
@@ -128,7 +134,7 @@ class Result:
             return []
         losses = self._losses(usable)
         positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
-        return [BestDesign(self.study, usable[p]) for p in positions]
+        return [BestDesign(self.study, usable[p], self.run_dir) for p in positions]
 
     @cached_property
     def knee(self) -> BestDesign | None:

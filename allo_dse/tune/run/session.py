@@ -361,7 +361,7 @@ class _Session:
             if best.key in self.history.placed:
                 continue
             started = time.perf_counter()
-            found = self.study.place(best.design)
+            found = best.placement
             if found is None:
                 continue
             note = PlacementNote(found.placed, str(found), round(time.perf_counter() - started, 3))

@@ -20,7 +20,7 @@ U280 = FpgaDevice.load("u280")
 
 
 def found(program: Any, device: FpgaDevice, *schedule: Directive) -> dict[str, Any]:
-    violations = DeviceMapping(dse.load_program(program).vmg, device, None, schedule).violations
+    violations = DeviceMapping(dse.load_program(program).vmg, device, schedule=schedule).violations
     return {v.constraint: v for v in violations}
 
 

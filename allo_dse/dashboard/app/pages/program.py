@@ -105,8 +105,7 @@ def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
     from allo_dse.drawing import placement_svg
     from allo_dse.mapper.place.result import PlacedDesign
 
-    design = context.programs.candidate(ref).design
-    placed = design.mapping.placement
+    placed = context.programs.placement(ref)
     if not isinstance(placed, PlacedDesign):
         return html.P(f"Not placed: {placed}", className="error")
     head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]

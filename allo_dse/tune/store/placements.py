@@ -1,0 +1,74 @@
+"""Placements of a run's designs: each is solved once, and kept in the run directory for whoever asks next.
+
+    runs/<study>/placements/<key of the design>.json
+
+Run, export, page and report all ask here. A directory without the file (of an older run, say) is no error: the
+placement is solved then, and kept if the directory can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allo_dse.mapper.place.result import Infeasible, PlacedDesign, placement_from_dict
+
+if TYPE_CHECKING:
+    from allo_dse.space.design import Design
+
+PLACEMENTS = "placements"
+VERSION = 1
+"""Of the files and of what the solver finds: placements of another version are solved again."""
+
+Placement = PlacedDesign | Infeasible
+
+
+def placement_of(
+    directory: Path | None, design: Design, solve: Callable[[Design], Placement | None]
+) -> Placement | None:
+    """The placement of a design, from the run directory or solved now.
+
+    Args:
+        directory: of the run; None for designs of no run.
+        solve: finds it; None for devices without an array.
+    """
+    if directory is None:
+        return solve(design)
+    file = directory / PLACEMENTS / f"{design.key}.json"
+    known = _read(file)
+    if known is not None:
+        return known
+    found = solve(design)
+    if found is not None and _is_final(found):
+        _write(file, found)
+    return found
+
+
+def _is_final(found: Placement) -> bool:
+    """Whether solving again, with more time, would find the same."""
+    return isinstance(found, PlacedDesign) or found.proven
+
+
+def _read(file: Path) -> Placement | None:
+    """What a file says; None where there is none, or one that this version did not write."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return placement_from_dict(data["placement"]) if data["version"] == VERSION else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(file: Path, found: Placement) -> None:
+    """Keep a placement: readers see all of the file or none of it. A directory that cannot be written keeps nothing."""
+    scratch = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(exist_ok=True)
+        scratch.write_text(json.dumps({"version": VERSION, "placement": found.to_dict()}) + "\n", encoding="utf-8")
+        scratch.replace(file)
+    except OSError:
+        with suppress(OSError):
+            scratch.unlink()
