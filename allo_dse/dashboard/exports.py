@@ -10,7 +10,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from allo_dse.errors import AlloDseError, StudyError
 
@@ -105,7 +104,7 @@ def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
     return out.getvalue().encode()
 
 
-def _safe(cell: Any) -> Any:
+def _safe(cell: object) -> object:
     """A text that a spreadsheet does not take for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
 
@@ -160,7 +159,7 @@ def _stem(what: str, board: Board, ref: Ref) -> str:
     return f"{table.facts.study}-{table.keys[ref.row][:8]}-{what}".replace("/", "_")
 
 
-def _json(what: str, board: Board, ref: Ref, values: Any) -> Content:
+def _json(what: str, board: Board, ref: Ref, values: object) -> Content:
     return f"{_stem(what, board, ref)}.json", (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
 
 

@@ -107,7 +107,7 @@ class Device(Model):
         """The devices that come with the package."""
         return device_names()
 
-    def with_options(self, **options: Any) -> Self:
+    def with_options(self, **options: object) -> Self:
         """A copy with other values of what may differ from board to board; which ones depends on the family."""
         raise NotImplementedError
 
@@ -377,7 +377,7 @@ def _load(name_or_path: str | Path) -> Device:
         raise device_error(error, model, table) from None
 
 
-def _add_boards(values: dict[str, Any], table: DeviceTable) -> None:
+def _add_boards(values: dict[str, object], table: DeviceTable) -> None:
     """Complete an NPU's board variants and select the default one."""
     for derived in ("board", "board_name"):
         if derived in values:
@@ -391,7 +391,7 @@ def _add_boards(values: dict[str, Any], table: DeviceTable) -> None:
     values["board"] = boards["default"]
 
 
-def _complete_boards(boards: Any) -> dict[str, Any]:
+def _complete_boards(boards: object) -> dict[str, object]:
     """Board variants with the values they do not mention taken from [boards.default]."""
     if not isinstance(boards, dict) or not isinstance(boards.get("default"), dict):
         return boards if isinstance(boards, dict) else {}

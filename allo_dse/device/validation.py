@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -50,7 +49,7 @@ def _hint(detail: ErrorDetails, key: KeyPath, model: type[BaseModel]) -> str:
 
 def _known_keys(model: type[BaseModel], key: KeyPath) -> list[str]:
     """The keys that the table at a key path may have."""
-    current: Any = model
+    current: object = model
     for part in key:
         if isinstance(current, type) and issubclass(current, BaseModel):
             current = current.model_fields[part].annotation

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ MAX_UNFOLDED_TASKS = 100_000
 
 _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 
-Arrays = list[NDArray[Any]]
+Arrays = list[NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class VerifyResult:
 def verify_design(
     design: Design,
     *,
-    reference: Callable[..., Any] | None = None,
-    verify_with: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    reference: Callable[..., object] | None = None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
     seed: int = 0,
     seconds: float = 120.0,
 ) -> VerifyResult:
@@ -71,8 +70,8 @@ def verify_design(
 
 def _compare(
     design: Design,
-    reference: Callable[..., Any] | None,
-    verify_with: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None,
+    reference: Callable[..., object] | None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
@@ -116,7 +115,7 @@ def _directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
-def _random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[Any]]:
+def _random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
@@ -125,7 +124,7 @@ def _random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> di
     }
 
 
-def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[Any]:
+def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     dtype = tensor.dtype
     if dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
@@ -133,7 +132,7 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[Any]:
     return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
 
 
-def _outputs(vmg: VMG, arrays: dict[str, NDArray[Any]], outputs: list[str], seconds: float) -> Arrays:
+def _outputs(vmg: VMG, arrays: dict[str, NDArray[np.generic]], outputs: list[str], seconds: float) -> Arrays:
     own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
     run_graph(vmg, *own.values(), seconds=seconds)
     return [own[name] for name in outputs]
@@ -141,8 +140,8 @@ def _outputs(vmg: VMG, arrays: dict[str, NDArray[Any]], outputs: list[str], seco
 
 def _differs_from_reference(
     program: CompiledProgram,
-    reference: Callable[..., Any],
-    arrays: dict[str, NDArray[Any]],
+    reference: Callable[..., object],
+    arrays: dict[str, NDArray[np.generic]],
     inputs: list[str],
     outputs: list[str],
     found: Arrays,
@@ -163,7 +162,7 @@ def _differs_from_reference(
     return ""
 
 
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
+def _wide(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Narrow floats as float32, which NumPy computes with."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Region, as_region
@@ -17,7 +16,9 @@ from .regions.functions import is_typed, read_function
 from .regions.regions import read_region
 
 
-def compile_region(region: Region | Callable[..., Any], params: Mapping[str, Any] | None = None) -> CompiledProgram:
+def compile_region(
+    region: Region | Callable[..., object], params: Mapping[str, object] | None = None
+) -> CompiledProgram:
     """Compile a region, or what a function returns for `params`.
 
     The source is parsed once per version of its file, so that compiling the same program with other parameters takes
@@ -50,7 +51,7 @@ def compile_region(region: Region | Callable[..., Any], params: Mapping[str, Any
     )
 
 
-def _find_region(value: Any, params: dict[str, Any]) -> tuple[str, Region]:
+def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region]:
     """The region and the program's name: the function's that returned it, or its own."""
     found = as_region(value)
     if found is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class External:
         cycles: of one call: a number, or a function of the shapes of all its arguments; None where it is not known.
     """
 
-    meaning: Callable[..., Any]
+    meaning: Callable[..., object]
     cycles: int | Callable[..., int] | None = None
 
     def cycles_for(self, shapes: tuple[tuple[int, ...], ...]) -> int | None:
@@ -30,7 +29,7 @@ class External:
 _KNOWN: dict[str, External] = {}
 
 
-def define_external(top: str, meaning: Callable[..., Any], cycles: int | Callable[..., int] | None = None) -> None:
+def define_external(top: str, meaning: Callable[..., object], cycles: int | Callable[..., int] | None = None) -> None:
     """Say what the vendor kernel `ExternalModule(top=...)` computes and how long it takes; the last definition counts.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .diagnostics import ProgramError
 
@@ -17,7 +17,7 @@ class Intrinsic:
     def __init__(self, name: str) -> None:
         self.name = self.__name__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ProgramError(f"{self.name}() can only be used inside a kernel", hint="put it into a @df.kernel function")
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ NAMES = (*STRUCTURE, *STREAMS, *MATRIX, *BINARY, *UNARY, *ROWS, *SHAPES)
 INTRINSICS = {name: Intrinsic(name) for name in NAMES}
 
 
-def intrinsic_of(value: Any) -> str | None:
+def intrinsic_of(value: object) -> str | None:
     """The name of the language function that `value` is, be it ours or that of an installed `allo`; else None."""
     if isinstance(value, Intrinsic):
         return value.name

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .diagnostics import ProgramError
 
@@ -46,7 +46,7 @@ class Layout:
         """Cut the dimension into as many parts as mesh axis `axis` is long."""
         return Sharded(operator.index(axis))
 
-    def __init__(self, dims: Any = ()) -> None:
+    def __init__(self, dims: object = ()) -> None:
         self.from_last = isinstance(dims, str)
         self.dims: Dims = _parse(dims) if isinstance(dims, str) else _check(dims)
 
@@ -85,7 +85,7 @@ class Layout:
         return f"[{', '.join(map(repr, self.dims))}]"
 
 
-def as_layout(value: Any) -> Layout:
+def as_layout(value: object) -> Layout:
     """A layout from what may stand behind `@`: a `Layout`, a list of shards, or a string."""
     return value if isinstance(value, Layout) else Layout(value)
 
@@ -97,7 +97,7 @@ def _parse(text: str) -> Dims:
     return tuple(Replicated() if part == "R" else Sharded(int(part[1:])) for part in parts)
 
 
-def _check(dims: Any) -> Dims:
+def _check(dims: object) -> Dims:
     if not isinstance(dims, (list, tuple)):
         raise ProgramError(f"a layout is a list of Layout.Shard(axis) and Layout.Replicate, not {dims!r}")
     for dim in dims:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import NoReturn
 
 from .diagnostics import ProgramError
 
@@ -24,19 +24,19 @@ class Region:
     """
 
     function: FunctionType
-    enclosing: Mapping[str, Any] = field(default_factory=dict)
-    arguments: tuple[Any, ...] = ()
+    enclosing: Mapping[str, object] = field(default_factory=dict)
+    arguments: tuple[object, ...] = ()
 
     @property
     def name(self) -> str:
         return self.function.__name__
 
-    def __getitem__(self, arguments: Any) -> Region:
+    def __getitem__(self, arguments: object) -> Region:
         """The region with values for its type parameters."""
         values = arguments if isinstance(arguments, tuple) else (arguments,)
         return Region(self.function, self.enclosing, values)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ProgramError(
             f"region {self.name} cannot be called directly",
             hint=f"build it first: df.build({self.name}, target='simulator')(...)",
@@ -46,7 +46,7 @@ class Region:
         return f"<region {self.name}>"
 
 
-def region(*_args: Any, **_options: Any) -> Callable[[FunctionType], Region]:
+def region(*_args: object, **_options: object) -> Callable[[FunctionType], Region]:
     """Decorator: the function is a region."""
     frame = sys._getframe(1)
 
@@ -60,18 +60,18 @@ def region(*_args: Any, **_options: Any) -> Callable[[FunctionType], Region]:
     return decorate
 
 
-def kernel(*_args: Any, **_options: Any) -> Callable[[FunctionType], FunctionType]:
+def kernel(*_args: object, **_options: object) -> Callable[[FunctionType], FunctionType]:
     """Decorator of a kernel, inside a region. The front end reads it from the source; it never runs there."""
     return lambda function: function
 
 
-def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, Any]:
+def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, object]:
     """The local variables of the functions around the definition of `code`, as they are now.
 
     They are found while they run, that is, when this is asked for before they return; `frame` is the innermost that is
     running.
     """
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     while True:
         while frame is not None and code not in frame.f_code.co_consts:
             frame = frame.f_back
@@ -81,7 +81,7 @@ def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, Any]:
         code, frame = frame.f_code, frame.f_back
 
 
-def as_region(value: Any) -> Region | None:
+def as_region(value: object) -> Region | None:
     """The region that `value` is: ours, or a function wrapped by an installed `allo`'s decorator; else None."""
     if isinstance(value, Region):
         return value

@@ -16,8 +16,8 @@ class Primitive:
     """One customization: its name and arguments as the program gave them."""
 
     name: str
-    args: tuple[Any, ...]
-    options: tuple[tuple[str, Any], ...]
+    args: tuple[object, ...]
+    options: tuple[tuple[str, object], ...]
 
 
 @dataclass
@@ -27,10 +27,10 @@ class Schedule:
     They do not change results; the cost model and the code generators read them.
     """
 
-    region: Any
+    region: object
     primitives: list[Primitive] = field(default_factory=list)
 
-    def partition(self, target: str, dim: int = 0, factor: int = 0, partition_type: Any = "complete") -> None:
+    def partition(self, target: str, dim: int = 0, factor: int = 0, partition_type: object = "complete") -> None:
         """Split an array `"region:name"` into banks along dimension `dim` (1-based; 0: all dimensions)."""
         self._record("partition", target, dim=dim, factor=factor, partition_type=str(partition_type))
 
@@ -46,7 +46,7 @@ class Schedule:
         """Build for `target`; see `df.build`."""
         return builder_of(target)(self.region, schedule=self, **options)
 
-    def _record(self, name: str, *args: Any, **options: Any) -> None:
+    def _record(self, name: str, *args: object, **options: object) -> None:
         self.primitives.append(Primitive(name, args, tuple(sorted(options.items()))))
 
     def __getattr__(self, name: str) -> str:
@@ -56,16 +56,16 @@ class Schedule:
         function = getattr(self.region, "function", self.region)
         code = getattr(function, "__code__", None)
         if code is not None and name in code.co_varnames[: code.co_argcount]:
-            return f"{function.__name__}:{name}"
+            return f"{getattr(function, '__name__', code.co_name)}:{name}"
         raise ProgramError(f"unknown schedule primitive {name!r}", hint="known: partition, pipeline, unroll, build")
 
 
-def customize(region: Any, **_options: Any) -> Schedule:
+def customize(region: object, **_options: object) -> Schedule:
     """A schedule of `region` without any customization yet."""
     return Schedule(region)
 
 
-def build(region: Any, target: str = DEFAULT_TARGET, **options: Any) -> Any:
+def build(region: object, target: str = DEFAULT_TARGET, **options: Any) -> Any:
     """Build `region` for `target`.
 
     Args:

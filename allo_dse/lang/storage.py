@@ -22,7 +22,7 @@ _MACHINE_BITS = (8, 16, 32, 64)
 _WIDE_UNIT_BYTES = 16
 
 
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
     """The NumPy type of an element type: the next larger machine type; above 64 bits a structure of bytes."""
     if dtype.kind == "bfloat":
         return np.dtype(ml_dtypes.bfloat16)
@@ -39,7 +39,7 @@ def is_wide(dtype: DType) -> bool:
     return not dtype.is_float and dtype.bits > _MACHINE_BITS[-1]
 
 
-def storage_dtype(dtype: DType) -> np.dtype[Any]:
+def storage_dtype(dtype: DType) -> np.dtype[np.generic]:
     """The NumPy type of the bytes that an element takes in compiled code's memory."""
     if not is_wide(dtype):
         return numpy_dtype(dtype)
@@ -51,7 +51,7 @@ def is_stored_as_given(dtype: DType) -> bool:
     return dtype.is_float or dtype.bits in _MACHINE_BITS
 
 
-def stored(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+def stored(values: NDArray[Any], dtype: DType) -> NDArray[np.generic]:
     """A copy of values as compiled code keeps them, of the same shape and row-major."""
     if dtype.is_fixed and values.dtype.kind == "f":
         values = np.floor(values.astype(np.float64) * 2.0**dtype.fraction_bits)
@@ -67,7 +67,7 @@ def stored(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
     return (bits & bits.dtype.type((1 << dtype.bits) - 1)).view(target)
 
 
-def loaded(values: NDArray[Any], dtype: DType, target: NDArray[Any]) -> None:
+def loaded(values: NDArray[Any], dtype: DType, target: NDArray[np.generic]) -> None:
     """Write values of compiled code into a user's array of the same shape."""
     if is_wide(dtype):
         _wide_loaded(values, dtype, target)
@@ -80,7 +80,7 @@ def loaded(values: NDArray[Any], dtype: DType, target: NDArray[Any]) -> None:
     target[...] = values.astype(target.dtype)
 
 
-def _wide_stored(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+def _wide_stored(values: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:
     used, size = math.ceil(dtype.bits / 8), storage_dtype(dtype).itemsize
     result = np.zeros((*values.shape, size), np.uint8)
     if values.dtype.kind == "V":
@@ -94,7 +94,7 @@ def _wide_stored(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
     return result.view(storage_dtype(dtype)).reshape(values.shape)
 
 
-def _wide_loaded(values: NDArray[Any], dtype: DType, target: NDArray[Any]) -> None:
+def _wide_loaded(values: NDArray[np.generic], dtype: DType, target: NDArray[np.generic]) -> None:
     used = math.ceil(dtype.bits / 8)
     content = (
         np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)[..., :used].copy()

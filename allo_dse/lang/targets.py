@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
 
 from .diagnostics import ProgramError
 
@@ -30,7 +29,7 @@ def known_targets() -> tuple[str, ...]:
     return tuple(sorted(_BUILDERS))
 
 
-def builder_of(name: str) -> Callable[..., Any]:
+def builder_of(name: str) -> Callable[..., object]:
     """The function that builds for target `name`.
 
     Raises:
@@ -39,5 +38,5 @@ def builder_of(name: str) -> Callable[..., Any]:
     if name not in _BUILDERS:
         raise ProgramError(f"unknown target {name!r}", hint=f"known targets: {', '.join(known_targets()) or 'none'}")
     module, function = _BUILDERS[name].split(":")
-    builder: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    builder: Callable[..., object] = getattr(importlib.import_module(module), function)
     return builder

@@ -12,13 +12,15 @@ from __future__ import annotations
 import builtins
 import operator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from .diagnostics import ProgramError
 from .memory import Layout, Memory, as_layout
 
 Kind = Literal["int", "uint", "float", "bfloat", "fixed", "ufixed", "index", "bool"]
 MAX_BITS = 1024
+Shape: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
+"""Extents in a bracket: `int16[M]`, `int16[M, K]`."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,13 @@ class DType:
         """Whether the highest bit is a sign. An integer of one bit is 0 or 1: programs use `int1` for flags."""
         return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
-    def __getitem__(self, shape: Any) -> TensorType:
+    def __getitem__(self, shape: Shape) -> TensorType:
         return TensorType(self, _extents(shape, "a tensor"))
 
-    def __matmul__(self, layout: Any) -> Any:
+    def __matmul__(self, layout: object) -> object:
         return TensorType(self, ()) @ layout
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         """In a kernel, a cast. Outside of one there is nothing to cast to."""
         raise ProgramError(f"{self.name}(...) is a cast and can only be used inside a kernel")
 
@@ -75,7 +77,7 @@ class TensorType:
     shape: tuple[int, ...]
     layout: Layout | None = None
 
-    def __matmul__(self, layout: Any) -> Any:
+    def __matmul__(self, layout: object) -> object:
         """Behind `@` stands a layout, `Stateful`, or a `Memory` (which does not change the type)."""
         if layout is Stateful:
             return StatefulType(self)
@@ -83,7 +85,7 @@ class TensorType:
             return self
         return replace(self, layout=as_layout(layout))
 
-    def __getitem__(self, index: Any) -> TensorType:
+    def __getitem__(self, index: object) -> TensorType:
         raise ProgramError(f"{self} already has a shape", hint="write all extents in one bracket: int16[M, N]")
 
     def __repr__(self) -> str:
@@ -99,7 +101,7 @@ class StreamType:
     depth: int
     shape: tuple[int, ...] = ()
 
-    def __getitem__(self, shape: Any) -> StreamType:
+    def __getitem__(self, shape: Shape) -> StreamType:
         if self.shape:
             raise ProgramError("this array of streams already has a shape")
         return replace(self, shape=_extents(shape, "an array of streams"))
@@ -115,20 +117,20 @@ class Stream:
 
     DEFAULT_DEPTH = 2
 
-    def __class_getitem__(cls, item: Any) -> StreamType:
+    def __class_getitem__(cls, item: object) -> StreamType:
         return stream_type(*item) if isinstance(item, tuple) else stream_type(item)
 
 
-def stream_type(token: Any, depth: Any = Stream.DEFAULT_DEPTH) -> StreamType:
+def stream_type(token: object, depth: SupportsIndex = Stream.DEFAULT_DEPTH) -> StreamType:
     """The type of a stream of elements, or of blocks of them."""
     if isinstance(token, DType):
         token = TensorType(token, ())
     if not isinstance(token, TensorType):
         raise ProgramError(f"a stream carries elements or blocks of them, not {token!r}")
-    depth = _extent(depth, "a stream's depth")
-    if depth < 1:
-        raise ProgramError(f"a stream's depth must be at least 1, not {depth}")
-    return StreamType(token.dtype, token.shape, depth)
+    tokens = _extent(depth, "a stream's depth")
+    if tokens < 1:
+        raise ProgramError(f"a stream's depth must be at least 1, not {tokens}")
+    return StreamType(token.dtype, token.shape, tokens)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class ConstExprType:
 class ConstExpr:
     """`x: ConstExpr[int32] = M // P0`: a variable whose value is computed at compile time."""
 
-    def __class_getitem__(cls, dtype: Any) -> ConstExprType:
+    def __class_getitem__(cls, dtype: object) -> ConstExprType:
         return ConstExprType(_element(dtype))
 
 
@@ -155,7 +157,7 @@ class StatefulType:
 class Stateful:
     """`x: Stateful[int32]` or `x: int32[4] @ Stateful`: a variable that keeps its value from one call to the next."""
 
-    def __class_getitem__(cls, item: Any) -> StatefulType:
+    def __class_getitem__(cls, item: object) -> StatefulType:
         return StatefulType(item if isinstance(item, TensorType) else TensorType(_element(item), ()))
 
 
@@ -189,36 +191,35 @@ def Float(bits: int) -> DType:
     return DType(f"float{bits}", "float", bits)
 
 
-def _width(bits: Any) -> int:
+def _width(bits: SupportsIndex) -> int:
     width = _extent(bits, "a width")
     if not 1 <= width <= MAX_BITS:
         raise ProgramError(f"a width must be 1 to {MAX_BITS} bits, not {width}")
     return width
 
 
-def _fraction(bits: int, fraction_bits: Any) -> int:
+def _fraction(bits: int, fraction_bits: SupportsIndex) -> int:
     fraction = _extent(fraction_bits, "the number of fraction bits")
     if not 0 <= fraction <= bits:
         raise ProgramError(f"a number of {bits} bits cannot have {fraction} fraction bits")
     return fraction
 
 
-def _element(dtype: Any) -> DType:
+def _element(dtype: object) -> DType:
     if not isinstance(dtype, DType):
         raise ProgramError(f"expected an element type such as int32, not {dtype!r}")
     return dtype
 
 
-def _extent(value: Any, what: str) -> int:
+def _extent(value: SupportsIndex, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
         raise ProgramError(f"{what} must be an integer, not {value!r}") from None
 
 
-def _extents(shape: Any, what: str) -> tuple[int, ...]:
-    shape = shape if isinstance(shape, tuple) else (shape,)
-    extents = tuple(_extent(n, f"an extent of {what}") for n in shape)
+def _extents(shape: Shape, what: str) -> tuple[int, ...]:
+    extents = tuple(_extent(n, f"an extent of {what}") for n in (shape if isinstance(shape, tuple) else (shape,)))
     for extent in extents:
         if extent < 0:
             raise ProgramError(f"an extent of {what} must not be negative, not {extent}")

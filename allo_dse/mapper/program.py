@@ -31,7 +31,7 @@ class Program(CompiledProgram):
         own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
         return Program(**own, source=source)
 
-    def with_params(self, **changes: Any) -> Program:
+    def with_params(self, **changes: object) -> Program:
         """The program that the same source gives for other parameters."""
         assert self.source is not None, "only a loaded program can be loaded again"
         return load_program(self.source, **{**self.params, **changes})
@@ -51,7 +51,7 @@ def load_program(region: Callable[..., Any], /, **params: Any) -> Program:
     return Program.of(compile_region(region, _with_defaults(region, params)), region)
 
 
-def _with_defaults(region: Callable[..., Any], params: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(region: Callable[..., object], params: dict[str, object]) -> dict[str, object]:
     """The parameters together with the defaults of those not given; as given where they do not fit the function."""
     if not isinstance(region, FunctionType):
         return params

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ class CompiledProgram:
     tensors: tuple[Tensor, ...]
     streams: tuple[StreamArray, ...]
     kernels: tuple[Kernel, ...]
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     results: int = 0
     schedule: tuple[Directive, ...] = ()

@@ -6,6 +6,7 @@ from html import unescape
 from typing import Any
 
 from dash import Dash, Input, Output, State, html, no_update
+from dash.development.base_component import Component
 
 from ..data.board import Board, Ref
 from ..data.design_words import difference_lines, status_text
@@ -24,7 +25,7 @@ def register(app: Dash, context: Context) -> None:
         State("shown", "data"),
         prevent_initial_call=True,
     )
-    def hover(data: dict[str, Any] | None, shown: dict[str, Any]) -> Any:
+    def hover(data: dict[str, Any] | None, shown: dict[str, Any]) -> object:
         state = shown["state"]
         point = data["points"][0] if data and data["points"] else {}
         ref = pointed(board, point.get("customdata"))
@@ -52,10 +53,10 @@ def pointed(board: Board, number: Any) -> Ref | None:
     return ref if 0 <= ref.run < len(board.runs) and 0 <= ref.row < len(board.runs[ref.run]) else None
 
 
-def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> list[Any]:
+def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> list[Component]:
     """A design in short: objectives, and what differs from the reference."""
     board = context.board
-    words: list[Any] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
+    words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
     if ref is not None:
         words = [html.Div(plain(line)) for line in difference_lines(board, ref, reference)]
     if reference is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import flask
 from dash import Dash, html
+from dash.development.base_component import Component
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
@@ -53,7 +54,7 @@ class _App(Dash):
     opening_html = ""
     """What is shown until there is a page."""
 
-    def interpolate_index(self, **parts: Any) -> str:
+    def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]  # all are text, and Dash names them
         parts["app_entry"] = self.opening_html + parts["app_entry"]
         late = _NOT_FIRST.findall(parts["scripts"])
         parts["scripts"] = _NOT_FIRST.sub("", parts["scripts"])
@@ -85,7 +86,7 @@ def make_app(context: Context) -> Dash:
     def opening() -> flask.Response:
         return flask.jsonify(opening_state(context))
 
-    def first_page() -> Any:
+    def first_page() -> Component:
         if context.opening is not None and not context.opening.done:
             return html.Div(id="root")  # for Dash, which looks at the layout before its first answer, whatever that is
         if context.opening is not None and context.opening.error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..data.board import Board
 from ..data.table.table import RunTable
@@ -32,7 +32,7 @@ def storage_of(board: Board) -> optuna.storages.InMemoryStorage:
     return storage
 
 
-def _trials(run: RunTable) -> list[Any]:
+def _trials(run: RunTable) -> list[object]:
     import optuna
 
     names = run.names("parameter", "mapping", varying=True)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from dash import dcc, html
+from dash.development.base_component import Component
 
-GRAPH_CONFIG: dict[str, Any] = {
+from ..figures.style import Spec
+
+Child: TypeAlias = str | int | float | Component | None
+Children: TypeAlias = Child | Sequence[Child]
+"""What may stand in a component."""
+GRAPH_CONFIG: dcc.Graph.Config = {
     "displaylogo": False,
     "responsive": True,
     "scrollZoom": False,
@@ -16,13 +23,15 @@ GRAPH_CONFIG: dict[str, Any] = {
 }
 
 
-def card(title: str, *children: Any, id: str | None = None, tools: Any = (), note: str = "", wide: bool = False) -> Any:
+def card(
+    title: str, *children: Child, id: str | None = None, tools: Sequence[Child] = (), note: str = "", wide: bool = False
+) -> Component:
     """A titled box."""
     head = html.Div(
-        [html.H2(title), *([html.P(note, className="hint")] if note else []), html.Div(tools, className="tools")]
+        [html.H2(title), *([html.P(note, className="hint")] if note else []), html.Div(tools, className="tools")],
+        className="card-head",
     )
-    head.className = "card-head"
-    extra = {"id": id} if id else {}
+    extra: dict[str, Any] = {"id": id} if id else {}
     return html.Section([head, *children], className="card wide" if wide else "card", **extra)
 
 
@@ -35,15 +44,20 @@ _NOTHING = {
 """Before a plot is drawn, and in either theme."""
 
 
+def labelled(words: str) -> dict[str, Any]:
+    """What a screen reader says of a component, as one of its keyword arguments."""
+    return {"aria-label": words}
+
+
 def graph(
     name: str,
     *,
     height: str = "",
     label: str,
-    config: dict[str, Any] | None = None,
-    figure: Any = None,
+    config: dcc.Graph.Config | None = None,
+    figure: Spec | None = None,
     style: dict[str, str] | None = None,
-) -> Any:
+) -> Component:
     """A plot that fills its card; `label` is what a screen reader says."""
     return html.Div(
         dcc.Graph(
@@ -56,11 +70,11 @@ def graph(
         ),
         className=f"graph-box {height}",
         role="img",
-        **{"aria-label": label},
+        **labelled(label),
     )
 
 
-def image_buttons(name: str) -> list[Any]:
+def image_buttons(name: str) -> list[Component]:
     """Save a plot as PNG or SVG."""
     return [
         html.Button(
@@ -74,26 +88,38 @@ def image_buttons(name: str) -> list[Any]:
 
 
 def plot_card(
-    title: str, name: str, *, note: str = "", height: str = "", tools: Any = (), wide: bool = False, style: Any = None
-) -> Any:
+    title: str,
+    name: str,
+    *,
+    note: str = "",
+    height: str = "",
+    tools: Sequence[Child] = (),
+    wide: bool = False,
+    style: dict[str, str] | None = None,
+) -> Component:
     """A card with a plot."""
     plot = graph(name, height=height, label=title, style=style)
     return card(title, plot, tools=[*tools, *image_buttons(name)], note=note, wide=wide)
 
 
-def field(label: str, control: Any, *, narrow: bool = False) -> Any:
+def field(label: str, control: Component, *, narrow: bool = False) -> Component:
     """A control with its label."""
     return html.Label([html.Span(label), control], className="field narrow" if narrow else "field")
 
 
 def select(
-    name: str, *, value: Any = None, clearable: bool = False, placeholder: str = "", options: list[Any] | None = None
-) -> Any:
+    name: str,
+    *,
+    value: str | int | None = None,
+    clearable: bool = False,
+    placeholder: str = "",
+    options: Sequence[object] | None = None,
+) -> Component:
     """A list to choose one from; without options here, a callback sets them."""
     return dcc.Dropdown(id=name, value=value, clearable=clearable, placeholder=placeholder, options=options or [])
 
 
-def checks(name: str, options: dict[str, str], value: list[str]) -> Any:
+def checks(name: str, options: dict[str, str], value: list[str]) -> Component:
     return dcc.Checklist(
         id=name,
         options=[{"label": text, "value": key} for key, text in options.items()],
@@ -103,12 +129,14 @@ def checks(name: str, options: dict[str, str], value: list[str]) -> Any:
     )
 
 
-def facts(pairs: list[tuple[str, Any]]) -> Any:
+def facts(pairs: Sequence[tuple[str, Children]]) -> Component:
     """Names and values."""
     return html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in pairs], className="facts")
 
 
-def table(head: list[Any], rows: list[list[Any]], *, classes: list[str] | None = None) -> Any:
+def table(
+    head: Sequence[Children], rows: Sequence[Sequence[Children]], *, classes: list[str] | None = None
+) -> Component:
     """A plain table; `classes` of its rows."""
     names = classes or [""] * len(rows)
     return html.Div(
@@ -124,5 +152,5 @@ def table(head: list[Any], rows: list[list[Any]], *, classes: list[str] | None =
     )
 
 
-def empty(text: str) -> Any:
+def empty(text: str) -> Component:
     return html.P(text, className="empty")

@@ -15,7 +15,7 @@ from ..data.opening import Opening
 from .optuna import storage_of
 from .sockets import LOCAL, bind
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+Wsgi = Callable[[dict[str, object], object], Iterable[bytes]]
 _OPTUNA_NEEDS = ("/dashboard", "/api", "/artifacts")
 _NEED_RUNS = (
     "/_dash-layout",

@@ -60,7 +60,7 @@ class Grid:
         self.board = board
         self._order = lru_cache(maxsize=8)(self._ordered)
 
-    def window(self, query: Query, start: int, end: int) -> tuple[list[dict[str, Any]], int]:
+    def window(self, query: Query, start: int, end: int) -> tuple[list[dict[str, object]], int]:
         """Rows `start` to `end` of the table, and how many there are in all."""
         refs = self._order(query, self.board.version)
         places = refs[start:end]
@@ -73,7 +73,7 @@ class Grid:
         """All designs of the table, in its order."""
         return [Ref(run, row) for run, row in self._order(query, self.board.version).tolist()]
 
-    def _rows(self, number: int, rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+    def _rows(self, number: int, rows: NDArray[np.int64]) -> Iterator[dict[str, object]]:
         """Some rows of a run."""
         run, name = self.board.runs[number], self.board.names[number]
         shown = [column for column in run.columns if column not in _HIDDEN]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 _UNITS = {
     "_us": "µs",
     "_ms": "ms",
@@ -52,7 +50,7 @@ def label(name: str) -> str:
     return f"{plain.replace('_', ' ')} ({measure})"
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """A value: four significant digits, thousands separated, no exponent where it can be read without."""
     if value is None:
         return "–"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..data.design_words import change_text
 from ..data.limits import Use
 from ..data.query.analysis import Difference
 from ..data.units import label, text
-from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Theme, axis, layout, note
+from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, layout, note
 
 
 def resources_figure(found: list[Use], look: Theme) -> Figure:
@@ -75,7 +74,7 @@ _SLIVER = 0.05
 _HALF = 0.5
 
 
-def _texts(shares: list[float], colors: list[str], look: Theme) -> dict[str, Any]:
+def _texts(shares: list[float], colors: list[str], look: Theme) -> dict[str, object]:
     """Texts in long bars and beside short ones, in a colour that can be read there."""
     inside = [share >= _HALF for share in shares]
     on_bar = ["#ffffff" if color in (BLUE, VERMILLION) else "#10151b" for color in colors]
@@ -93,7 +92,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
     numbers = [d for d in found if d.change is not None and d.kind in ("objective", "metric")][::-1]
     if not numbers:
         return note(look, "no metric differs")
-    trace: dict[str, Any] = {
+    trace: Spec = {
         "type": "bar",
         "orientation": "h",
         "x": [_clipped(100 * (d.change or 0.0)) for d in numbers],

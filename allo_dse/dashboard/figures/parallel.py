@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,7 +106,7 @@ def _dimension(
     rows: list[NDArray[np.int64]],
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """One axis. Numbers that are few or double from one to the next stand at equal distances."""
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
@@ -116,7 +114,7 @@ def _dimension(
         return None
     low = float(known.min())
     values = np.where(np.isfinite(values), values, low)
-    dimension: dict[str, Any] = {"label": _short(label(axis.name)), "values": packed(values), "name": axis.name}
+    dimension: dict[str, object] = {"label": _short(label(axis.name)), "values": packed(values), "name": axis.name}
     distinct = np.unique(known)
     if axis.ticks is not None:
         dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [t[:NAME] for t in axis.ticks]}

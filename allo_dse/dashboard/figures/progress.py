@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..data.board import Board
 from ..data.progress import Timeline, lost
+from ..data.table.columns import Floats
 from ..data.table.table import RunTable
 from ..data.units import label
-from .style import Figure, Theme, axis, hatching, layout, note, packed
+from .style import Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
@@ -65,7 +64,7 @@ def rate_figure(spans: Timeline, look: Theme) -> Figure:
     if not spans.designs.sum():
         return note(look, _NONE)
     middles = packed(spans.middles)
-    traces: list[dict[str, Any]] = [
+    traces: list[dict[str, object]] = [
         _bars("evaluated", middles, spans.designs / spans.seconds, look.front, spans.seconds),
     ]
     known = (("answered by the cache", spans.cache_hits), ("proposed again", spans.repeats))
@@ -125,7 +124,7 @@ def failures_figure(spans: Timeline, look: Theme) -> Figure:
     }
 
 
-def _bars(name: str, middles: Any, values: Any, color: str, width: float, pattern: int = 0) -> dict[str, Any]:
+def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:
     return {
         "type": "bar",
         "name": name,

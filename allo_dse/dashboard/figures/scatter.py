@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from ..data.board import Axis, Board, Ref
 from ..data.query.selection import Selection
 from ..data.table.columns import Floats, Mask
 from ..data.units import label
-from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, layout, mixed, note, number_axis, packed
+from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
 from .thin import Span, Window, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
@@ -59,7 +58,7 @@ class View:
     reference: Ref | None = None
     current: Ref | None = None
     tool: str = "select"
-    camera: dict[str, Any] | None = None
+    camera: Spec | None = None
     hover: bool = False
 
 
@@ -105,7 +104,7 @@ class _Painter:
 
     def __init__(self, board: Board, view: View, look: Theme, axes: list[Axis]) -> None:
         self.board, self.view, self.look, self.axes = board, view, look, axes
-        self.traces: list[dict[str, Any]] = []
+        self.traces: list[Spec] = []
         self.designs = self.marks = 0
         self.dimmed = bool(view.selection)
         self.log = {key for key, axis in zip("xyz", axes, strict=False) if key in view.log and axis.ticks is None}
@@ -166,7 +165,7 @@ class _Painter:
         reasons = reason.categories if reason is not None and not reason.numeric else []
         for position, name in enumerate(reasons):
             rows = np.flatnonzero(mask & (reason.codes == position))  # type: ignore[union-attr]
-            marker: dict[str, Any] = {
+            marker: dict[str, object] = {
                 "size": 7 if self.view.z is None else 3,
                 "symbol": symbols[position % len(symbols)],
                 "color": PURPLE,
@@ -181,7 +180,7 @@ class _Painter:
     def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
         """The designs of a front as points; where there are too many to tell apart, one per spot."""
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
-        marker: dict[str, Any] = {
+        marker: Spec = {
             "size": 9 if self.view.z is None else 5,
             "color": self.look.series[number % len(self.look.series)] if several else self.look.front,
             "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)] if self.view.z is None else "circle",
@@ -223,7 +222,7 @@ class _Painter:
         designs = np.where(there, rows[seen][found.first], 0)
         self._count(name, len(seen), int(there.sum()))
         most = max(2, int(found.counts.max()))
-        trace: dict[str, Any] = {
+        trace: dict[str, object] = {
             "type": "heatmap",
             "name": name,
             "meta": number,
@@ -266,7 +265,7 @@ class _Painter:
             self.designs += designs
             self.marks += marks
 
-    def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any], most: int) -> None:
+    def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object], most: int) -> None:
         """At most so many points, one per spot; in space, `MAX_POINTS_3D`."""
         self._trace(number, self._kept(number, rows, name, most), name, marker)
 
@@ -278,11 +277,11 @@ class _Painter:
         self._count(name, len(seen), len(kept))
         return kept
 
-    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, Any]) -> None:
+    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object]) -> None:
         rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
         if not len(rows):
             return
-        trace: dict[str, Any] = {
+        trace: dict[str, object] = {
             "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",
             "name": name,
@@ -320,7 +319,7 @@ def _screen(values: Floats, log: bool) -> Floats:
     return np.where(np.isfinite(logs), logs, np.nan)
 
 
-def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> dict[str, Any]:
+def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> Spec:
     made = {
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
         for key, axis in zip("xyz", axes, strict=False)
@@ -340,7 +339,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
             made[axis] |= {"range": list(span), "autorange": False}
     for key, span in extent.items():
         above = made[f"{key}axis"]
-        zoomed: dict[str, Any] = {name: above[name] for name in ("range", "autorange") if name in above}
+        zoomed: Spec = {name: above[name] for name in ("range", "autorange") if name in above}
         made[f"{key}axis2"] = {"overlaying": key, "visible": False, "autorangeoptions": _exactly(*span), **zoomed}
         above["autorangeoptions"] = _exactly(10 ** span[0], 10 ** span[1])
     return layout(
@@ -355,12 +354,12 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     )
 
 
-def _exactly(low: float, high: float) -> dict[str, Any]:
+def _exactly(low: float, high: float) -> Spec:
     """Makes Plotly choose a range by itself that is this one."""
     return {"include": [low, high], "clipmin": low, "clipmax": high}
 
 
-def _outline(view: View, look: Theme) -> list[dict[str, Any]]:
+def _outline(view: View, look: Theme) -> list[Spec]:
     """What was drawn to select, as far as it lies in these axes."""
     line = {"color": look.muted, "width": 1, "dash": "dash"}
     selection = view.selection

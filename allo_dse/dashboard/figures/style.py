@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,9 @@ BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, YELLOW)
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
 
-Figure = dict[str, Any]
+Spec: TypeAlias = dict[str, Any]
+"""A part of a Plotly figure, as plain data: a trace, an axis, a layout."""
+Figure: TypeAlias = Spec
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def mixed(first: str, second: str, share: float) -> str:
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
 
 
-def packed(values: NDArray[Any] | list[Any]) -> Any:
+def packed(values: NDArray[np.generic] | list[object]) -> Any:
     """Numbers, in one or two dimensions, as Plotly reads them fastest: base64 of the array's bytes."""
     array = np.ascontiguousarray(values)
     if array.dtype.kind not in "fiu" or not array.size:
@@ -77,7 +79,7 @@ def packed(values: NDArray[Any] | list[Any]) -> Any:
     return made if array.ndim == 1 else {**made, "shape": ", ".join(map(str, array.shape))}
 
 
-def axis(look: Theme, title: str, **options: Any) -> dict[str, Any]:
+def axis(look: Theme, title: str, **options: Any) -> Spec:
     """An axis with its title."""
     return {
         "title": {"text": title, "standoff": 8},
@@ -90,7 +92,7 @@ def axis(look: Theme, title: str, **options: Any) -> dict[str, Any]:
     }
 
 
-def number_axis(look: Theme, title: str, *, log: bool = False, ticks: list[str] | None = None) -> dict[str, Any]:
+def number_axis(look: Theme, title: str, *, log: bool = False, ticks: list[str] | None = None) -> Spec:
     """An axis of numbers, linear or logarithmic; of texts when there are ticks."""
     if ticks is not None:
         return axis(look, title, tickvals=list(range(len(ticks))), ticktext=ticks, range=[-0.5, len(ticks) - 0.5])
@@ -99,7 +101,7 @@ def number_axis(look: Theme, title: str, *, log: bool = False, ticks: list[str] 
     return axis(look, title, type="linear")
 
 
-def layout(look: Theme, **options: Any) -> dict[str, Any]:
+def layout(look: Theme, **options: Any) -> Spec:
     """A figure's layout: no background of its own, the page's fonts, no animation that would slow down updates."""
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -121,7 +123,7 @@ def layout(look: Theme, **options: Any) -> dict[str, Any]:
     }
 
 
-def hatching(number: int) -> dict[str, Any]:
+def hatching(number: int) -> dict[str, object]:
     """A pattern over a bar's colour, another one for each number, so that colours alone need not be told apart."""
     shape = ("", "/", "\\", ".", "x", "-", "+")[number % 7]
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import node_label
 
 from ..recordings import PARTS, Recorded, Span, Total
-from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Theme, axis, hatching, layout, note, packed
+from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 BINS = 360
 MAX_ROWS = 40
@@ -75,7 +74,7 @@ def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:
     return made
 
 
-def _targets(at: Floats, names: list[str]) -> dict[str, Any]:
+def _targets(at: Floats, names: list[str]) -> Spec:
     """Invisible points, because Plotly lets only traces with points be selected in."""
     middle = (at[1:] + at[:-1]) / 2
     marker = {"opacity": 0, "size": 1}
@@ -91,7 +90,7 @@ def _targets(at: Floats, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _over_time(look: Theme, data: list[dict[str, Any]], rows: int, span: tuple[float, float]) -> Figure:
+def _over_time(look: Theme, data: list[Spec], rows: int, span: tuple[float, float]) -> Figure:
     """Rows over time, in cycles."""
     return {
         "data": data,
@@ -119,7 +118,7 @@ def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]
 
 def activity_traces(
     shares: Floats, edges: Floats, names: list[str], activities: Sequence[Activity]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[Spec, list[Spec]]:
     """What each row does most around each time, and the legend's entries.
 
     Args:
@@ -129,7 +128,7 @@ def activity_traces(
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
     known = list(ACTIVITIES)
     colour = np.array([known.index(a) for a in activities])
-    trace: dict[str, Any] = {
+    trace: Spec = {
         "type": "heatmap",
         "x": packed((edges[1:] + edges[:-1]) / 2),
         "y": names,
@@ -146,13 +145,13 @@ def activity_traces(
     return trace, [_key(*ACTIVITIES[activity]) for i, activity in enumerate(activities) if i in seen]
 
 
-def _key(text: str, color: str) -> dict[str, Any]:
+def _key(text: str, color: str) -> Spec:
     """An entry of the legend."""
     marker = {"symbol": "square", "size": 12, "color": color}
     return {"type": "scatter", "mode": "markers", "name": text, "x": [None], "y": [None], "marker": marker}
 
 
-def _discrete() -> list[list[Any]]:
+def _discrete() -> list[list[float | str]]:
     """A colour scale of steps."""
     count = len(ACTIVITIES)
     return [[(i + end) / count, color] for i, (_, color) in enumerate(ACTIVITIES.values()) for end in (0, 1)]
@@ -185,7 +184,7 @@ def _shares(timeline: Timeline, node: int, edges: Floats) -> Floats:
     return result / (edges[1] - edges[0])
 
 
-def _done(start: NDArray[Any], end: NDArray[Any], edges: Floats) -> Floats:
+def _done(start: NDArray[np.int64], end: NDArray[np.int64], edges: Floats) -> Floats:
     """Time in ascending intervals up to each edge."""
     total = np.cumsum(end - start)
     times = np.stack([start, end], axis=1).ravel()
@@ -200,7 +199,7 @@ def _shares_text(shares: Floats, activities: Sequence[Activity]) -> str:
 
 def _path(
     timeline: Timeline, found: Explanation, rows: list[int], names: list[str], look: Theme, per_cycle: int
-) -> list[dict[str, Any]]:
+) -> list[Spec]:
     """The critical path, as far as it runs through the rows that are shown."""
     if not len(found.path):
         return []

@@ -112,7 +112,7 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
     }
 
 
-def _helps(found: Recorded) -> dict[str, Any] | None:
+def _helps(found: Recorded) -> dict[str, object] | None:
     """What would make the whole run shorter, if that can be found out in time."""
     try:
         return {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(found)}

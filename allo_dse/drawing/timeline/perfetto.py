@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from allo_dse.simulator.engine.critical_path import KINDS, CriticalPath
 from allo_dse.simulator.engine.result import RunResult
@@ -48,7 +47,7 @@ def save_perfetto(
 
 def _events(
     timeline: Timeline, labels: Labels, chain: CriticalPath | None, us_per_cycle: float
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     yield _name("process_name", NODES, 0, "processing elements")
     for node in range(timeline.network.node_count):
         yield _name("thread_name", NODES, node + 1, node_label(labels, timeline.network, node))
@@ -65,20 +64,20 @@ def _events(
         yield from _chain(chain, labels, us_per_cycle)
 
 
-def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+def _name(what: str, pid: int, tid: int, name: str) -> dict[str, object]:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "ts": 0, "args": {"name": name}}
 
 
-def _complete(pid: int, tid: int, start: int, end: int, us_per_cycle: float) -> dict[str, Any]:
+def _complete(pid: int, tid: int, start: int, end: int, us_per_cycle: float) -> dict[str, object]:
     return {"ph": "X", "pid": pid, "tid": tid, "ts": start * us_per_cycle, "dur": (end - start) * us_per_cycle}
 
 
-def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, Any]]:
+def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, object]]:
     for node, task, activity, start, end, on, op in timeline.intervals.itertuples(index=False, name=None):
         kind = Activity(activity)
         is_resource = kind in (Activity.WAIT_RESOURCE, Activity.SERVICE)
         target = "" if on < 0 else resource_label(labels, on) if is_resource else labels.stream(on)
-        args: dict[str, Any] = {"task": labels.task(task), "start_cycle": start, "cycles": end - start}
+        args: dict[str, object] = {"task": labels.task(task), "start_cycle": start, "cycles": end - start}
         if op >= 0:
             args["operation"] = labels.operation(task, op)
         yield {
@@ -89,7 +88,7 @@ def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iter
         }
 
 
-def _chain(chain: CriticalPath, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, Any]]:
+def _chain(chain: CriticalPath, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, object]]:
     for kind, task, on, start, end in chain.frame.itertuples(index=False, name=None):
         name = labels.task(task)
         if on >= 0:

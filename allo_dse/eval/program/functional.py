@@ -74,7 +74,7 @@ def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
 
 def run_graph(
     vmg: VMG,
-    *arrays: Any,
+    *arrays: object,
     depths: Mapping[str, int] | None = None,
     cost: Cost | None = None,
     seconds: float | None = None,
@@ -177,7 +177,7 @@ def _arguments(group: ClassTasks, run: _Run) -> list[Any]:
     return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
 
 
-def _own_rows(array: NDArray[Any]) -> Tiles:
+def _own_rows(array: NDArray[np.generic]) -> Tiles:
     """One row per task of an array of rows."""
     size = array[0].size
     strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))

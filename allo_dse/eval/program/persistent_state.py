@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,13 @@ class State:
     shared: per shared tensor its contents.
     """
 
-    variables: dict[tuple[str, str], list[NDArray[Any]]]
-    shared: dict[str, NDArray[Any]]
+    variables: dict[tuple[str, str], list[NDArray[np.generic]]]
+    shared: dict[str, NDArray[np.generic]]
 
 
 def initial_state(program: CompiledProgram) -> State:
     """Everything as it is before the first call."""
-    result: dict[tuple[str, str], list[NDArray[Any]]] = {}
+    result: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
     for kernel in program.kernels:
         counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
         for count, task_class in zip(counts, kernel.classes, strict=True):

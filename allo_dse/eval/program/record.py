@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from .functional import run_graph
 
 
 def record_graph(
-    vmg: VMG, *arrays: Any, depths: Mapping[str, int] | None = None, seconds: float | None = None
+    vmg: VMG, *arrays: object, depths: Mapping[str, int] | None = None, seconds: float | None = None
 ) -> Trace:
     """The trace of a graph's run on arrays, which keep their contents.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,14 @@ __all__ = ["Arguments", "numpy_dtype"]
 class Arguments:
     """The arguments of one call by tensor name, in contiguous memory; `write_back` completes those that were copied."""
 
-    def __init__(self, program: CompiledProgram, arrays: Sequence[Any]) -> None:
+    def __init__(self, program: CompiledProgram, arrays: Sequence[object]) -> None:
         if len(arrays) != len(program.tensors):
             names = ", ".join(tensor.name for tensor in program.tensors)
             raise SimulationError(
                 f"{program.name} takes {len(program.tensors)} arguments ({names}), {len(arrays)} given"
             )
-        self.by_name: dict[str, NDArray[Any]] = {}
-        self._copied: list[tuple[NDArray[Any], NDArray[Any], DType]] = []
+        self.by_name: dict[str, NDArray[np.generic]] = {}
+        self._copied: list[tuple[NDArray[np.generic], NDArray[np.generic], DType]] = []
         for tensor, given in zip(program.tensors, arrays, strict=True):
             self.by_name[tensor.name] = self._usable(tensor, given)
 
@@ -37,7 +36,7 @@ class Arguments:
         for target, used, dtype in self._copied:
             loaded(used.reshape(target.shape), dtype, target)
 
-    def _usable(self, tensor: Tensor, given: Any) -> NDArray[Any]:
+    def _usable(self, tensor: Tensor, given: object) -> NDArray[np.generic]:
         if not tensor.shape and not isinstance(given, np.ndarray):
             return stored(np.array([given], object if is_wide(tensor.dtype) else None), tensor.dtype)
         if not isinstance(given, np.ndarray):
@@ -62,7 +61,7 @@ class Arguments:
         return used
 
 
-def _compatible(given: np.dtype[Any], expected: np.dtype[Any], dtype: DType) -> bool:
+def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dtype: DType) -> bool:
     """Whether values can be exchanged.
 
     Equal types; integers for integers; floats for floats and for fixed-point numbers; raw bytes of the same size; for
@@ -77,7 +76,7 @@ def _compatible(given: np.dtype[Any], expected: np.dtype[Any], dtype: DType) -> 
     return given.kind in "iub" or (given.kind == "V" and given.itemsize == expected.itemsize)
 
 
-def _require_range(tensor: Tensor, given: NDArray[Any]) -> None:
+def _require_range(tensor: Tensor, given: NDArray[np.generic]) -> None:
     """Integers of another size are converted, never cut off.
 
     Raises:

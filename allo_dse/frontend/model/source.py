@@ -143,7 +143,7 @@ def function_source(function: FunctionType) -> tuple[SourceFile, ast.FunctionDef
     return file, node
 
 
-def names_of(function: FunctionType, enclosing: Mapping[str, Any]) -> dict[str, Any]:
+def names_of(function: FunctionType, enclosing: Mapping[str, object]) -> dict[str, object]:
     """What a function's free names stand for: its closure, then its enclosing function's variables, then globals."""
     names = dict(function.__globals__)
     names.update(enclosing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +95,7 @@ class TileExpr:
     operands: tuple[Any, ...]
     dtype: DType
     shape: tuple[int, ...]
-    node: Any
+    node: ast.AST
     options: tuple[Any, ...] = field(default=())
 
 
@@ -104,7 +105,7 @@ class StreamRef:
 
     stream: StreamArray
     indices: tuple[Any, ...]
-    node: Any
+    node: ast.AST
 
     @property
     def is_single(self) -> bool:
@@ -116,7 +117,7 @@ class PendingGet:
     """A `get` of a block that is performed when it is known where the block goes."""
 
     ref: StreamRef
-    node: Any
+    node: ast.AST
 
     @property
     def dtype(self) -> DType:
@@ -137,7 +138,7 @@ class StreamGroup:
 
     streams: tuple[StreamRef, ...]
     grid: tuple[int, ...]
-    node: Any
+    node: ast.AST
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +170,7 @@ class LocalFunction:
         scopes: those blocks.
     """
 
-    node: Any
+    node: ast.FunctionDef
     scopes: tuple[Any, ...]
 
 
@@ -190,7 +191,7 @@ class RegionCall:
 
     region: Region
     arguments: tuple[int, ...]
-    node: Any
+    node: ast.AST
 
 
 Value = (

@@ -7,7 +7,6 @@ truncates. Python numbers are `int32` and `float32`, but take the type of a floa
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def integer(bits: int, signed: bool) -> DType:
     return DType(f"{'int' if signed else 'uint'}{bits}", "int" if signed else "uint", bits)
 
 
-def const_type(value: Any) -> DType:
+def const_type(value: object) -> DType:
     """The type of a Python number that stands alone."""
     if isinstance(value, (bool, np.bool_)):
         return bool_
@@ -42,7 +41,7 @@ def const_type(value: Any) -> DType:
     return float32
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
 
 
@@ -74,7 +73,7 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     return f"{type(value).__name__} {value!r}" if not callable(value) else f"`{getattr(value, '__name__', value)}`"
 
 

@@ -6,7 +6,7 @@ import ast
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tu
     return port, port.ssa
 
 
-def _key(index_: Sequence[Meta]) -> tuple[Any, ...]:
+def _key(index_: Sequence[Meta]) -> tuple[object, ...]:
     """Equal for equal functions of the pid."""
     return tuple(m.affine or (m.array.shape, m.array.tobytes()) for m in index_)
 

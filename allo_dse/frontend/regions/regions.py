@@ -148,7 +148,7 @@ class RegionSource:
     streams: dict[str, StreamArray] = field(default_factory=dict)
     stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
     kernels: list[KernelSource] = field(default_factory=list)
-    enclosing: Mapping[str, Any] = field(default_factory=dict)
+    enclosing: Mapping[str, object] = field(default_factory=dict)
     scope: str = ""
 
     @property
@@ -156,7 +156,7 @@ class RegionSource:
         """The tensor behind each argument."""
         return {name: part.tensor for name, part in self.parts.items()}
 
-    def names_of(self, function: FunctionType) -> dict[str, Any]:
+    def names_of(self, function: FunctionType) -> dict[str, object]:
         """What the free names of a helper function stand for.
 
         One that is defined beside the region, in the same function, sees the variables that the region sees.
@@ -210,7 +210,7 @@ def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Par
         )
 
 
-def _bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[Any]) -> None:
+def _bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[object]) -> None:
     parameters = [p.name for p in getattr(node, "type_params", [])]
     if len(parameters) != len(values):
         source.file.fail(

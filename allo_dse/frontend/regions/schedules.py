@@ -6,7 +6,6 @@ import ast
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Primitive
@@ -63,7 +62,7 @@ def _only_scope(program: CompiledProgram, name: str) -> str:
     return program.kernels[0].name
 
 
-def _partition(target: str, shape: tuple[int, ...] | None, options: dict[str, Any]) -> dict[str, Any]:
+def _partition(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
     dim, factor = options.get("dim", 0), options.get("factor", 0)
     kind = str(options.get("partition_type", "complete")).rpartition(".")[2].lower()
     if kind not in PARTITION_TYPES:

@@ -77,11 +77,11 @@ def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Ca
     return Const(None)
 
 
-def _is_builtin(function: Any) -> bool:
+def _is_builtin(function: object) -> bool:
     return isinstance(function, Hashable) and function in _PYTHON
 
 
-def _python(task: Task, function: Any, args: Sequence[Value], options: dict[str, Value], node: ast.Call) -> Value:
+def _python(task: Task, function: object, args: Sequence[Value], options: dict[str, Value], node: ast.Call) -> Value:
     """An ordinary Python function of compile-time values, called now."""
     if not callable(function):
         task.fail(node, f"{function!r} is not a function")
@@ -115,7 +115,7 @@ def _boxed(value: Value, rank: int) -> np.ndarray[Any, Any]:
     return box
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -313,7 +313,7 @@ def _int(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     return _cast(task, int32, args, node)
 
 
-_PYTHON: dict[Any, Callable[[Task, Sequence[Value], ast.Call], Value]] = {
+_PYTHON: dict[object, Callable[[Task, Sequence[Value], ast.Call], Value]] = {
     min: _extreme("min"),
     max: _extreme("max"),
     abs: _abs,

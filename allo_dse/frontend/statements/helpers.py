@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import FunctionType
-from typing import Any
 
 from allo_dse.lang.types import ConstExprType, DType, TensorType
 
@@ -75,7 +74,7 @@ def own_names(node: ast.FunctionDef) -> frozenset[str]:
 def is_helper(task: Task, function: FunctionType) -> bool:
     """Whether a function is written in the language: any of its parameters, or its result, has a type of ours."""
     annotations = function.__annotations__
-    names: dict[str, Any] | None = None
+    names: dict[str, object] | None = None
     for annotation in annotations.values():
         if isinstance(annotation, str):
             names = task.source.names_of(function) if names is None else names
@@ -133,7 +132,7 @@ def _arguments(
     args: Sequence[Value],
     options: dict[str, Value],
     node: ast.Call,
-) -> tuple[dict[str, Value], Any]:
+) -> tuple[dict[str, Value], object]:
     """The values of a helper function's parameters, and the declared type of its result."""
     parameters = [*definition.args.posonlyargs, *definition.args.args]
     values = [*args, *(options[p.arg] for p in parameters[len(args) :] if p.arg in options)]
@@ -147,7 +146,12 @@ def _arguments(
 
 
 def _inlined(
-    task: Task, source: RegionSource, definition: ast.FunctionDef, bound: dict[str, Value], types: Any, node: ast.Call
+    task: Task,
+    source: RegionSource,
+    definition: ast.FunctionDef,
+    bound: dict[str, Value],
+    types: object,
+    node: ast.Call,
 ) -> Value:
     """Compile the body in place, in the scope that is open."""
     early = may_return_early(definition)
@@ -174,11 +178,11 @@ def _inside(task: Task, source: RegionSource, definition: ast.FunctionDef, name:
     task.source, task.returned, task.dead = saved
 
 
-def _annotation(source: RegionSource, node: ast.expr | None) -> Any:
+def _annotation(source: RegionSource, node: ast.expr | None) -> object:
     return None if node is None else source.file.evaluate_annotation(node, source.names)
 
 
-def _bind(task: Task, name: str, type_: Any, value: Value, node: ast.AST) -> Value:
+def _bind(task: Task, name: str, type_: object, value: Value, node: ast.AST) -> Value:
     """An argument as its parameter's type asks for it; tiles are passed by reference."""
     if isinstance(type_, TensorType) and type_.shape:
         if not tiles.is_tile(value):
@@ -209,7 +213,7 @@ def local_copy(task: Task, value: Value, node: ast.AST) -> Variable:
     return Variable(slot, scalar.dtype)
 
 
-def _returned(task: Task, value: Value, type_: Any, node: ast.FunctionDef) -> Value:
+def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) -> Value:
     if type_ is None or isinstance(value, Tuple):
         return value
     if isinstance(type_, DType):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
 
 from allo_dse.lang.allo.backend_aie import ExternalModule
 from allo_dse.program.tasks import ExternalCall
@@ -16,7 +15,7 @@ from ..ops.tile_layouts import note_elements
 from ..regions.task_state import Task
 
 
-def external_of(function: Any) -> ExternalModule | None:
+def external_of(function: object) -> ExternalModule | None:
     """The vendor kernel that `function` is, be it declared by our class or by that of an installed `allo`."""
     if isinstance(function, ExternalModule):
         return function

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..diagnostics import ProgramError
 
@@ -30,5 +30,5 @@ class ExternalModule:
     input_idx: Sequence[int] = ()
     output_idx: Sequence[int] = ()
 
-    def __call__(self, *args: Any) -> NoReturn:
+    def __call__(self, *args: object) -> NoReturn:
         raise ProgramError(f"external kernel {self.top} can only be called inside a kernel")

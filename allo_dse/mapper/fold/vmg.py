@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ class VMG:
     graph: ProgramGraph
     groups: tuple[NodeGroup, ...]
     mesh_fold: MeshFold | None
-    applied: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    applied: tuple[tuple[str, tuple[object, ...]], ...] = ()
     labels: tuple[str, ...] = ()
 
     @staticmethod

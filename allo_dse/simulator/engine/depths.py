@@ -69,7 +69,7 @@ def smallest_increase(
     result: Outcome,
     rerun: Rerun,
     *,
-    arrays: Sequence[Any] | None = None,
+    arrays: Sequence[object] | None = None,
     max_depth: int = MAX_DEPTH,
     seconds: float = 5.0,
 ) -> Increase:
@@ -93,11 +93,11 @@ def smallest_increase(
             tensor[...] = values
 
 
-def _groups(network: Network, arrays: Sequence[Any] | None) -> IntArray:
+def _groups(network: Network, arrays: Sequence[object] | None) -> IntArray:
     """Per stream a number; streams of the same number share a depth."""
     if arrays is None:
         return np.arange(network.stream_count)
-    numbers: dict[Any, int] = {}
+    numbers: dict[object, int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in arrays], np.int64)
 
 

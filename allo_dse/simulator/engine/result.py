@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -115,7 +114,7 @@ class RunResult:
         raise DeadlockError(self.deadlock, names, increase)
 
     def smallest_increase(
-        self, *, arrays: Sequence[Any] | None = None, max_depth: int = MAX_DEPTH, seconds: float = 5.0
+        self, *, arrays: Sequence[object] | None = None, max_depth: int = MAX_DEPTH, seconds: float = 5.0
     ) -> Increase:
         """The smallest increase of depths with which a deadlocked network finishes; see `depths.smallest_increase`."""
         return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, seconds=seconds)
@@ -208,7 +207,7 @@ class RunResult:
         first = int(self.log_first[process])
         return self._arena.log[first : first + int(self.log_count[process])]
 
-    def by_node(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+    def by_node(self, labels: Labels | None = None) -> list[dict[str, object]]:
         """One row per processing element: name, end and stalls."""
         names = [node_label(labels or self.labels, self.network, node) for node in range(self.network.node_count)]
         columns = zip(
@@ -218,7 +217,7 @@ class RunResult:
         keys = ("node", "end", "stall_get", "stall_put", "stall_request")
         return [dict(zip(keys, row, strict=True)) for row in columns]
 
-    def by_stream(self, labels: Labels | None = None) -> list[dict[str, Any]]:
+    def by_stream(self, labels: Labels | None = None) -> list[dict[str, object]]:
         """One row per stream: name, depth, tokens moved, and the most it held at one time."""
         names = [(labels or self.labels).stream(stream) for stream in range(self.network.stream_count)]
         columns = zip(names, *(a.tolist() for a in (self.network.depth, self.puts, self.occupancy)), strict=True)
@@ -259,7 +258,7 @@ class RunResult:
         """
         return explain(self.timeline, labels or self.labels)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The totals as plain data."""
         return {
             "cycles": self.cycles,

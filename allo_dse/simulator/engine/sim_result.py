@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from ..network.network import IntArray
 from .deadlock import Deadlock
@@ -46,10 +46,10 @@ class SimResult(Protocol):
         """Raises DeadlockError, naming who waits for whom and what clears it, if the simulation did not finish."""
         ...
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The totals as plain data."""
         ...
 
-    def by_stream(self) -> list[dict[str, Any]]:
+    def by_stream(self) -> list[dict[str, object]]:
         """One row per stream: name, depth, tokens and occupancy, and what else is known."""
         ...

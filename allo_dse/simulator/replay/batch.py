@@ -30,15 +30,15 @@ def run_lanes(
     burst_process: NDArray[np.int32],
     burst_start: IntArray,
     burst_end: IntArray,
-    due: NDArray[Any],
-    port: NDArray[Any],
+    due: NDArray[np.generic],
+    port: NDArray[np.generic],
     slot: NDArray[np.uint32],
     offset: IntArray,
-    depth: NDArray[Any],
-    latency: NDArray[Any],
-    put_time: NDArray[Any],
-    get_time: NDArray[Any],
-    stall: NDArray[Any],
+    depth: NDArray[np.generic],
+    latency: NDArray[np.generic],
+    put_time: NDArray[np.generic],
+    get_time: NDArray[np.generic],
+    stall: NDArray[np.generic],
 ) -> None:
     """Replay `LANES` depth vectors in a given order of operations.
 
@@ -129,7 +129,7 @@ class LaneReplay:
         return result
 
 
-def _burst_ends(plan: Plan, process: NDArray[Any], start: NDArray[Any]) -> IntArray:
+def _burst_ends(plan: Plan, process: NDArray[np.generic], start: NDArray[np.generic]) -> IntArray:
     """A burst ends where the process's next one starts, or where the process ends."""
     by_process = np.lexsort((start, process))
     ends = np.empty(len(start), np.int64)

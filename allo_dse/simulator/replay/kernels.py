@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..trace.data import IntArray
 from .jit import compiled
 
-Times = NDArray[Any]
+Times = NDArray[np.generic]
 """Times are int32 where all fit, else int64; ports are uint16 or uint32."""
 
 
@@ -108,7 +108,7 @@ def run(
 @compiled
 def untimed(
     first: IntArray,
-    port: NDArray[Any],
+    port: NDArray[np.generic],
     depth: IntArray,
     peers: IntArray,
     peer: NDArray[np.int32],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,7 +61,13 @@ def ready(
 
 @compiled
 def stall_before(
-    e: int, first: IntArray, owner: IntArray, due: NDArray[Any], port: NDArray[Any], slot: NDArray[Any], times: IntArray
+    e: int,
+    first: IntArray,
+    owner: IntArray,
+    due: NDArray[np.generic],
+    port: NDArray[np.generic],
+    slot: NDArray[np.generic],
+    times: IntArray,
 ) -> int:
     """What the process of operation `e` has waited before it."""
     if e == first[owner[port[e]]]:
@@ -106,8 +110,8 @@ def find_wrong(
     limit: int,
     first: IntArray,
     owner: IntArray,
-    due: NDArray[Any],
-    port: NDArray[Any],
+    due: NDArray[np.generic],
+    port: NDArray[np.generic],
     slot: NDArray[np.uint32],
     offset: IntArray,
     operation: IntArray,
@@ -140,8 +144,8 @@ def spread(
     limit: int,
     first: IntArray,
     owner: IntArray,
-    due: NDArray[Any],
-    port: NDArray[Any],
+    due: NDArray[np.generic],
+    port: NDArray[np.generic],
     slot: NDArray[np.uint32],
     offset: IntArray,
     operation: IntArray,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, html
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from ...data.board import Board, Ref
@@ -53,7 +54,7 @@ def _choosing(app: Dash, context: Context) -> None:
         second: str | None,
         rows: list[dict[str, Any]] | None,
         of: list[str | None] | None,
-    ) -> Any:
+    ) -> object:
         """Two designs: those that were picked here, until another one is opened or made the reference."""
         if page_of(path) != "compare" and ctx.triggered_id not in ("compare-swap", "compare-picked"):
             raise PreventUpdate  # it is asked again when the page is opened
@@ -83,7 +84,7 @@ def _showing(app: Dash, context: Context) -> None:
         Input("compare-b", "value"),
         Input("theme", "data"),
     )
-    def show(path: str | None, first: str | None, second: str | None, look: str | None) -> Any:
+    def show(path: str | None, first: str | None, second: str | None, look: str | None) -> object:
         if page_of(path) != "compare" or not look:
             raise PreventUpdate
         with board.lock:
@@ -101,7 +102,7 @@ def _showing(app: Dash, context: Context) -> None:
         State("table", "selectedRows"),
         prevent_initial_call=True,
     )
-    def go(compare: int | None, opened: int | None, picked: int | None, rows: list[dict[str, Any]] | None) -> Any:
+    def go(compare: int | None, opened: int | None, picked: int | None, rows: list[dict[str, Any]] | None) -> object:
         if not ctx.triggered or not ctx.triggered[0]["value"]:
             raise PreventUpdate
         if ctx.triggered_id == "compare-picked" and len(rows or ()) < 2:
@@ -126,7 +127,7 @@ def design_name(board: Board, ref: Ref) -> str:
     return f"{several}{run.keys[ref.row][:8]}: {values}"
 
 
-def comparison(board: Board, a: Ref, b: Ref) -> list[Any]:
+def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     """What differs between two designs, and what that did to the metrics."""
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]

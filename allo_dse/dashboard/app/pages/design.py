@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from allo_dse.errors import AlloDseError
@@ -19,9 +19,9 @@ from ...data.query.analysis import measured
 from ...data.units import label, text
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
-from ...figures.style import Theme, theme
+from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
-from ..parts import GRAPH_CONFIG, card, empty, facts, image_buttons, table
+from ..parts import GRAPH_CONFIG, card, empty, facts, image_buttons, labelled, table
 from .program import program_cards
 
 MAX_PRINTED = 64 << 10
@@ -52,7 +52,7 @@ def _showing(app: Dash, context: Context) -> None:
         Input("program-version", "data"),
         Input("design-known", "data"),
     )
-    def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: Any) -> Any:
+    def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: object) -> object:
         if page_of(path) != "design" or not look:
             raise PreventUpdate
         with board.lock:
@@ -69,7 +69,7 @@ def _showing(app: Dash, context: Context) -> None:
         State("design-known", "data"),
         prevent_initial_call=True,
     )
-    def know(_: str, path: str | None, design: str | None, before: str | None) -> Any:
+    def know(_: str, path: str | None, design: str | None, before: str | None) -> object:
         """Changes when another evaluator has measured the open design, or it was verified."""
         with board.lock:
             ref = board.reference(design) or board.knee
@@ -90,7 +90,7 @@ def _exporting(app: Dash, context: Context) -> None:
         Input({"type": "export", "kind": ALL, "design": ALL}, "n_clicks"),
         prevent_initial_call=True,
     )
-    def export(clicks: list[int | None]) -> Any:
+    def export(clicks: list[int | None]) -> object:
         target = ctx.triggered_id
         if not any(clicks) or not isinstance(target, dict):
             raise PreventUpdate
@@ -114,7 +114,7 @@ def _compiling(app: Dash, context: Context) -> None:
         prevent_initial_call=True,
         running=[(Output({"type": "compile", "run": ALL}, "disabled"), True, False)],
     )
-    def compile_program(clicks: list[int | None], version: int) -> Any:
+    def compile_program(clicks: list[int | None], version: int) -> object:
         target = ctx.triggered_id
         if not any(clicks) or not isinstance(target, dict):
             raise PreventUpdate
@@ -132,7 +132,7 @@ def known_of(board: Board, ref: Ref) -> str:
     return f"{key} {len(run.rungs[key])} {run.verified.get(key)}"
 
 
-def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Any]:
+def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Component]:
     """Everything about a design."""
     board = context.board
     run = board.table(ref)
@@ -166,19 +166,19 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
     ]
 
 
-def _plot(title: str, name: str, figure: dict[str, Any]) -> Any:
+def _plot(title: str, name: str, figure: Figure) -> Component:
     plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
-    return card(title, html.Div(plot, role="img", **{"aria-label": title}), tools=image_buttons(name))
+    return card(title, html.Div(plot, role="img", **labelled(title)), tools=image_buttons(name))
 
 
-def failure_cards(board: Board, ref: Ref) -> list[Any]:
+def failure_cards(board: Board, ref: Ref) -> list[Component]:
     """Per evaluator that failed what it said, and the end of what it printed."""
     run = board.table(ref)
-    cards = []
+    cards: list[Component] = []
     for position, rung in enumerate(run.rungs[run.keys[ref.row]]):
         record = run.record(ref.row, position)
         if record.get("error"):
-            parts: list[Any] = [html.Pre(str(record["error"]))]
+            parts: list[Component] = [html.Pre(str(record["error"]))]
             printed = printed_text(run.path, str(record.get("log") or ""))
             if printed:
                 parts.append(html.Details([html.Summary("What it printed"), html.Pre(printed)]))
@@ -194,7 +194,7 @@ def printed_text(run: Path, name: str) -> str:
     return path.read_bytes()[-MAX_PRINTED:].decode(errors="replace")
 
 
-def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
+def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
     """What the design is, its objectives, and what can be taken away."""
     board = context.board
     run = board.table(ref)
@@ -217,13 +217,13 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Any:
     )
 
 
-def _title(board: Board, ref: Ref) -> list[Any]:
+def _title(board: Board, ref: Ref) -> list[Component]:
     """The design's key, what became of it, and where it is from."""
     run = board.table(ref)
     key, state = run.keys[ref.row], status_text(board, ref)
     kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
     verification = run.verified.get(key)
-    checked: Any = html.Span("not verified", className="badge plain")
+    checked: Component = html.Span("not verified", className="badge plain")
     if verification is not None:
         words, how = ("verified", "good") if verification.ok else ("wrong numbers", "bad")
         checked = html.Span(words, className=f"badge {how}", title=verification.message)
@@ -232,7 +232,7 @@ def _title(board: Board, ref: Ref) -> list[Any]:
     return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]
 
 
-def _export_buttons(board: Board, ref: Ref) -> list[Any]:
+def _export_buttons(board: Board, ref: Ref) -> list[Component]:
     exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device) else [])]
     design = board.text(ref)
     return [
@@ -241,7 +241,7 @@ def _export_buttons(board: Board, ref: Ref) -> list[Any]:
     ]
 
 
-def _against(board: Board, ref: Ref, reference: Ref | None) -> Any:
+def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     if reference is None or reference == ref:
         return html.P("This is the reference design.", className="hint")
     lines = difference_lines(board, ref, reference)[1:]
@@ -255,7 +255,7 @@ def _against(board: Board, ref: Ref, reference: Ref | None) -> Any:
     )
 
 
-def _decisions(board: Board, ref: Ref) -> Any:
+def _decisions(board: Board, ref: Ref) -> Component:
     """Parameters and mapping, those that the study varies first."""
     run = board.table(ref)
     names = run.names("parameter", "mapping")
@@ -271,7 +271,7 @@ def _decisions(board: Board, ref: Ref) -> Any:
     )
 
 
-def _rungs(board: Board, ref: Ref) -> Any:
+def _rungs(board: Board, ref: Ref) -> Component:
     """Metrics, one column per evaluator that has measured the design."""
     run = board.table(ref)
     head, rows = rung_table(run, run.keys[ref.row])

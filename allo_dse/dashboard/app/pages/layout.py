@@ -8,13 +8,14 @@ from typing import Any
 
 import dash_ag_grid
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from allo_dse.errors import AlloDseError
 
 from ...data.board import Board
-from ...figures.style import Theme
+from ...figures.style import Figure, Theme
 from ..context import Context
-from ..parts import card, checks, field, graph, image_buttons, plot_card, select
+from ..parts import card, checks, field, graph, image_buttons, labelled, plot_card, select
 from ..wiring.gestures import first_answer
 from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
 from ..wiring.shell import status_line
@@ -33,7 +34,7 @@ _SHORTCUTS = (
 )
 
 
-def page(context: Context, look: Theme) -> Any:
+def page(context: Context, look: Theme) -> Component:
     """Everything, with the board's runs as they are now."""
     board = context.board
     shown = first_answer(context, look.name)
@@ -75,7 +76,7 @@ def title_of(board: Board) -> str:
     return ", ".join(board.names)
 
 
-def error_page(board: Board, error: AlloDseError) -> Any:
+def error_page(board: Board, error: AlloDseError) -> Component:
     """The page of runs that cannot be read."""
     title = html.Div([html.Span("allo-dse", className="brand"), html.H1(title_of(board))], className="title")
     words = [html.P(error.message, className="error"), *([html.P(error.hint, className="hint")] if error.hint else [])]
@@ -88,7 +89,7 @@ def error_page(board: Board, error: AlloDseError) -> Any:
     )
 
 
-def _header(context: Context) -> Any:
+def _header(context: Context) -> Component:
     board = context.board
     links = [
         dcc.Link(text, href=f"/{name}", id=f"tab-{name}", className="tab", title=f"{text} ({key})")
@@ -109,7 +110,7 @@ def _header(context: Context) -> Any:
     return html.Header(
         [
             html.Div([html.Span("allo-dse", className="brand"), html.H1(title), runs], className="title"),
-            html.Nav(links, className="tabs", **{"aria-label": "Pages"}),
+            html.Nav(links, className="tabs", **labelled("Pages")),
             html.Div(status_line(context), id="status", className="status", role="status"),
             html.Div(
                 [
@@ -117,7 +118,7 @@ def _header(context: Context) -> Any:
                         "Optuna", href="/optuna", target="_blank", className="button", title="Optuna's own dashboard"
                     ),
                     html.Button("Theme", id="theme-button", title="Dark or light (t)"),
-                    html.Button("?", id="help-button", title="Keyboard shortcuts (?)", **{"aria-label": "Shortcuts"}),
+                    html.Button("?", id="help-button", title="Keyboard shortcuts (?)", **labelled("Shortcuts")),
                 ],
                 className="actions",
             ),
@@ -126,7 +127,7 @@ def _header(context: Context) -> Any:
     )
 
 
-def _front(context: Context, figure: Any, words: dict[str, Any]) -> list[Any]:
+def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Component]:
     board = context.board
     options, (x, y) = axis_choices(board)
     controls = html.Div(
@@ -176,10 +177,10 @@ def _front(context: Context, figure: Any, words: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _design_card(words: dict[str, Any]) -> Any:
+def _design_card(words: dict[str, Any]) -> Component:
     """What is known of the chosen design, and what can be done with it."""
 
-    def button(name: str, text: str, hint: str, kind: str = "") -> Any:
+    def button(name: str, text: str, hint: str, kind: str = "") -> Component:
         return html.Button(text, id=name, className=f"small {kind}", title=hint)
 
     steps = [
@@ -198,11 +199,11 @@ def _design_card(words: dict[str, Any]) -> Any:
             html.Div(actions, className="buttons"),
         ],
         className="card side",
-        **{"aria-label": "Chosen design"},
+        **labelled("Chosen design"),
     )
 
 
-def _filter_bar() -> Any:
+def _filter_bar() -> Component:
     return html.Div(
         [
             html.Label("Filter", htmlFor="filter"),
@@ -223,7 +224,7 @@ def _filter_bar() -> Any:
     )
 
 
-def _table_card(board: Board) -> Any:
+def _table_card(board: Board) -> Component:
     grid = dash_ag_grid.AgGrid(
         id="table",
         rowModelType="infinite",
@@ -259,7 +260,7 @@ def _table_card(board: Board) -> Any:
     return card("Table", grid, html.P(id="table-note", className="hint"), tools=tools, wide=True, id="table-card")
 
 
-def progress_page(board: Board) -> list[Any]:
+def progress_page(board: Board) -> list[Component]:
     run = field(
         "run",
         dcc.Dropdown(
@@ -290,7 +291,7 @@ def progress_page(board: Board) -> list[Any]:
     ]
 
 
-def _compare() -> list[Any]:
+def _compare() -> list[Component]:
     return [
         html.Div(
             [
@@ -311,10 +312,10 @@ def _compare() -> list[Any]:
     ]
 
 
-def _help() -> Any:
+def _help() -> Component:
     rows = [html.Tr([html.Td(html.Kbd(keys)), html.Td(text)]) for keys, text in _SHORTCUTS]
     return html.Dialog(
         [html.H2("Keyboard"), html.Table(rows), html.Button("Close", id="help-close")],
         id="help",
-        **{"aria-label": "Keyboard shortcuts"},
+        **labelled("Keyboard shortcuts"),
     )

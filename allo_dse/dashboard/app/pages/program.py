@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dash import MATCH, Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
 
 from allo_dse.errors import AlloDseError
 
@@ -12,7 +14,7 @@ from ...data.board import Ref
 from ...figures.style import Theme, theme
 from ...pictures import svg_uri
 from ..context import Context
-from ..parts import card, empty, table
+from ..parts import card, empty, labelled, table
 
 MAX_SOURCE = 20_000
 
@@ -22,7 +24,7 @@ def register(app: Dash, context: Context) -> None:
         own = {"type": kind, "design": MATCH}
         return Output(own, "children"), Input(own, "id"), *more
 
-    def shown(target: dict[str, str], what: Any) -> Any:
+    def shown(target: dict[str, str], what: Callable[[Ref], Component]) -> object:
         ref = context.board.reference(target["design"])
         if ref is None:
             return empty("This design is not in the run any more.")
@@ -32,21 +34,21 @@ def register(app: Dash, context: Context) -> None:
             return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
 
     @app.callback(*box("graphs", State("theme", "data")))
-    def graphs(target: dict[str, str], look: str | None) -> Any:
+    def graphs(target: dict[str, str], look: str | None) -> object:
         return shown(target, lambda ref: graph_pictures(context, ref, theme(look)))
 
     @app.callback(*box("placement", State("theme", "data")))
-    def placement(target: dict[str, str], look: str | None) -> Any:
+    def placement(target: dict[str, str], look: str | None) -> object:
         return shown(target, lambda ref: placement_picture(context, ref, theme(look)))
 
 
-def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Any]:
+def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
     """Graph, placement and timeline, or the button that makes them."""
     if not context.programs.is_loaded(ref.run):
         return [_offer(context, ref)]
     design = context.board.text(ref)
 
-    def later(kind: str) -> Any:
+    def later(kind: str) -> Component:
         return dcc.Loading(html.Div(id={"type": kind, "design": design}, className="later"), type="dot")
 
     try:
@@ -64,7 +66,7 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Any]:
     ]
 
 
-def _offer(context: Context, ref: Ref) -> Any:
+def _offer(context: Context, ref: Ref) -> Component:
     file = context.programs.file_of(ref.run)
     if file is None:
         words = "The run does not say which file defines its study; start the dashboard with --study FILE.py."
@@ -80,13 +82,13 @@ def _offer(context: Context, ref: Ref) -> Any:
     )
 
 
-def svg_image(svg: str, words: str, look: Theme) -> Any:
+def svg_image(svg: str, words: str, look: Theme) -> Component:
     """A picture in the page's colours."""
     picture = html.Img(src=svg_uri(svg, look), alt=words)
-    return html.Div(picture, className="svg-box", tabIndex=0, role="group", **{"aria-label": f"{words}, scrollable"})
+    return html.Div(picture, className="svg-box", tabIndex=0, role="group", **labelled(f"{words}, scrollable"))
 
 
-def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:
+def graph_pictures(context: Context, ref: Ref, look: Theme) -> Component:
     """The graph as written, and as folded."""
     from allo_dse.drawing import vmg_svg
 
@@ -100,7 +102,7 @@ def graph_pictures(context: Context, ref: Ref, look: Theme) -> Any:
     )
 
 
-def placement_picture(context: Context, ref: Ref, look: Theme) -> Any:
+def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:
     """The design on the array, with routes and the use of every tile's ports and memory."""
     from allo_dse.drawing import placement_svg
     from allo_dse.mapper.place.result import PlacedDesign

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from ...data.board import Board, Ref
@@ -17,7 +17,7 @@ from ...data.units import label, text
 from ...figures import progress as figures
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
-from ..parts import card, table
+from ..parts import Children, card, table
 from .layout import progress_page
 
 MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
@@ -33,7 +33,7 @@ def _drawing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
-    def build(path: str | None, before: Any) -> Any:
+    def build(path: str | None, before: object) -> object:
         """Its plots cost the browser time, so they are made when the page is shown for the first time."""
         if before or page_of(path) != "progress":
             return no_update
@@ -55,7 +55,7 @@ def _drawing(app: Dash, context: Context) -> None:
         Input("progress-run", "value"),
         Input("runs", "value"),
     )
-    def draw(path: str | None, _: str, look: str | None, number: int, shown: list[int]) -> Any:
+    def draw(path: str | None, _: str, look: str | None, number: int, shown: list[int]) -> object:
         if page_of(path) != "progress" or not look:
             raise PreventUpdate
         paint, hidden = theme(look), hidden_runs(board, shown)
@@ -90,7 +90,7 @@ def _importance(app: Dash, context: Context) -> None:
         Input("progress-run", "value"),
         State("importance-objective", "value"),
     )
-    def objectives(number: int, chosen: str | None) -> Any:
+    def objectives(number: int, chosen: str | None) -> object:
         names = board.runs[number or 0].objectives
         options = [{"label": label(n), "value": n} for n in names]
         return options, chosen if chosen in names else names[0]
@@ -103,7 +103,7 @@ def _importance(app: Dash, context: Context) -> None:
         Input("progress-run", "value"),
         Input("importance-objective", "value"),
     )
-    def importances(path: str | None, _: str, look: str | None, number: int, objective: str | None) -> Any:
+    def importances(path: str | None, _: str, look: str | None, number: int, objective: str | None) -> object:
         if page_of(path) != "progress" or not look or not objective:
             raise PreventUpdate
         with board.lock:
@@ -113,7 +113,7 @@ def _importance(app: Dash, context: Context) -> None:
         return figures.importance_figure(shares(number or 0, objective, size // step), theme(look))
 
 
-def failed_card(board: Board, number: int) -> list[Any]:
+def failed_card(board: Board, number: int) -> list[object]:
     """What the latest failed evaluations said, how often, and one design of each; nothing where none failed."""
     run = board.runs[number]
     status = run.column("status")
@@ -125,17 +125,19 @@ def failed_card(board: Board, number: int) -> list[Any]:
         message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
         said.setdefault(message, []).append(row)
     ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
-    cells = [[message, text(len(own)), _link(board, Ref(number, own[-1]))] for message, own in ranked]
+    cells: list[list[Children]] = [
+        [message, text(len(own)), _link(board, Ref(number, own[-1]))] for message, own in ranked
+    ]
     latest = f"of the latest {MAX_FAILED} failures" if len(rows) > MAX_FAILED else ""
     return [card("What failed evaluations said", table(["message", "designs", "for instance"], cells), note=latest)]
 
 
-def _link(board: Board, ref: Ref) -> Any:
+def _link(board: Board, ref: Ref) -> Component:
     """To a design's page."""
     return dcc.Link(board.table(ref).keys[ref.row][:8], href=f"/design#{board.text(ref)}")
 
 
-def key_numbers(run: RunTable) -> list[Any]:
+def key_numbers(run: RunTable) -> list[object]:
     """The state of a run in numbers."""
     counts = statuses(run)
     at = run.numbers("at")

@@ -6,20 +6,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from allo_dse.errors import AlloDseError
 
-from ...figures.style import Theme, theme
+from ...figures.style import Figure, Theme, theme
 from ..context import Context
-from ..parts import GRAPH_CONFIG, card, empty, image_buttons, table
+from ..parts import GRAPH_CONFIG, card, empty, image_buttons, labelled, table
 
 if TYPE_CHECKING:  # the simulator is loaded with the first program
     from ...recordings import Part, Recorded, Span
 
 _NAMES = {"first": "Beginning", "middle": "Middle", "last": "End"}
 _MOVES = {"earlier": -1, "later": 1}
-_OVERVIEW_CONFIG = {**GRAPH_CONFIG, "displayModeBar": False}
+_OVERVIEW_CONFIG: dcc.Graph.Config = {**GRAPH_CONFIG, "displayModeBar": False}
 
 _STAYS = {"visibility": "visible", "opacity": 0.6}
 """What is shown stays until the next part is there."""
@@ -54,7 +55,7 @@ def register(app: Dash, context: Context) -> None:
     own = {"type": "timeline", "design": MATCH}
 
     @app.callback(Output(own, "children"), Input(own, "id"), State("theme", "data"), State("part-shown", "data"))
-    def timeline(target: dict[str, str], look: str | None, shown: dict[str, Any] | None) -> Any:
+    def timeline(target: dict[str, str], look: str | None, shown: dict[str, Any] | None) -> object:
         design = target["design"]
         if context.board.reference(design) is None:
             return empty("This design is not in the run any more.")
@@ -69,7 +70,7 @@ def register(app: Dash, context: Context) -> None:
     @app.callback(
         Output({"type": "helps", "design": MATCH}, "children"), Input({"type": "helps", "design": MATCH}, "id")
     )
-    def helps(target: dict[str, str]) -> Any:
+    def helps(target: dict[str, str]) -> object:
         from ...figures.recorded_run import HELP_HEAD, help_rows
 
         try:
@@ -94,7 +95,7 @@ def register(app: Dash, context: Context) -> None:
         State("theme", "data"),
         prevent_initial_call=True,
     )
-    def move(*values: Any) -> Any:
+    def move(*values: Any) -> object:
         *_, selected, clicked, start, end, design, look = values
         used = next((hit["prop_id"] for hit in ctx.triggered if hit["value"]), None)
         if used is None:  # as when the page is drawn
@@ -144,7 +145,7 @@ def moved(
     return found.span(start + step, end + step)
 
 
-def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any:
+def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Component:
     """The whole run, and a part of it in detail."""
     from ...figures.recorded_run import HELD_HEAD, HELP_WORDS, held_rows, totals_words, whole_words
     from ...figures.timeline import totals_figure
@@ -164,7 +165,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any
                         className="graph",
                     ),
                     role="img",
-                    **{"aria-label": "What the elements of each kind do over the whole run"},
+                    **labelled("What the elements of each kind do over the whole run"),
                 ),
                 _chooser(found, low, high),
                 tools=image_buttons("overview-plot"),
@@ -198,23 +199,23 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Any
     )
 
 
-def overview(found: Recorded, part: Part, look: Theme) -> dict[str, Any]:
+def overview(found: Recorded, part: Part, look: Theme) -> Figure:
     """The picture of the whole run, with a frame around a part."""
     from ...figures.timeline import overview_figure
 
     return overview_figure(found, look, (part.timeline.start, part.timeline.end))
 
 
-def _chooser(found: Recorded, low: int, high: int) -> Any:
+def _chooser(found: Recorded, low: int, high: int) -> Component:
     """Buttons and fields that say which part is shown in detail."""
 
-    def number(end: str, value: int) -> Any:
+    def number(end: str, value: int) -> Component:
         field = dcc.Input(
             id=f"part-{end}", type="number", value=value, min=0, max=int(found.cycles) + 1, step=1, className="cycles"
         )
         return html.Label([html.Span(end), field], className="field")
 
-    def button(name: str, text: str, title: str, *, hidden: bool = False) -> Any:
+    def button(name: str, text: str, title: str, *, hidden: bool = False) -> Component:
         return html.Button(text, id=f"part-{name}", className="small", title=title, hidden=hidden)
 
     fits = found.length >= found.recording.cycles
@@ -238,7 +239,7 @@ def _chooser(found: Recorded, low: int, high: int) -> Any:
     )
 
 
-def part_cards(found: Recorded, part: Part, look: Theme) -> list[Any]:
+def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
     """Timeline with stalls and critical path, and buffers, of a part of a run."""
     from ...figures.occupancy import occupancy_figure
     from ...figures.recorded_run import part_words, path_rows, path_title, path_words
@@ -280,11 +281,11 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Any]:
     ]
 
 
-def _plot(name: str, figure: dict[str, Any], words: str) -> Any:
+def _plot(name: str, figure: Figure, words: str) -> Component:
     """A plot; one over time scrolls where it would be too narrow to read."""
     height = figure["layout"].get("height", 320)
     plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
-    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **{"aria-label": words})
+    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **labelled(words))
 
 
 _OVER_TIME = ("timeline-plot", "occupancy-plot")

@@ -67,11 +67,12 @@ _WORDS = (
 
 
 def register(app: Dash, context: Context) -> None:
-    def run(name: str, *arguments: Any, **options: Any) -> None:
+    def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
     run("done", *[Input(*where) for where in _DONE_IN_DASH], prevent_initial_call=True)
-    run("words", *[Output(*where.split(".")) for where in _WORDS], Input("shown", "data"))
+    words_go = [Output(name, part) for name, part in (where.split(".") for where in _WORDS)]
+    run("words", *words_go, Input("shown", "data"))
     run("table", Input("table", "getRowsRequest"), prevent_initial_call=True)
 
     @app.server.post("/gestures")

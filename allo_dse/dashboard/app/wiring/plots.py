@@ -53,7 +53,7 @@ def _axes(app: Dash, context: Context) -> None:
         State("x", "options"),
         prevent_initial_call=True,
     )
-    def options(_: str, x: str | None, y: str | None, z: str | None, known: list[dict[str, str]]) -> Any:
+    def options(_: str, x: str | None, y: str | None, z: str | None, known: list[dict[str, str]]) -> object:
         with context.board.lock:
             found, usual = axis_choices(context.board)
         if known == found:
@@ -72,7 +72,7 @@ def _parallel(app: Dash, context: Context) -> None:
         State("parallel", "style"),
         prevent_initial_call=True,
     )
-    def parallel(state: Shown, style: dict[str, str]) -> Any:
+    def parallel(state: Shown, style: dict[str, str]) -> object:
         with board.lock:
             try:
                 figure = parallel_figure(

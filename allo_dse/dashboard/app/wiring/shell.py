@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import flask
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html
@@ -14,6 +13,7 @@ from allo_dse.tune.store.rundir import running
 from ...data.progress import statuses
 from ...data.units import text
 from ..context import PAGES, Context
+from ..parts import Child
 
 
 def register(app: Dash, context: Context) -> None:
@@ -33,12 +33,12 @@ def register(app: Dash, context: Context) -> None:
     @app.callback(
         Output("status", "children"), Input("version", "data"), Input("alive", "data"), prevent_initial_call=True
     )
-    def status(_: str, _alive: bool) -> Any:
+    def status(_: str, _alive: bool) -> object:
         with board.lock:
             return status_line(context)
 
 
-def status_line(context: Context) -> list[Any]:
+def status_line(context: Context) -> list[Child]:
     """The state of the runs in one line."""
     runs = context.board.runs
     counts = [statuses(run) for run in runs]
@@ -61,7 +61,7 @@ def status_line(context: Context) -> list[Any]:
 
 
 def _clientside(app: Dash) -> None:
-    def run(name: str, *arguments: Any, **options: Any) -> None:
+    def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("allo", name), *arguments, **options)
 
     run(

@@ -33,7 +33,7 @@ def _saving(app: Dash, context: Context) -> None:
         Input("export-front", "n_clicks"),
         prevent_initial_call=True,
     )
-    def save_front(clicks: int | None) -> Any:
+    def save_front(clicks: int | None) -> object:
         if not clicks:
             raise PreventUpdate
         with board.lock:
@@ -45,7 +45,7 @@ def _saving(app: Dash, context: Context) -> None:
         State("shown", "data"),
         prevent_initial_call=True,
     )
-    def save_table(clicks: int | None, shown: dict[str, Any]) -> Any:
+    def save_table(clicks: int | None, shown: dict[str, Any]) -> object:
         if not clicks:
             raise PreventUpdate
         with board.lock:
@@ -62,7 +62,7 @@ def _table(app: Dash, context: Context) -> None:
         State("table", "columnDefs"),
         prevent_initial_call=True,
     )
-    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> Any:
+    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> object:
         with board.lock:
             made = column_definitions(board, hide_equal="equal" in (hide or ()))
         return no_update if made == before else made
@@ -93,15 +93,15 @@ def table_rows(context: Context, state: Shown, start: int, end: int) -> dict[str
     return {"rows": rows, "count": count, "note": f"{count:,} of {total:,} designs"}
 
 
-def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, Any]]:
+def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, object]]:
     """Columns for AG Grid."""
     several = len(board.runs) > 1
-    made: list[dict[str, Any]] = [
+    made: list[dict[str, object]] = [
         {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
         *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
     ]
     for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
-        column: dict[str, Any] = {
+        column: dict[str, object] = {
             "field": name,
             "headerName": label(name),
             "headerTooltip": f"{name} ({kind})",

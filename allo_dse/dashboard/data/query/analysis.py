@@ -28,8 +28,8 @@ class Difference:
 
     name: str
     kind: str
-    first: Any
-    second: Any
+    first: object
+    second: object
     change: float | None
     better: bool | None
 
@@ -56,7 +56,7 @@ def differences(
     return found
 
 
-def _value(table: RunTable, name: str, row: int) -> Any:
+def _value(table: RunTable, name: str, row: int) -> object:
     column = table.columns.get(name)
     return None if column is None else column.value(row)
 

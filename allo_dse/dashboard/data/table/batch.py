@@ -11,7 +11,7 @@ from ..log.run_facts import RunFacts
 from .cells import META, Part, Parts, not_metrics, reason
 from .columns import Kind
 
-Columns = dict[str, tuple[Kind, Sequence[Any]]]
+Columns = dict[str, tuple[Kind, Sequence[object]]]
 
 
 class Irregular(Exception):
@@ -32,7 +32,7 @@ def columns_of(entries: Sequence[Entry], parts: Parts, facts: RunFacts) -> Colum
     groups = _groups(entries, described)
     if len(groups) == 1:
         return _group(entries, described, facts)
-    whole: dict[str, tuple[Kind, list[Any]]] = {}
+    whole: dict[str, tuple[Kind, list[object]]] = {}
     for members in groups:
         own = [[column[i] for i in members] for column in described]
         for name, (kind, values) in _group([entries[i] for i in members], own, facts).items():
@@ -44,7 +44,7 @@ def columns_of(entries: Sequence[Entry], parts: Parts, facts: RunFacts) -> Colum
 
 def _groups(entries: Sequence[Entry], parts: Sequence[Sequence[Part]]) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
-    traits: list[list[Any]] = [[part.shape for part in column] for column in parts]
+    traits: list[list[object]] = [[part.shape for part in column] for column in parts]
     traits += [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
     for name in META:
         said = list(map(attrgetter(name), entries))
@@ -53,7 +53,7 @@ def _groups(entries: Sequence[Entry], parts: Sequence[Sequence[Part]]) -> list[S
     telling = [values for values in traits if len(set(values)) > 1]
     if not telling:
         return [range(len(entries))]
-    groups: dict[Any, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for position, shape in enumerate(zip(*telling, strict=True)):
         groups.setdefault(shape, []).append(position)
     return list(groups.values())
@@ -66,7 +66,7 @@ def _group(entries: Sequence[Entry], parts: Sequence[Sequence[Part]], facts: Run
 
 def _columns(
     entries: Sequence[Entry], parts: Sequence[Sequence[Part]], facts: RunFacts
-) -> Iterator[tuple[str, tuple[Kind, Sequence[Any]]]]:
+) -> Iterator[tuple[str, tuple[Kind, Sequence[object]]]]:
     metrics = _turned([entry.metrics or {} for entry in entries])
     stated = _turned([entry.values or {} for entry in entries])
     absent = (None,) * len(entries)
@@ -86,7 +86,7 @@ def _columns(
     yield "reason", ("meta", [reason(entry) for entry in entries])
 
 
-def _metric(name: str, column: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+def _metric(name: str, column: Sequence[Any]) -> Iterator[tuple[str, Sequence[object]]]:
     """A metric, or what is in it, unless it is a list."""
     types = set(map(type, column))
     if dict in types:
@@ -107,6 +107,6 @@ def _plain(types: set[type]) -> bool:
     return not nested
 
 
-def _turned(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+def _turned(rows: Sequence[dict[str, object]]) -> dict[str, tuple[object, ...]]:
     """Objects with the same names in the same order, by name."""
     return dict(zip(rows[0], zip(*(row.values() for row in rows), strict=True), strict=True))

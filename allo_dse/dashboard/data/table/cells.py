@@ -28,11 +28,11 @@ class Part(NamedTuple):
     """
 
     names: tuple[str, ...]
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     shape: int
 
     @property
-    def cells(self) -> Iterator[tuple[str, Any]]:
+    def cells(self) -> Iterator[tuple[str, object]]:
         return zip(self.names, self.values, strict=True)
 
 
@@ -65,17 +65,17 @@ class Parts:
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
         return [known[text] for text in texts] if len(distinct) > 1 else [known[texts[0]]] * len(texts)
 
-    def _parameters(self, value: Any) -> list[tuple[str, Any]]:
+    def _parameters(self, value: Any) -> list[tuple[str, object]]:
         taken = {*META, "reason", *self._objectives}
         return [(name, value) for name, value in (value or {}).items() if name not in taken]
 
 
-def cells(entry: Entry, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, Any]]:
+def cells(entry: Entry, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, object]]:
     """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
     return dict(_cells(entry, parts, facts))
 
 
-def _cells(entry: Entry, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, Any]]]:
+def _cells(entry: Entry, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, object]]]:
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
@@ -111,7 +111,7 @@ def reason(entry: Entry) -> str | None:
     return None
 
 
-def _mapping(part: str, value: Any) -> list[tuple[str, Any]]:
+def _mapping(part: str, value: object) -> list[tuple[str, object]]:
     """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
     if part == "fold":
         return list(_fold(value.get("kernels", []))) if isinstance(value, dict) else []
@@ -121,7 +121,7 @@ def _mapping(part: str, value: Any) -> list[tuple[str, Any]]:
     return list(_directives(value)) if isinstance(value, list) else []
 
 
-def _fold(kernels: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _fold(kernels: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
     for kernel in kernels:
         for position, axis in enumerate(kernel.get("axes", ())):
             prefix = f"{kernel.get('kernel')}.axis{position}"
@@ -132,7 +132,7 @@ def _fold(kernels: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
 
 
-def _directives(directives: list[str]) -> Iterator[tuple[str, Any]]:
+def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
     """A column per directive, its options as the value: `pipeline(mm:k, initiation_interval=2)` is 2 in pipeline.mm.k.
 
     A second directive of the same kind and target, such as a partition of another dimension, is added to the first.

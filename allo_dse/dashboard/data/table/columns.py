@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,23 +33,24 @@ class Column:
         self._numbers: Floats = np.full(missing, np.nan)
         self._codes: Codes | None = None
         self._categories: dict[str, int] = {}
-        self._tail: list[Any] = []
+        self._tail: list[object] = []
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         self._tail.append(value)
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[object]) -> None:
         self._tail.extend(values)
 
-    def replace(self, row: int, value: Any) -> None:
+    def replace(self, row: int, value: object) -> None:
         """Change one value."""
         self.settle()
         value = _present(value)
         if self._codes is None and not (value is None or is_number(value)):
             self._become_text()
         if self._codes is None:
-            self.integral = self.integral and (value is None or float(value).is_integer())
-            self._numbers[row] = np.nan if value is None else value
+            number = float(value) if is_number(value) else np.nan
+            self.integral = self.integral and (value is None or number.is_integer())
+            self._numbers[row] = number
         else:
             known = self._categories
             self._codes[row] = MISSING if value is None else known.setdefault(_text(value), len(known))
@@ -89,7 +90,7 @@ class Column:
         values = np.unique(self._numbers)
         return [_number_text(v, self.integral) for v in values[~np.isnan(values)].tolist()]
 
-    def value(self, row: int) -> Any:
+    def value(self, row: int) -> object:
         """A row's value: a number, a text, or None."""
         self.settle()
         if self._codes is not None:
@@ -100,7 +101,7 @@ class Column:
             return None
         return int(number) if number.is_integer() and self.integral else number
 
-    def values(self, rows: NDArray[np.int64]) -> list[Any]:
+    def values(self, rows: NDArray[np.int64]) -> list[object]:
         """The values of some rows."""
         self.settle()
         if self._codes is not None:
@@ -139,15 +140,16 @@ class Column:
         assert self._codes is not None
         self._codes = np.concatenate([self._codes, np.array(self._coded(tail), np.int32)])
 
-    def _coded(self, values: list[Any]) -> list[int]:
+    def _coded(self, values: list[object]) -> list[int]:
         """The codes of values, of which new ones become categories."""
         known = self._categories
+        texts: list[Any] = values  # None, or a text
         if not set(map(type, values)) <= {str, type(None)}:
-            values = [None if (value := _present(v)) is None else _text(value) for v in values]
-        new = [text for text in dict.fromkeys(values) if text is not None and text not in known]
+            texts = [None if (value := _present(v)) is None else _text(value) for v in values]
+        new = [text for text in dict.fromkeys(texts) if text is not None and text not in known]
         known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
         code = known.get
-        return [code(text, MISSING) for text in values]
+        return [code(text, MISSING) for text in texts]
 
     def _become_text(self) -> None:
         """A numeric column that turned out to hold something else."""
@@ -155,24 +157,24 @@ class Column:
         self._numbers = np.empty(0)
 
 
-def _present(value: Any) -> Any:
+def _present(value: object) -> object:
     """A value, or None for a number that is none: one design that failed for it does not make a column text."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(values: list[Any]) -> Floats | None:
+def _numbers(values: list[object]) -> Floats | None:
     """Values as numbers, NaN where there is none; None when something else is among them."""
     if not set(map(type, values)) <= {int, float, type(None)}:
         return None
     try:
-        found = np.array(values, np.float64)
+        found: Floats = np.array(values, np.float64)
     except OverflowError:
         return None
     found[np.isinf(found)] = np.nan
     return None if (np.abs(found) >= HUGE).any() else found
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number that is shown as one."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
 
@@ -181,7 +183,7 @@ def _number_text(value: float, integral: bool) -> str:
     return str(int(value)) if integral and value.is_integer() else repr(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A value among texts. A number is written the same whether it was taken for a column of numbers before or not."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -56,7 +56,7 @@ class Rung(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     evaluator: str
-    metrics: Mapping[str, Any]
+    metrics: Mapping[str, object]
     where: Where
 
 
@@ -258,7 +258,7 @@ class RunTable:
         self._first[row * width : (row + 1) * width] = array("d", losses.ravel())
         self._stale = True
 
-    def _losses_of(self, status: Sequence[Any], values: Sequence[Sequence[Any]]) -> Floats:
+    def _losses_of(self, status: Sequence[object], values: Sequence[Sequence[object]]) -> Floats:
         """(designs, objectives), to be minimised; NaN for designs that are not feasible or have not all of them.
 
         Args:
