@@ -68,17 +68,20 @@ if TYPE_CHECKING:
     from .simulator.trace.build import Get as Get
     from .simulator.trace.build import Loop as Loop
     from .simulator.trace.build import Put as Put
+    from .space.choice import Choice as Choice
+    from .space.choice import Question as Question
+    from .space.choice import QuestionChoice as QuestionChoice
+    from .space.choices.schedules import memory as memory
+    from .space.choices.schedules import pack as pack
+    from .space.choices.schedules import partition as partition
+    from .space.choices.schedules import pipeline as pipeline
+    from .space.choices.schedules import stream_depth as stream_depth
+    from .space.choices.schedules import unroll as unroll
     from .space.design import Design as Design
-    from .space.node_structures import NodeStructures as NodeStructures
+    from .space.draft import Draft as Draft
     from .space.params import choices as choices
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
-    from .space.schedules import memory as memory
-    from .space.schedules import pack as pack
-    from .space.schedules import partition as partition
-    from .space.schedules import pipeline as pipeline
-    from .space.schedules import stream_depth as stream_depth
-    from .space.schedules import unroll as unroll
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
@@ -115,9 +118,10 @@ _names, __getattr__ = lazy_exports(
         "mapper.program": ["Program", "load_program"],
         "mapper.fold.vmg": ["VMG"],
         "space.design": ["Design"],
-        "space.node_structures": ["NodeStructures"],
+        "space.draft": ["Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
-        "space.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
+        "space.choice": ["Choice", "Question", "QuestionChoice"],
+        "space.choices.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.results.result": ["Result"],

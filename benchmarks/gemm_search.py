@@ -38,7 +38,7 @@ def main() -> None:
         searched = study(name)
         program = load_program(gemm, TyI=element, TyO=element)
         by_hand = Design(program, HAND_WRITTEN, buffering, device)
-        found = searched.space.decode_genes(searched.space.encode(program.params, HAND_WRITTEN, buffering.output_depth))
+        found = searched.space.decode_genes(searched.space.encode(by_hand))
         inside = found is not None and found.design.key == by_hand.key
         violations = check(by_hand)
         hand_us = NpuSimulator().evaluate(by_hand).latency_us

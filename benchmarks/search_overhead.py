@@ -59,7 +59,7 @@ def main():
 
     study = load_studies(HERE.parent / "studies" / "gemm_npu.py")[0]
     started = time.perf_counter()
-    programs = [study.space.structures.program(p) for p in study.space.parameters.assignments()]
+    programs = [study.programs.load(p) for p in study.parameters.assignments()]
     print(f"{len(programs)} programs compiled, {1e3 * (time.perf_counter() - started) / len(programs):.1f} ms each")
     study._evaluator = Instant
     check = study.check

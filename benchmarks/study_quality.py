@@ -33,7 +33,7 @@ def measure(name: str, trials: int, seed: int) -> str:
     study = importlib.import_module(f"studies.{name}").study()
     by_hand = HAND_MADE[name].design(study)
     hand_us = NpuSimulator().evaluate(by_hand).latency_us
-    pruned = study.space.structures.pruned_share(by_hand.program)
+    pruned = study.folds.pruned_share(by_hand.program)
     size = study.space.count(COUNT_LIMIT)
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()

@@ -42,10 +42,8 @@ class HandMade:
 
     def design(self, study: Study) -> Design:
         """The mapping as a design of a study."""
-        params = next(
-            p for p in study.space.parameters.assignments() if all(p[name] == n for name, n in self.params.items())
-        )
-        program = study.space.structures.program(params)
+        params = next(p for p in study.parameters.assignments() if all(p[name] == n for name, n in self.params.items()))
+        program = study.programs.load(params)
         fold = MeshFold(tuple(KernelFold(name, axes) for name, axes in self.axes.items()), self.chains)
         return Design(
             program, fold.normalised(program.vmg.graph), Buffering(output_depth=self.output_depth), study.device

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import MeshFold
 from allo_dse.program.directive import Directive
 
 
@@ -27,7 +28,7 @@ class Design:
     """
 
     program: Program
-    fold: MeshFold
+    fold: MeshFold | NodeFold
     buffering: Buffering
     device: Device
     schedule: tuple[Directive, ...] = ()

@@ -23,7 +23,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from .encoding import Gene, Suggest, suggest_from
+from .gene import Gene, Suggest, random_suggest, suggest_from
 from .selection import Individual, Parents, Results
 from .space import Candidate
 
@@ -48,11 +48,6 @@ def suggest_with(trial: Trial) -> Suggest:
         return int(trial.suggest_int(name, gene.low, gene.high, log=gene.kind == "log"))
 
     return suggest
-
-
-def random_suggest(rng: np.random.Generator) -> Suggest:
-    """Draw every gene at random."""
-    return lambda name, gene: _draw(gene, rng)
 
 
 @dataclass
@@ -271,17 +266,10 @@ def _group(name: str) -> str:
     return name.rpartition(".")[0] if name.startswith("fold.") else name
 
 
-def _draw(gene: Gene, rng: np.random.Generator) -> int:
-    if gene.kind == "log":
-        drawn = np.exp(rng.uniform(np.log(gene.low - 0.5), np.log(gene.high + 0.5)))
-        return min(max(round(float(drawn)), gene.low), gene.high)
-    return int(rng.integers(gene.low, gene.high + 1))
-
-
 def _step(gene: Gene, value: int, rng: np.random.Generator) -> int:
     """A nearby value for ordered genes three times out of four, else any other value."""
     if gene.kind == "categorical" or rng.random() < 0.25:
-        other = _draw(gene, rng)
+        other = gene.draw(rng)
         return other if other != value else gene.low + (value - gene.low + 1) % (gene.high - gene.low + 1)
     up = bool(rng.integers(2))
     step = value if gene.kind == "log" else 1  # doubling and halving

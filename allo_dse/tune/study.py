@@ -36,7 +36,10 @@ class Study(StudySpec):
             simulator by default.
         check: device limits, as a function of a design; those of its mapping (`Design.mapping.violations`) by default.
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
-        structures: compiles and folds programs; for tests and other front ends.
+        folds: "kernels" folds whole kernels along the axes of their meshes, "tasks" gathers single tasks in nodes; or a
+            choice of your own.
+        extra_choices: what else may be chosen, after everything above.
+        programs: compiles the program; for tests and other front ends.
         trials: how many designs `run` evaluates when it is not told.
         rungs: dearer evaluators that the best designs are promoted to, as `Rung` objects.
 

@@ -16,7 +16,7 @@ from .test_npu import allo_tune
 install()
 
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.space.schedules import every
+from allo_dse.space.choices.auto_schedules import schedules_of
 from studies import gemm_zcu102, polybench_fpga, systolic_fpga
 
 SMALL: dict[str, dict[str, int]] = {
@@ -61,9 +61,11 @@ def test_a_16x16_array_reaches_what_was_published(feed: str) -> None:
     """150 of 153.6 GOP/s at 300 MHz, with 256 DSPs."""
     study = systolic_fpga.study(feed)
     program = dse.load_program(getattr(systolic_fpga, feed), M=512, N=512, K=2048, P=16)
-    assert study.space.schedules is not None
-    *_, ((schedule, depths), _) = every(study.space.schedules, program)
-    design = dse.Design(program, unfolded(program), dse.Buffering(), study.device, schedule, depths)
+    schedules = schedules_of(study.schedules, study.device)
+    assert schedules is not None
+    *_, (last, _) = schedules.options(dse.Draft(study.device, program=program, fold=unfolded(program)))
+    assert last is not None
+    design = last.design()
     assert study.check(design) == []
     metrics = study.make_evaluator().evaluate(design)
     assert 150 <= metrics.throughput_gops <= 153.6

@@ -36,8 +36,8 @@ def study_of(name: str, **arguments: object):
 def test_the_mapping_by_hand_is_generated_fits_and_exports(name):
     study = study_of(name)
     design = HAND_MADE[name].design(study)
-    assert study.space.structures.contains(design.program, design.fold)
-    genes = study.space.encode(design.program.params, design.fold, design.buffering.output_depth)
+    assert study.folds.contains(design.program, design.fold)
+    genes = study.space.encode(design)
     assert study.space.decode_genes(genes).key == design.key
     assert check(design) == []
     assert VMG.of(design.program).apply(design.mapping_primitives).key == design.vmg.key

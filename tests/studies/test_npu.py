@@ -39,7 +39,7 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
     searched, element = study(dtype), ELEMENT_TYPES[dtype]
     program = load_program(gemm, TyI=element, TyO=element)
     design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
-    candidate = searched.space.decode_genes(searched.space.encode(program.params, gemm_fold(), 2))
+    candidate = searched.space.decode_genes(searched.space.encode(design))
     assert candidate.design.key == design.key
     assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from types import SimpleNamespace
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.space.encoding import AxisOptions, KernelOptions
+from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, KernelPlan
+from allo_dse.space.choices.folds import FoldChoice
 from allo_dse.space.params import divisors
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
@@ -35,55 +32,46 @@ class FakeProgram:
     def task_count(self):
         return math.prod(self.mesh)
 
-
-@dataclass(frozen=True)
-class FakeDesign:
-    program: FakeProgram
-    fold: MeshFold
-    buffering: Buffering
-    device: SimpleNamespace
-    schedule: tuple = ()
-    depths: tuple = ()
-
-    @cached_property
-    def key(self):
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
-
-    def to_dict(self):
-        return {
-            "params": dict(self.program.params),
-            "fold": self.fold.to_dict(),
-            "buffering": self.buffering.to_dict(),
-        }
-
-    @property
-    def mapping_primitives(self):
-        return [("chain", ["gemm_0_0_0", "gemm_1_0_0"])]
-
     @property
     def vmg(self):
+        return FakeGraph()
+
+
+class FakeGraph:
+    mapping_primitives = [("chain", ["gemm_0_0_0", "gemm_1_0_0"])]
+
+    def fold(self, fold):
         return self
 
+    def mapping_source(self):
+        return f"def mapping_primitives():\n    return {self.mapping_primitives!r}\n"
 
-class FakeStructures:
+
+class FakePrograms:
+    def __init__(self, salt=""):
+        self.salt = salt
+
+    def load(self, params):
+        return FakeProgram("gemm", dict(params), (params["Pk"], params["Pm"], params["Pn"]))
+
+    def digest(self, program):
+        return f"gemm{self.salt}"
+
+
+class FakeFolds(FoldChoice):
     """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic)."""
 
-    def __init__(self, max_nodes=16, salt=""):
-        self.max_nodes = max_nodes
-        self.salt = salt
-        self._choices = {}
+    def __init__(self, max_nodes=16):
+        super().__init__(max_nodes)
+        self._kernels = {}
         self._axes = {}
 
-    def program(self, params):
-        mesh = (params["Pk"], params["Pm"], params["Pn"])
-        return FakeProgram("gemm", dict(params), mesh)
-
-    def choices(self, program):
-        if program.mesh not in self._choices:
+    def kernels(self, program):
+        if program.mesh not in self._kernels:
             self._axes[program.mesh] = [self._axis(n, extent) for n, extent in enumerate(program.mesh)]
             axes = tuple(AxisOptions(options) for options in self._axes[program.mesh])
-            self._choices[program.mesh] = (KernelOptions("gemm", axes),)
-        return self._choices[program.mesh]
+            self._kernels[program.mesh] = (KernelOptions("gemm", axes),)
+        return self._kernels[program.mesh]
 
     def _axis(self, number, extent):
         options = []
@@ -101,29 +89,20 @@ class FakeStructures:
         return fold if fold.node_count <= self.max_nodes else None
 
     def plans(self, fold):
-        return [SimpleNamespace(axes=k.axes, order=k.order) for k in fold.kernels]
+        return [KernelPlan(k.axes, k.order) for k in fold.kernels]
 
     def folds(self, program):
         seen = set()
-        self.choices(program)
+        self.kernels(program)
         for axes in itertools.product(*self._axes[program.mesh]):
             for order in ((1, 2), (2, 1)):
-                fold = self.fold(program, [SimpleNamespace(axes=axes, order=order)])
+                fold = self.fold(program, [KernelPlan(axes, order)])
                 if fold is not None and fold not in seen:
                     seen.add(fold)
                     yield fold
 
     def fold_count(self, program):
         return sum(1 for _ in self.folds(program))
-
-    def design(self, program, fold, output_depth):
-        return FakeDesign(program, fold, Buffering(2, output_depth), SimpleNamespace(name="fake_npu", key="0"))
-
-    def mapping_source(self, design):
-        return f"def mapping_primitives():\n    return {design.mapping_primitives!r}\n"
-
-    def digest(self, program):
-        return f"gemm{self.salt}"
 
 
 @dataclass(frozen=True)
@@ -187,11 +166,12 @@ def fake_study(name="fake", *, size=SIZE, evaluator=FakeEvaluator, salt="", max_
     arguments = {
         "program": lambda **_: None,
         "params": {"size": size, "Pm": tiles, "Pn": tiles, "Pk": tiles},
-        "device": SimpleNamespace(name="fake_npu", key="0"),
+        "device": SimpleNamespace(name="fake_npu", key="0", family="fake"),
         "objectives": [minimize("latency_us"), minimize("pe_count"), minimize("local_memory_bytes")],
         "evaluator": evaluator,
         "check": check,
-        "structures": FakeStructures(max_nodes, salt),
+        "folds": FakeFolds(max_nodes),
+        "programs": FakePrograms(salt),
         "verifier": lambda design: SimpleNamespace(ok=True, message="", seconds=0.0),
     }
     return Study(name, **{**arguments, **changes})

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.errors import StudyError
 from allo_dse.space.params import Condition, ParameterSpace
-from allo_dse.space.space import Space, Structures
+from allo_dse.space.space import Space
 
 from ..search.ladder import Rung
 from ..search.objectives import Constraint, Objective
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.space.choice import Choice
+    from allo_dse.space.choices.folds import FoldChoice
+    from allo_dse.space.programs import Programs
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ class StudySpec:
         evaluator: Evaluator | Callable[[], Evaluator] | None = None,
         check: Callable[[Any], Sequence[Any]] | None = None,
         verifier: Callable[[Any], Verification] | None = None,
-        structures: Structures | None = None,
+        folds: Literal["kernels", "tasks"] | FoldChoice = "kernels",
+        extra_choices: Sequence[Choice] = (),
+        programs: Programs | None = None,
         trials: int = 500,
         rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
     ) -> None:
@@ -101,7 +106,9 @@ class StudySpec:
         self._evaluator = evaluator
         self._check = check
         self._verifier = verifier
-        self._structures = structures
+        self._folds = folds
+        self._extra_choices = tuple(extra_choices)
+        self._programs = programs
         self._validate()
 
     def _validate(self) -> None:
@@ -133,23 +140,47 @@ class StudySpec:
         return Device.load(self._device) if isinstance(self._device, str | Path) else self._device
 
     @cached_property
+    def programs(self) -> Programs:
+        """The programs of all parameters."""
+        from allo_dse.space.programs import CompiledPrograms
+
+        return CompiledPrograms(self.program) if self._programs is None else self._programs
+
+    @cached_property
+    def folds(self) -> FoldChoice:
+        """How programs may be folded.
+
+        Raises:
+            StudyError: for an unknown name.
+        """
+        if not isinstance(self._folds, str):
+            return self._folds
+        from allo_dse.space.choices.kernel_folds import KernelFolds
+        from allo_dse.space.choices.task_folds import TaskFolds
+
+        kinds = {"kernels": KernelFolds, "tasks": TaskFolds}
+        if self._folds not in kinds:
+            raise StudyError(f"study {self.name!r}: folds={self._folds!r}", hint=f"one of {', '.join(kinds)}")
+        return kinds[self._folds](self.device)
+
+    @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        if self._structures is not None:
-            return Space(self.parameters, self._structures, output_depths=self.output_depths)
-        from allo_dse.space.auto_schedules import schedules_of
-        from allo_dse.space.kernel_choice import KernelChoice
-        from allo_dse.space.structures import MapperStructures
+        from allo_dse.space.choices.auto_schedules import schedules_of
+        from allo_dse.space.choices.kernel_library import KernelLibrary
+        from allo_dse.space.choices.output_depth import OutputDepth
+        from allo_dse.space.choices.parameters import ParameterChoice
+        from allo_dse.space.draft import Draft
 
         # Output ports of an FPGA design have no object FIFOs.
         depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
-        return Space(
-            self.parameters,
-            MapperStructures(self.program, self.device),
-            output_depths=depths,
-            schedules=schedules_of(self.schedules, self.device),
-            kernels=KernelChoice(self.device, self.kernels) if self.kernels else None,
-        )
+        choices: list[Choice] = [ParameterChoice(self.parameters, self.programs), self.folds, OutputDepth(depths)]
+        schedules = schedules_of(self.schedules, self.device)
+        if schedules is not None:
+            choices.append(schedules)
+        if self.kernels:
+            choices.append(KernelLibrary(self.device, self.kernels))
+        return Space(Draft(self.device), [*choices, *self._extra_choices])
 
     def make_evaluator(self) -> Evaluator:
         """The evaluator of every design, made anew where the study was given a way to make it."""
@@ -189,15 +220,19 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        params = self.space.first_params
+        params = next(self.parameters.assignments(), None)
         if params is None:
             raise StudyError(f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`")
-        program = self.space.structures.digest(self.space.structures.program(params))
+        program = self.programs.digest(self.programs.load(params))
         return program, f"{self.device.name} {self.device.key}"
 
     def __getstate__(self) -> dict[str, Any]:
         """What workers need: the declaration, without compiled programs."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("space", "device")}
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
+
+
+_DERIVED = ("space", "device", "programs", "folds")
+"""What is made from a declaration when it is asked for, and made anew in each worker."""
 
 
 def _default_evaluator(device: Device) -> Evaluator:

@@ -70,7 +70,7 @@ def export_design(
     design = candidate.design
     directory.mkdir(parents=True, exist_ok=True)
     files = {
-        "mapping.py": study.space.structures.mapping_source(design),
+        "mapping.py": design.vmg.mapping_source(),
         "parameters.json": _json(params),
         "metrics.json": _json(dict(metrics)),
         "design.json": _json({"key": candidate.key, "genes": candidate.genes, **design.to_dict(), **_layouts(design)}),

@@ -16,7 +16,8 @@ from typing import Any
 
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name
-from allo_dse.space.space import Candidate, Space
+from allo_dse.space.programs import Programs
+from allo_dse.space.space import Candidate
 
 from ..store.file_names import file_name
 from ..store.log import decode_line, encode_line
@@ -33,8 +34,8 @@ class ResultCache:
         hits: results found so far.
     """
 
-    def __init__(self, directory: Path, evaluator: Evaluator, space: Space) -> None:
-        self._space = space
+    def __init__(self, directory: Path, evaluator: Evaluator, programs: Programs) -> None:
+        self._programs = programs
         self._salt = f"{full_name(evaluator)} {_source_digest(type(evaluator))}"
         self.path = directory / f"{file_name(full_name(evaluator))}.jsonl"
         self.hits = 0
@@ -95,7 +96,7 @@ class ResultCache:
         params = repr(sorted(candidate.params.items()))
         program = self._digests.get(params)
         if program is None:
-            program = self._digests[params] = self._space.structures.digest(candidate.design.program)
+            program = self._digests[params] = self._programs.digest(candidate.design.program)
         text = json.dumps([self._salt, program, candidate.key])
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_BYTES].encode()
 

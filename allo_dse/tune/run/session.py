@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import full_name, needs
-from allo_dse.space.encoding import suggest_from
+from allo_dse.space.gene import suggest_from
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import PlacementNote, StudySpec, Verification
@@ -294,7 +294,7 @@ class _Session:
         where = self.options.cache
         if where is None and self.options.run_dir is None:
             where = self.directory.path.parent / RESULTS
-        return [ResultCache(where, evaluator, self.study.space) for evaluator in self.evaluators] if where else []
+        return [ResultCache(where, evaluator, self.study.programs) for evaluator in self.evaluators] if where else []
 
     def _rebuild(self, record: Record) -> Candidate:
         candidate = self.study.space.decode_genes(record.genes)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allo_dse.errors import StudyError
-from allo_dse.space.encoding import Gene
+from allo_dse.space.gene import Gene
 
 from ..store.log import stored
 from ..store.record import Record

@@ -167,7 +167,8 @@ class OptunaProposer:
 
     def _ask_random(self) -> Proposal | None:
         """A random new design. A model that is never told of invalid designs may go on proposing them for ever."""
-        from allo_dse.space.samplers import distribution, random_suggest
+        from allo_dse.space.gene import random_suggest
+        from allo_dse.space.samplers import distribution
 
         rng = np.random.default_rng((self._seed, self._next))
         for _ in range(MAX_REPEATS):

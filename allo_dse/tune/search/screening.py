@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from allo_dse.errors import AlloDseError
-from allo_dse.space.encoding import Suggest
+from allo_dse.space.gene import Suggest
 from allo_dse.space.space import Candidate, Space
 
 Check = Callable[[Any], Sequence[Any]]

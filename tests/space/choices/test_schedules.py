@@ -11,9 +11,10 @@ import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.space.auto_schedules import AutoSchedules, needed_banks, schedules_of
-from allo_dse.space.samplers import random_suggest
-from allo_dse.space.schedules import DeclaredSchedules, count, every
+from allo_dse.space.choices.auto_schedules import AutoSchedules, needed_banks, schedules_of
+from allo_dse.space.choices.schedules import DeclaredSchedules
+from allo_dse.space.draft import Draft
+from allo_dse.space.gene import random_suggest
 from benchmarks import fpga_programs
 from tests.backends.fpga import programs
 
@@ -27,7 +28,7 @@ def study(program: Any, schedules: Any, device: str = "u280") -> dse.Study:
 
 
 def test_declared_values_that_are_not_legal_are_not_generated() -> None:
-    program = dse.load_program(programs.scale())
+    draft = Draft(U280, program=dse.load_program(programs.scale()))
     declared = DeclaredSchedules(
         [
             dse.pipeline("k:i", [1, 2]),
@@ -39,19 +40,19 @@ def test_declared_values_that_are_not_legal_are_not_generated() -> None:
         ],
         U280,
     )
-    found = [schedule for (schedule, _), _ in every(declared, program)]
-    assert len(found) == count(declared, program, 10**6) == 2 * 3 * 2 * 2 * 2
+    found = [option.schedule for option, _ in declared.options(draft) if option is not None]
+    assert len(found) == declared.count(draft, 10**6) == 2 * 3 * 2 * 2 * 2
     assert len({tuple(map(str, schedule)) for schedule in found}) == len(found)
     factors = {d.options["factor"] for schedule in found for d in schedule if d.kind == "unroll"}
     assert factors == {2, 4}
     assert {d.options["bits"] for s in found for d in s if d.kind == "pack"} == {32, 64}
-    assert count(declared, program, 10) == 11
+    assert declared.count(draft, 10) == 11
 
 
 def test_a_device_without_ultra_ram_offers_none() -> None:
-    program = dse.load_program(programs.scale())
-    declared = DeclaredSchedules([dse.memory("k:y", ["auto", "uram"])], FpgaDevice.load("z7020"))
-    assert count(declared, program, 10) == 1
+    device = FpgaDevice.load("z7020")
+    declared = DeclaredSchedules([dse.memory("k:y", ["auto", "uram"])], device)
+    assert declared.count(Draft(device, program=dse.load_program(programs.scale())), 10) == 1
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_wrong_declarations(make: Any, message: str) -> None:
 )
 def test_targets_must_exist(parameter: Any, message: str) -> None:
     with pytest.raises(StudyError, match=f"(?s){message}"):
-        list(every(DeclaredSchedules([parameter], U280), dse.load_program(programs.scale())))
+        list(DeclaredSchedules([parameter], U280).options(Draft(U280, program=dse.load_program(programs.scale()))))
 
 
 def test_genes_of_enumerated_designs_decode_to_them() -> None:
@@ -136,4 +137,4 @@ def test_a_study_finds_a_fast_schedule(tmp_path: Any) -> None:
     best = found.best("latency_cycles")
     plain = FpgaSimulator().evaluate(next(study(programs.scale(), ()).space.designs()).design)
     assert best.record.metrics["latency_cycles"] * 10 < plain.latency_cycles
-    assert AutoSchedules(U280).describe()[0] == "auto"
+    assert AutoSchedules(U280).describe()["schedules"][0] == "auto"

@@ -1,21 +1,14 @@
 import math
 from itertools import permutations
-from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.space.encoding import (
-    AxisOptions,
-    KernelOptions,
-    _rank,
-    _unrank,
-    decode_folds,
-    suggest_from,
-)
+from allo_dse.mapper.fold.fold import AxisFold
+from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
+from allo_dse.space.gene import random_suggest, suggest_from
 from allo_dse.space.params import Assignment
-from allo_dse.space.samplers import random_suggest
 from tests.tune.fakes import fake_study
 
 STUDY = fake_study()
@@ -27,7 +20,7 @@ STUDY.space.decode_genes({})  # meets every gene
 def test_encoding_a_decoded_design_gives_it_back(seed):
     candidate = STUDY.space.decode(random_suggest(np.random.default_rng(seed)))
     assert candidate is not None
-    genes = STUDY.space.encode(candidate.params, candidate.design.fold, candidate.design.buffering.output_depth)
+    genes = STUDY.space.encode(candidate.design)
     again = STUDY.space.decode_genes(genes)
     assert again is not None
     assert again.key == candidate.key
@@ -38,7 +31,7 @@ def test_encoding_a_decoded_design_gives_it_back(seed):
 def test_any_genes_decode_to_a_legal_design(genes):
     candidate = STUDY.space.decode(suggest_from(genes))
     assert candidate is not None
-    assert candidate.design.fold.node_count <= STUDY.space.structures.max_nodes
+    assert candidate.design.fold.node_count <= STUDY.folds.max_nodes
 
 
 def test_every_design_of_a_small_space_has_genes_of_its_own():
@@ -64,7 +57,7 @@ def test_permutations_are_numbered_lexicographically(permutation):
 
 
 def axis(*spatial):
-    return AxisOptions([SimpleNamespace(spatial=s, how="bundle", pattern="block") for s in spatial])
+    return AxisOptions([AxisFold(s, "block", "bundle") for s in spatial])
 
 
 def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows():

@@ -1,56 +1,26 @@
-"""How a design is written as genes: named integers with a fixed range each, which any Optuna sampler can propose.
+"""How folds are written as genes.
 
-Optuna wants one fixed distribution per name, but what is legal depends on what was chosen before: a mesh axis of 32
-has other divisors than one of 48. So a gene says what is *wanted*, in terms that mean the same for every program of
-the study ("8 nodes along m", "the outermost loop is n"), and decoding takes the legal option that comes closest.
-Crossing two designs or changing a tile size then keeps the rest of the mapping as far as it can be kept. Genes that
-want the impossible decode to a neighbour's design; such repeats cost nothing, because designs are told apart by their
-key, not by their genes.
-
-Names: `param.<name>` (position in the parameter's values), `fold.<kernel>.<axis>.spatial` (nodes along the axis),
-`fold.<kernel>.<axis>.how`, `fold.<kernel>.<axis>.pattern`, `fold.<kernel>.order` (number of the permutation of the
-axes, lexicographic), `fold.<kernel>.chain` (0: nodes of its own; n: it shares the nodes of the n-th kernel that it can
-be chained with), `output_depth`. Axes of several kernels that are folded together are named after the first of them.
+Names: `fold.<kernel>.<axis>.spatial` (nodes along the axis), `fold.<kernel>.<axis>.how`,
+`fold.<kernel>.<axis>.pattern`, `fold.<kernel>.order` (number of the permutation of the axes, lexicographic),
+`fold.<kernel>.chain` (0: nodes of its own; n: it shares the nodes of the n-th kernel that it can be chained with). Axes
+of several kernels that are folded together are named after the first of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-Suggest = Callable[[str, "Gene"], int]
+from allo_dse.mapper.fold.fold import AxisFold
+
+from ..gene import Gene, Genes, Suggest
 
 HOW = ("bundle", "chain")
 PATTERN = ("cyclic", "block")
 
 
-@dataclass(frozen=True)
-class Gene:
-    """The range of one gene: the integers from `low` to `high`.
-
-    Attributes:
-        kind: "ordinal" (neighbouring numbers mean similar designs), "log" (the same, in ratios) or "categorical".
-    """
-
-    low: int
-    high: int
-    kind: str = "ordinal"
-
-
 _TWO = Gene(0, 1, "categorical")
-
-
-class AxisChoice(Protocol):
-    """One legal way to fold one mesh axis."""
-
-    @property
-    def spatial(self) -> int: ...
-    @property
-    def pattern(self) -> str: ...
-    @property
-    def how(self) -> str: ...
 
 
 class AxisOptions:
@@ -61,8 +31,8 @@ class AxisOptions:
         varies: which of "spatial", "how" and "pattern" leave a choice ("how" and "pattern": under the same `spatial`).
     """
 
-    def __init__(self, options: Sequence[AxisChoice]) -> None:
-        self.by_spatial: dict[int, list[AxisChoice]] = {}
+    def __init__(self, options: Sequence[AxisFold]) -> None:
+        self.by_spatial: dict[int, list[AxisFold]] = {}
         for option in options:
             self.by_spatial.setdefault(option.spatial, []).append(option)
         self.spatial = tuple(sorted(self.by_spatial))
@@ -77,7 +47,7 @@ class AxisOptions:
         """The legal number of nodes nearest to the wanted one, in ratio; the smaller one when in doubt."""
         return min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
 
-    def match(self, wanted: WantedAxis, spatial: int) -> AxisChoice:
+    def match(self, wanted: WantedAxis, spatial: int) -> AxisFold:
         """Of the options onto `spatial` nodes the one most like what is wanted: `how` first, then `pattern`."""
         same = self.by_spatial[spatial]
         return (
@@ -116,7 +86,7 @@ class KernelPlan:
         joined: position of a kernel whose nodes it shares; None when it has its own.
     """
 
-    axes: tuple[Any, ...]
+    axes: tuple[AxisFold, ...]
     order: tuple[int, ...]
     joined: int | None = None
 
@@ -165,9 +135,9 @@ def _layout(kernel: KernelOptions, sizes: Mapping[AxisOptions, int]) -> set[Axis
     return {axis for axis in kernel.axes if sizes[axis] > 1}
 
 
-def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> dict[str, int]:
+def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> Genes:
     """Genes that decode to the given fold."""
-    genes: dict[str, int] = {}
+    genes: Genes = {}
     seen: set[AxisOptions] = set()
     for kernel, plan in zip(kernels, plans, strict=True):
         for number, (fold, axis) in enumerate(zip(plan.axes, kernel.axes, strict=True)):
@@ -244,15 +214,3 @@ def _rank(permutation: Sequence[int]) -> int:
         number += rest.index(item) * math.factorial(left)
         rest.remove(item)
     return number
-
-
-def suggest_from(genes: Mapping[str, int], otherwise: Suggest | None = None) -> Suggest:
-    """A `Suggest` that reads genes, and asks `otherwise` for those that are missing."""
-
-    def suggest(name: str, gene: Gene) -> int:
-        value = genes.get(name)
-        if value is None:
-            return gene.low if otherwise is None else otherwise(name, gene)
-        return min(max(value, gene.low), gene.high)
-
-    return suggest

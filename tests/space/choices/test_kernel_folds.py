@@ -3,35 +3,35 @@
 import numpy as np
 import pytest
 
-from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
+from allo_dse.space.choices.kernel_folds import KernelFolds
+from allo_dse.space.design import Design
+from allo_dse.space.gene import random_suggest
 from allo_dse.space.params import ParameterSpace, choices
-from allo_dse.space.samplers import random_suggest
-from allo_dse.space.space import Space
-from allo_dse.space.structures import MapperStructures
+from tests.space.support import NPU, MadePrograms, folded_space
 from tests.support.programs import attention_program, gemm_program, ring_program, stages_program
 
 
 @pytest.fixture
-def gemm_space(monkeypatch):
-    monkeypatch.setattr(
-        "allo_dse.space.structures.load_program",
-        lambda source, **p: Program.of(gemm_program(512, 512, 512, p["Pm"], p["Pn"], p["Pk"])),
-    )
+def gemm_space():
     tiles = choices([4, 8], ordered=True)
-    parameters = ParameterSpace({"Pm": tiles, "Pn": tiles, "Pk": tiles})
-    return Space(parameters, MapperStructures(None, Device.load("npu1_4col")))
+    return folded_space(
+        lambda Pm, Pn, Pk: Program.of(gemm_program(512, 512, 512, Pm, Pn, Pk)),
+        KernelFolds(NPU),
+        parameters=ParameterSpace({"Pm": tiles, "Pn": tiles, "Pk": tiles}),
+    )
 
 
 def test_the_hand_written_mapping_is_in_the_space(gemm_space):
-    params = next(p for p in gemm_space.parameters.assignments() if set(p.values()) == {8})
-    program = gemm_space.structures.program(params)
+    program = gemm_space.decode_genes({"param.Pm": 1, "param.Pn": 1, "param.Pk": 1}).design.program
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, (1, 2)),)).normalised(ProgramGraph(program))
-    assert gemm_space.decode_genes(gemm_space.encode(params, fold, 1)).design.fold == fold
+    design = Design(program, fold, Buffering(output_depth=1), NPU)
+    assert gemm_space.decode_genes(gemm_space.encode(design)).key == design.key
 
 
 def test_all_designs_are_counted_distinct_and_decodable(gemm_space):
@@ -42,18 +42,17 @@ def test_all_designs_are_counted_distinct_and_decodable(gemm_space):
         assert candidate.design.fold.node_count <= 16
 
 
-def test_programs_of_several_kernels(monkeypatch):
+def test_programs_of_several_kernels():
     program = Program.of(attention_program(2, 2, 8))
-    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
-    space = Space(ParameterSpace({}), MapperStructures(None, Device.load("npu1_4col")))
+    space = folded_space(lambda: program, KernelFolds(NPU))
     rng = np.random.default_rng(0)
     found = [space.decode(random_suggest(rng)) for _ in range(50)]
     legal = [c for c in found if c is not None]
     assert legal
     for candidate in legal:
-        genes = space.encode(candidate.params, candidate.design.fold, candidate.design.buffering.output_depth)
-        assert space.decode_genes(genes).key == candidate.key
-    assert space.structures.digest(program) == space.structures.digest(Program.of(attention_program(2, 2, 8)))
+        assert space.decode_genes(space.encode(candidate.design)).key == candidate.key
+    programs = MadePrograms(lambda: program)
+    assert programs.digest(program) == programs.digest(Program.of(attention_program(2, 2, 8)))
 
 
 @pytest.mark.parametrize(
@@ -65,10 +64,9 @@ def test_programs_of_several_kernels(monkeypatch):
         stages_program((2, 4), ("row", "grid", "row")),
     ],
 )
-def test_folds_across_kernels_have_genes(monkeypatch, program):
+def test_folds_across_kernels_have_genes(program):
     loaded = Program.of(program)
-    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: loaded)
-    space = Space(ParameterSpace({}), MapperStructures(None, Device.load("npu1_4col")))
+    space = folded_space(lambda: loaded, KernelFolds(NPU))
     designs = list(space.designs())
     assert len(designs) == space.count(10**6)
     assert any(candidate.design.fold.chains for candidate in designs)
@@ -79,10 +77,9 @@ def test_folds_across_kernels_have_genes(monkeypatch, program):
     assert sum(candidate is not None for candidate in found) > 50
 
 
-def test_a_program_that_cannot_fit_says_why(monkeypatch):
+def test_a_program_that_cannot_fit_says_why():
     program = Program.of(ring_program(20, [(0, 1), (1, 3)]))
-    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
-    space = Space(ParameterSpace({}), MapperStructures(None, Device.load("npu1_4col")))
+    space = folded_space(lambda: program, KernelFolds(NPU))
     with pytest.raises(IllegalFold, match="needs 20 nodes or more, and npu1_4col has 16") as caught:
         space.decode_genes({})
     assert "wires" in caught.value.hint

@@ -1,17 +1,15 @@
 """The schedules an FPGA study may choose from: declared one by one, or derived from the program.
 
-    schedules=[dse.pipeline("gemm:k", [1, 2]), dse.unroll("gemm:j", dse.divisors(64)), dse.partition("A", 2, [1, 2, 4])]
-    schedules="auto"
-
-A schedule is decided by a sequence of questions, each with its legal answers; later questions may depend on earlier
-answers. The same procedure decodes genes, enumerates all schedules and counts them.
+schedules=[dse.pipeline("gemm:k", [1, 2]), dse.unroll("gemm:j", dse.divisors(64)), dse.partition("A", 2, [1, 2, 4])]
+schedules="auto"
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from allo_dse.backends.fpga.nest import Loop, read_nest
 from allo_dse.backends.fpga.plan import REGION, is_region
@@ -20,96 +18,27 @@ from allo_dse.errors import StudyError
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 
-from .encoding import Gene
-from .params import Parameter
+from ..choice import Answer, Ask, Question, QuestionChoice
+from ..draft import Draft
+from ..params import Parameter
 
-Answer = int | str
-
-
-@dataclass(frozen=True)
-class Question:
-    """A choice among legal values.
-
-    Attributes:
-        name: of its gene, the same for all programs of a study.
-        values: numbers in ascending order, or words.
-        gene: its range. Numbers are wanted as such; of words the position in `words`.
-    """
-
-    name: str
-    values: tuple[Answer, ...]
-    gene: Gene
-    words: tuple[str, ...] = ()
-
-    def nearest(self, wanted: int) -> Answer:
-        """The legal value that comes closest to what a gene wants."""
-        if self.words:
-            word = self.words[min(max(wanted, 0), len(self.words) - 1)]
-            return word if word in self.values else self.values[0]
-        numbers = [int(v) for v in self.values]
-        return min(numbers, key=lambda n: (max(n + 1, wanted + 1) / min(n + 1, wanted + 1), n))
-
-    def wanted(self, value: Answer) -> int:
-        """The inverse of `nearest`."""
-        return self.words.index(str(value)) if self.words else int(value)
-
-
-def number(name: str, values: Sequence[int], limit: int, least: int = 1) -> Question:
-    """A question for a number from `least` to `limit`, where ratios count unless `least` is 0."""
-    return Question(name, tuple(sorted(values)), Gene(least, max(least + 1, limit), "log" if least else "ordinal"))
-
-
-def word(name: str, values: Sequence[str], words: Sequence[str]) -> Question:
-    """A question for one of some words."""
-    return Question(name, tuple(values), Gene(0, max(1, len(words) - 1), "categorical"), tuple(words))
-
-
-Ask = Callable[[Question], Answer]
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
 
 
-class Schedules(Protocol):
-    """Decides schedules by asking."""
+class ScheduleChoice(QuestionChoice):
+    """Decides schedules by asking; the same procedure decodes genes, enumerates all schedules and counts them."""
 
-    def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
+    reads = frozenset({"program"})
+    writes = frozenset({"schedule", "depths"})
+
+    @abstractmethod
+    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         """The schedule that the answers make."""
-        ...
 
-    def describe(self) -> Any:
-        """What decides the meaning of genes, as plain data."""
-        ...
-
-
-def every(schedules: Schedules, program: CompiledProgram) -> Iterator[tuple[Decided, dict[str, int]]]:
-    """All schedules of a program, with the genes that decode to them."""
-    path: list[int] = []
-    while True:
-        asked: list[Question] = []
-
-        def ask(question: Question, asked: list[Question] = asked) -> Answer:
-            asked.append(question)
-            if len(path) < len(asked):
-                path.append(0)
-            return question.values[path[len(asked) - 1]]
-
-        decided = schedules.decide(program, ask)
-        genes = {q.name: q.wanted(q.values[p]) for q, p in zip(asked, path, strict=True) if len(q.values) > 1}
-        yield decided, genes
-        while path and path[-1] + 1 == len(asked[len(path) - 1].values):
-            path.pop()
-        if not path:
-            return
-        path[-1] += 1
-
-
-def count(schedules: Schedules, program: CompiledProgram, limit: int) -> int:
-    """How many schedules there are, at most `limit` + 1."""
-    total = 0
-    for total, _ in enumerate(every(schedules, program), 1):
-        if total > limit:
-            break
-    return total
+    def decide(self, draft: Draft, ask: Ask) -> Draft:
+        schedule, depths = self.schedule(draft.compiled, ask)
+        return replace(draft, schedule=schedule, depths=depths)
 
 
 @dataclass(frozen=True)
@@ -190,7 +119,7 @@ def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> SchedulePara
     return ScheduleParameter("depth", stream, "depth", _numbers(depths, 1, f"stream_depth({stream})"))
 
 
-class DeclaredSchedules:
+class DeclaredSchedules(ScheduleChoice):
     """The product of declared parameters, restricted to what is legal for the program."""
 
     def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
@@ -201,7 +130,7 @@ class DeclaredSchedules:
             if names.count(name) > 1:
                 raise StudyError(f"schedules: {name.removeprefix('schedule.')} is declared twice")
 
-    def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
+    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives, depths = [], []
         for parameter in self._parameters:
             value = self._ask(parameter, program, ask)
@@ -218,13 +147,12 @@ class DeclaredSchedules:
                 f"schedules: no value of {parameter.name.removeprefix('schedule.')} is legal for {program.name}",
                 hint="factors must divide the trip count or the extent",
             )
-        if len(legal) == 1:
-            return legal[0]
         if isinstance(parameter.values[0], str):
             words = [str(v) for v in parameter.values]
-            return ask(word(parameter.name, [str(v) for v in legal], words))
+            return ask(Question.word(parameter.name, [str(v) for v in legal], words))
         numbers = [int(v) for v in legal]
-        return ask(number(parameter.name, numbers, int(parameter.values[-1]), min(1, int(parameter.values[0]))))
+        least, most = int(parameter.values[0]), int(parameter.values[-1])
+        return ask(Question.number(parameter.name, numbers, most, min(1, least)))
 
     def _is_legal(self, parameter: ScheduleParameter, program: CompiledProgram, value: Answer) -> bool:
         if parameter.kind == "unroll":
@@ -242,8 +170,8 @@ class DeclaredSchedules:
             return self._device.limit("uram") > 0
         return True
 
-    def describe(self) -> Any:
-        return [[p.name, list(p.values)] for p in self._parameters]
+    def describe(self) -> dict[str, object]:
+        return {"schedules": [[p.name, list(p.values)] for p in self._parameters]}
 
 
 def _is_neutral(kind: str, value: Answer) -> bool:
@@ -296,19 +224,3 @@ def loops_of(nodes: Any) -> Iterator[Loop]:
         elif hasattr(node, "sides"):
             for side in node.sides:
                 yield from loops_of(side)
-
-
-__all__ = [
-    "DeclaredSchedules",
-    "Question",
-    "ScheduleParameter",
-    "Schedules",
-    "count",
-    "every",
-    "memory",
-    "pack",
-    "partition",
-    "pipeline",
-    "stream_depth",
-    "unroll",
-]

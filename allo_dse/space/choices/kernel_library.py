@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import StudyError
 from allo_dse.program.compiled import CompiledProgram
 
+from ..choice import Ask, Question, QuestionChoice
+from ..draft import Draft
 
-class KernelChoice:
-    """The libraries that designs choose from.
+
+class KernelLibrary(QuestionChoice):
+    """One of some libraries. Gene: `kernels`, the position among them; asked where several make a difference.
 
     Args:
         device: what it selects itself is always offered, and comes first.
@@ -27,6 +29,9 @@ class KernelChoice:
     Raises:
         StudyError: for a device without such a table.
     """
+
+    reads = frozenset({"program"})
+    writes = frozenset({"device"})
 
     def __init__(self, device: Device, libraries: Sequence[str]) -> None:
         if not isinstance(device, NpuDevice):
@@ -37,31 +42,30 @@ class KernelChoice:
                 f"kernels: {device.name} has no kernel library {unknown[0]!r}",
                 hint=f"it has {', '.join(device.kernels)}",
             )
-        self.device = device
-        self.names = tuple(dict.fromkeys((device.kernel_library, *libraries)))
+        self._device = device
+        self._names = tuple(dict.fromkeys((device.kernel_library, *libraries)))
 
     def offered(self, program: CompiledProgram) -> tuple[str, ...]:
         """The libraries that make a difference to a program."""
-        own, *others = self.names
+        own, *others = self._names
         return (own, *(name for name in others if self._fits(program, name)))
 
     def _fits(self, program: CompiledProgram, library: str) -> bool:
         return any(
-            self.device.has_kernel(library, op.dtypes, op.shape)
+            self._device.has_kernel(library, op.dtypes, op.shape)
             for kernel in program.kernels
             for cls in kernel.classes
             for op in cls.work
             if op.kind == "matmul"
         )
 
-    def nearest(self, program: CompiledProgram, wanted: int) -> str:
-        """The library of a number if it is offered, and else the device's own."""
-        name = self.names[wanted]
-        return name if name in self.offered(program) else self.names[0]
+    def decide(self, draft: Draft, ask: Ask) -> Draft:
+        library = str(ask(Question.word("kernels", self.offered(draft.compiled), self._names)))
+        own = library == self._names[0]
+        return replace(draft, device=self._device if own else _with_library(self._device, library))
 
-    def applied(self, design: Any, library: str) -> Any:
-        """The design with its multiplications from a library."""
-        return design if library == self.names[0] else replace(design, device=_with_library(self.device, library))
+    def describe(self) -> dict[str, object]:
+        return {"kernels": list(self._names)}
 
 
 @lru_cache(maxsize=64)

@@ -1,50 +1,35 @@
-"""The programs of a study and the folds that are legal for each, as the search sees them."""
+"""Whole kernels folded along the axes of their meshes."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.axes import AxisRule
-from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.program import Program, load_program
-from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import FoldSpace
 
-from .design import Design
-from .encoding import AxisOptions, KernelOptions, KernelPlan
-from .params import Assignment, plain_value
+from .fold_genes import AxisOptions, KernelOptions, KernelPlan
+from .folds import Fold, FoldChoice, bounds_of
 
 
-class MapperStructures:
-    """Compiles the program once per assignment of its parameters, and folds it with the mapper's rules.
+class KernelFolds(FoldChoice):
+    """Folds of the mapper's rules.
 
     Args:
-        source: a region, or a function of the parameters that returns one.
         device: its compute tiles bound the number of nodes.
     """
 
-    def __init__(self, source: Any, device: Device) -> None:
-        self._source = source
+    def __init__(self, device: Device) -> None:
+        super().__init__(device.max_nodes)
         self._device = device
-        self.max_nodes = device.max_nodes
-        self._programs: dict[tuple[tuple[str, str], ...], Program] = {}
-        self._folds: dict[Program, FoldSpace] = {}
+        self._spaces: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}
 
-    def program(self, params: Assignment) -> Program:
-        """The compiled program of these parameters."""
-        key = tuple((name, plain_value(value)) for name, value in params.items())
-        if key not in self._programs:
-            self._programs[key] = load_program(self._source, **params)
-        return self._programs[key]
-
-    def choices(self, program: Program) -> Sequence[KernelOptions]:
+    def kernels(self, program: Program) -> Sequence[KernelOptions]:
         """The legal folds of each kernel's axes, each onto at most as many nodes as the device has.
 
         Raises:
@@ -75,10 +60,10 @@ class MapperStructures:
         return tuple(result)
 
     def _space(self, program: Program) -> FoldSpace:
-        if program not in self._folds:
-            bounds = FoldBounds(program.vmg.graph, self._device) if isinstance(self._device, NpuDevice) else None
-            self._folds[program] = FoldSpace.of(program.vmg.graph, self.max_nodes, bounds)
-        return self._folds[program]
+        if program not in self._spaces:
+            graph = program.vmg.graph
+            self._spaces[program] = FoldSpace.of(graph, self.max_nodes, bounds_of(graph, self._device))
+        return self._spaces[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         """The normalised fold, or None when it needs more nodes than there are or breaks a rule.
@@ -98,14 +83,14 @@ class MapperStructures:
         fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program.vmg.graph)
         return fold if space.is_legal(fold) else None
 
-    def plans(self, fold: MeshFold) -> list[KernelPlan]:
-        """The inverse of `fold`."""
+    def plans(self, fold: Fold) -> list[KernelPlan]:
+        if not isinstance(fold, MeshFold):
+            raise IllegalFold("the fold is one of single tasks", hint='declare the study with folds="tasks"')
         position = {kernel.kernel: number for number, kernel in enumerate(fold.kernels)}
         head = {name: position[members[0]] for members in fold.chains for name in members[1:]}
         return [KernelPlan(kernel.axes, kernel.order, head.get(kernel.kernel)) for kernel in fold.kernels]
 
-    def folds(self, program: Program) -> Iterator[MeshFold]:
-        """Every legal fold."""
+    def folds(self, program: Program) -> Iterator[Fold]:
         return iter(self._space(program))
 
     def contains(self, program: Program, fold: MeshFold) -> bool:
@@ -118,25 +103,6 @@ class MapperStructures:
 
     def fold_count(self, program: Program) -> int:
         return self._space(program).count()
-
-    def design(self, program: Program, fold: MeshFold, output_depth: int) -> Design:
-        return Design(program, fold, Buffering(output_depth=output_depth), self._device)
-
-    def mapping_source(self, design: Design) -> str:
-        """A Python module whose `mapping_primitives()` returns what Allo takes."""
-        source: str = design.vmg.mapping_source()
-        return source
-
-    def digest(self, program: Program) -> str:
-        """Hash of the compiled program: its tensors, streams, meshes and the code of every task class."""
-        parts = [
-            repr((program.name, program.tensors)),
-            repr([(s.name, s.dtype, s.block, s.shape) for s in program.streams]),
-        ]
-        for kernel in program.kernels:
-            parts.append(repr((kernel.name, kernel.mesh, kernel.class_table.tolist())))
-            parts += [cls.body.mlir for cls in kernel.classes]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _with_kinds(axes: Sequence[AxisFold], rules: Sequence[AxisRule]) -> tuple[AxisFold, ...]:

@@ -22,17 +22,8 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 
-from .schedules import (
-    Answer,
-    Ask,
-    Decided,
-    DeclaredSchedules,
-    Question,
-    ScheduleParameter,
-    Schedules,
-    number,
-    word,
-)
+from ..choice import Ask, Question
+from .schedules import Decided, DeclaredSchedules, ScheduleChoice, ScheduleParameter
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
 INTERVALS = (1, 2, 4)
@@ -75,33 +66,33 @@ class Chain:
         return min(self.options(most), key=lambda o: (max(o[0], wanted) / min(o[0], wanted), o[0]))
 
 
-class AutoSchedules:
+class AutoSchedules(ScheduleChoice):
     """Decides the schedule of any program by the rules of this module.
 
     Args:
         declared: what the study says itself; it comes last and so wins.
     """
 
-    def __init__(self, device: FpgaDevice, declared: Schedules | None = None) -> None:
+    def __init__(self, device: FpgaDevice, declared: ScheduleChoice | None = None) -> None:
         self._device = device
         self._declared = declared
         self._chains: dict[str, list[Chain]] = {}
 
-    def describe(self) -> Any:
-        own = self._declared.describe() if self._declared else []
-        return ["auto", MOST_COPIES, MINOR, list(INTERVALS), list(BANKS), list(SHARES), own]
+    def describe(self) -> dict[str, object]:
+        own = self._declared.describe()["schedules"] if self._declared else []
+        return {"schedules": ["auto", MOST_COPIES, MINOR, list(INTERVALS), list(BANKS), list(SHARES), own]}
 
-    def decide(self, program: CompiledProgram, ask: Ask) -> Decided:
+    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives: list[Directive] = []
         unrolled: dict[tuple[str, str], int] = {}
         halved: set[str] = set()
         for kernel in program.kernels:
             directives += self._kernel(kernel, ask, unrolled)
             copied = any(factor > 1 for (name, _), factor in unrolled.items() if name == kernel.name)
-            if copied and str(_asked(ask, word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
+            if copied and str(ask(Question.word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
                 halved.add(kernel.name)
         directives += self._banks(program, unrolled, halved)
-        said, depths = self._declared.decide(program, ask) if self._declared else ((), ())
+        said, depths = self._declared.schedule(program, ask) if self._declared else ((), ())
         directives += self._tensors(program, said, ask)
         return (*directives, *said), depths
 
@@ -128,12 +119,12 @@ class AutoSchedules:
         name = f"schedule.{kernel.name}"
         largest = max(chain.rounds for chain in chains)
         wanted = sorted({o[0] for chain in chains for o in chain.options(most)})
-        copies = int(_asked(ask, number(f"{name}.copies", wanted, MOST_COPIES)))
-        interval = int(_asked(ask, number(f"{name}.interval", INTERVALS, INTERVALS[-1])))
+        copies = int(ask(Question.number(f"{name}.copies", wanted, MOST_COPIES)))
+        interval = int(ask(Question.number(f"{name}.interval", INTERVALS, INTERVALS[-1])))
         for position, chain in enumerate(chains):
             share = "all"
             if chain.rounds * MINOR < largest:
-                share = str(_asked(ask, word(f"{name}.{position}.share", SHARES, SHARES)))
+                share = str(ask(Question.word(f"{name}.{position}.share", SHARES, SHARES)))
             target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
             pace = interval * SLOW if share == "slow" else interval
             yield from self._nest(kernel.name, chain, chain.nearest(target, most), pace, unrolled)
@@ -188,13 +179,9 @@ class AutoSchedules:
             if not tensor.shape or tensor.name in kept or bits > self._device.external.port_bits:
                 continue
             widths = [bits << n for n in range(10) if bits << n <= self._device.external.port_bits]
-            width = int(_asked(ask, number(f"schedule.pack.{tensor.name}", widths, self._device.external.port_bits)))
+            width = int(ask(Question.number(f"schedule.pack.{tensor.name}", widths, self._device.external.port_bits)))
             if width > bits:
                 yield Directive("pack", REGION, tensor.name, {"bits": width})
-
-
-def _asked(ask: Ask, question: Question) -> Answer:
-    return ask(question) if len(question.values) > 1 else question.values[0]
 
 
 def _chains(nest: Nest, task_class: TaskClass) -> Iterator[Chain]:
@@ -262,7 +249,7 @@ def _accesses(
             yield node.access, factors
 
 
-def schedules_of(declared: str | Sequence[Any], device: Device) -> Schedules | None:
+def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice | None:
     """What a study's `schedules=` means: "auto", schedule parameters, or both in a list; None for no choice at all.
 
     Raises:

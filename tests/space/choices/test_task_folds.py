@@ -6,32 +6,21 @@ import numpy as np
 import pytest
 
 from allo_dse import Study, minimize
-from allo_dse.device.device import Device
+from allo_dse.errors import IllegalFold, StudyError
 from allo_dse.mapper.program import Program
-from allo_dse.space.node_structures import NodeStructures
-from allo_dse.space.params import ParameterSpace
-from allo_dse.space.samplers import random_suggest
-from allo_dse.space.space import Space
+from allo_dse.space.choices.kernel_folds import KernelFolds
+from allo_dse.space.choices.task_folds import TaskFolds
+from allo_dse.space.gene import random_suggest
 from allo_dse.tune.show.reporters import QuietReporter
+from tests.space.support import NPU, MadePrograms, folded_space
 from tests.support.programs import graph_program, vector_add_program
-
-NPU = Device.load("npu1_4col")
-
-
-@pytest.fixture
-def load(monkeypatch):
-    def use(program):
-        loaded = Program.of(program)
-        monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: loaded)
-        return NodeStructures(None, NPU)
-
-    return use
 
 
 @pytest.mark.parametrize("tasks", [4, 20])
-def test_every_fold_has_genes(load, tasks):
+def test_every_fold_has_genes(tasks):
     names = [f"n{i}" for i in range(tasks)]
-    space = Space(ParameterSpace({}), load(graph_program(list(itertools.pairwise(names)), names)))
+    program = Program.of(graph_program(list(itertools.pairwise(names)), names))
+    space = folded_space(lambda: program, TaskFolds(NPU))
     designs = list(space.designs())
     assert len(designs) == space.count(10**6) == len({candidate.key for candidate in designs})
     for candidate in designs[::5]:
@@ -42,13 +31,26 @@ def test_every_fold_has_genes(load, tasks):
     assert any(found)
 
 
-def test_a_study_of_single_tasks(load, tmp_path):
+def test_a_study_of_single_tasks(tmp_path):
+    program = Program.of(vector_add_program(5, 1280))
     study = Study(
         "tasks", program=None, params={}, device=NPU, objectives=[minimize("latency_us"), minimize("pe_count")],
-        structures=load(vector_add_program(5, 1280)),
+        folds="tasks", programs=MadePrograms(lambda: program),
     )  # fmt: skip
     result = study.run(trials=100, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
     best = result.best("latency_us")
     assert best.metrics.pe_count == 4
     assert "core_0, core_1 share their cores" in best.explain()
     assert best.mapping_primitives == [("chain", ["core_0", "core_1"])]
+
+
+def test_folds_of_kernels_and_of_tasks_are_not_mixed_up():
+    program = Program.of(vector_add_program(5, 1280))
+    kernels, tasks = (folded_space(lambda: program, kind(NPU)) for kind in (KernelFolds, TaskFolds))
+    assert kernels.fingerprint != tasks.fingerprint
+    with pytest.raises(IllegalFold, match="single tasks"):
+        kernels.encode(next(tasks.designs()).design)
+    with pytest.raises(IllegalFold, match="whole kernels"):
+        tasks.encode(next(kernels.designs()).design)
+    with pytest.raises(StudyError, match="folds='meshes'"):
+        Study("s", program=None, device=NPU, objectives=[minimize("latency_us")], folds="meshes").space  # noqa: B018

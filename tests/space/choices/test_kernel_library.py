@@ -6,13 +6,11 @@ from allo_dse import NpuSimulator, check
 from allo_dse.device.device import Device
 from allo_dse.errors import StudyError
 from allo_dse.mapper.program import Program
-from allo_dse.space.kernel_choice import KernelChoice
-from allo_dse.space.params import Assignment, ParameterSpace
-from allo_dse.space.space import Space
-from allo_dse.space.structures import MapperStructures
+from allo_dse.space.choices.kernel_folds import KernelFolds
+from allo_dse.space.choices.kernel_library import KernelLibrary
+from allo_dse.space.choices.output_depth import OutputDepth
+from tests.space.support import NPU, space_over
 from tests.support.programs import FLOAT32, INT16, gemm_program, vector_add_program
-
-NPU = Device.load("npu1_4col")
 
 
 def gemm(tile: int, dtype=INT16) -> Program:
@@ -20,14 +18,12 @@ def gemm(tile: int, dtype=INT16) -> Program:
 
 
 @pytest.fixture
-def space(monkeypatch):
-    program = gemm(32)
-    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
-    return Space(ParameterSpace({}), MapperStructures(None, NPU), kernels=KernelChoice(NPU, ["tuned"]))
+def space():
+    return space_over(lambda: gemm(32), KernelFolds(NPU), OutputDepth(), KernelLibrary(NPU, ["tuned"]))
 
 
 def test_a_library_is_offered_where_its_contract_fits():
-    choice = KernelChoice(NPU, ["tuned"])
+    choice = KernelLibrary(NPU, ["tuned"])
     assert choice.offered(gemm(32)) == ("allo", "tuned")
     assert choice.offered(gemm(6)) == ("allo",)
     assert choice.offered(gemm(32, FLOAT32)) == ("allo",)
@@ -60,12 +56,12 @@ def test_cost_and_memory_follow_the_library(space):
     assert simulator.evaluate(tuned).latency_us < simulator.evaluate(own).latency_us
 
 
-def test_a_program_without_a_fitting_kernel_keeps_the_devices_own(monkeypatch):
-    program = gemm(6)
-    monkeypatch.setattr("allo_dse.space.structures.load_program", lambda source: program)
-    space = Space(ParameterSpace({}), MapperStructures(None, NPU), kernels=KernelChoice(NPU, ["tuned"]))
-    assert space.decode_genes({"kernels": 1}).design.device is NPU
-    assert space.encode(Assignment({}), space.decode_genes({}).design.fold, 1)["kernels"] == 0
+def test_a_program_without_a_fitting_kernel_keeps_the_devices_own():
+    space = space_over(lambda: gemm(6), KernelFolds(NPU), KernelLibrary(NPU, ["tuned"]))
+    candidate = space.decode_genes({"kernels": 1})
+    assert candidate.design.device is NPU
+    assert "kernels" not in candidate.genes
+    assert "kernels" not in space.encode(candidate.design)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +69,4 @@ def test_a_program_without_a_fitting_kernel_keeps_the_devices_own(monkeypatch):
 )
 def test_unknown_libraries(device, message):
     with pytest.raises(StudyError, match=message):
-        KernelChoice(Device.load(device), ["fast"])
+        KernelLibrary(Device.load(device), ["fast"])

@@ -1,0 +1,182 @@
+"""The protocol of everything that can be chosen, and the questions that most choices are made of.
+
+A study's space is a sequence of choices. Each takes a `Draft` and returns one in which more is decided; after the last
+one the draft is a design. Most choices only ask questions:
+
+    class InputDepth(QuestionChoice):
+        reads, writes = frozenset(), frozenset({"buffering"})
+
+        def decide(self, draft, ask):
+            depth = 1 + int(ask(Question.position("input_depth", 2)))
+            return replace(draft, buffering=replace(draft.buffering, input_depth=depth))
+
+        def describe(self):
+            return {"input_depths": [1, 2]}
+
+Decoding genes, enumerating, counting and encoding all follow from `decide`: what answers the questions differs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from allo_dse.errors import StudyError
+
+from .design import Design
+from .draft import Draft
+from .gene import Gene, Genes, Suggest
+
+
+class Choice(Protocol):
+    """A kind of thing that can be chosen.
+
+    Attributes:
+        reads: fields of the draft that the options depend on, of those that earlier choices write.
+        writes: fields of the draft that it decides.
+    """
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
+        """The draft decided as the genes want, or None where that is not legal. It asks for genes only where there is a
+        choice; any values within their ranges are answers."""
+        ...
+
+    def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
+        """Every way to decide the draft, once, with genes that decode to it; None for one that turns out illegal."""
+        ...
+
+    def count(self, draft: Draft, limit: int) -> int:
+        """How many legal options there are; any number above `limit` if there are more."""
+        ...
+
+    def encode(self, draft: Draft, design: Design) -> Genes:
+        """Genes that decide the draft as the design is decided.
+
+        Raises:
+            StudyError: when it is none of the options.
+        """
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """What decides the meaning of the genes, under names of its own, as JSON takes it."""
+        ...
+
+
+Answer = int | str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of some legal values.
+
+    Attributes:
+        name: of its gene, the same for all programs of a study.
+        values: numbers in ascending order, or words.
+        gene: its range. Numbers are wanted as such; of words the position in `words`.
+    """
+
+    name: str
+    values: tuple[Answer, ...]
+    gene: Gene
+    words: tuple[str, ...] = ()
+
+    @staticmethod
+    def number(name: str, values: Sequence[int], limit: int, least: int = 1) -> Question:
+        """For a number from `least` to `limit`, where ratios count unless `least` is 0."""
+        return Question(name, tuple(sorted(values)), Gene(least, max(least + 1, limit), "log" if least else "ordinal"))
+
+    @staticmethod
+    def word(name: str, values: Sequence[str], words: Sequence[str]) -> Question:
+        """For one of some words, of which `values` are legal."""
+        return Question(name, tuple(values), Gene(0, max(1, len(words) - 1), "categorical"), tuple(words))
+
+    @staticmethod
+    def position(name: str, size: int, *, ordered: bool = False) -> Question:
+        """For the position of an element in a sequence; `ordered` when neighbours are similar."""
+        return Question(name, tuple(range(size)), Gene(0, size - 1, "ordinal" if ordered else "categorical"))
+
+    def nearest(self, wanted: int) -> Answer:
+        """The legal value that comes closest to what a gene wants."""
+        if self.words:
+            word = self.words[min(max(wanted, 0), len(self.words) - 1)]
+            return word if word in self.values else self.values[0]
+        if wanted in self.values:
+            return wanted
+        numbers = [int(v) for v in self.values]
+        return min(numbers, key=lambda n: (max(n + 1, wanted + 1) / min(n + 1, wanted + 1), n))
+
+    def wanted(self, value: Answer) -> int:
+        """The inverse of `nearest`."""
+        return self.words.index(str(value)) if self.words else int(value)
+
+
+Ask = Callable[[Question], Answer]
+
+
+class QuestionChoice(ABC):
+    """A choice made by asking questions, of which later ones may depend on earlier answers.
+
+    `decide` must depend on the draft and the answers alone, and use every answer: enumeration tries all of them.
+    """
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str]
+
+    @abstractmethod
+    def decide(self, draft: Draft, ask: Ask) -> Draft | None:
+        """The draft that the answers make, or None where they are not legal together."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """What decides the meaning of the genes, under names of its own."""
+
+    def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
+        def answer(question: Question) -> Answer:
+            if len(question.values) == 1:
+                return question.values[0]
+            return question.nearest(suggest(question.name, question.gene))
+
+        return self.decide(draft, answer)
+
+    def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
+        path: list[int] = []  # which of the values each question gets; the last one varies fastest
+        while True:
+            asked: list[Question] = []
+
+            def answer(question: Question, asked: list[Question] = asked) -> Answer:
+                asked.append(question)
+                if len(path) < len(asked):
+                    path.append(0)
+                return question.values[path[len(asked) - 1]]
+
+            decided = self.decide(draft, answer)
+            yield (
+                decided,
+                {q.name: q.wanted(q.values[p]) for q, p in zip(asked, path, strict=True) if len(q.values) > 1},
+            )
+            while path and path[-1] + 1 == len(asked[len(path) - 1].values):
+                path.pop()
+            if not path:
+                return
+            path[-1] += 1
+
+    def count(self, draft: Draft, limit: int) -> int:
+        total = 0
+        for option, _ in self.options(draft):
+            total += option is not None
+            if total > limit:
+                break
+        return total
+
+    def encode(self, draft: Draft, design: Design) -> Genes:
+        """Looks among all options, so for choices of few; others know better."""
+        wanted = {name: getattr(design, name) for name in self.writes}
+        for option, genes in self.options(draft):
+            if option is not None and all(getattr(option, name) == value for name, value in wanted.items()):
+                return genes
+        raise StudyError(f"the design's {', '.join(sorted(self.writes))} is none of those the study chooses from")

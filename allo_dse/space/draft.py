@@ -1,0 +1,48 @@
+"""A design while it is being decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from allo_dse.device.device import Device
+from allo_dse.errors import AlloDseError
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.node_fold import NodeFold
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import Directive
+
+from .design import Design
+from .params import Assignment
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is decided of a design so far.
+
+    Attributes:
+        program, fold: None until the parameters, and how they are folded, are chosen.
+        schedule: directives beside those of the program itself.
+        depths: stream depths by array name, in order of names, where they differ from the declared ones.
+    """
+
+    device: Device
+    params: Assignment = field(default_factory=lambda: Assignment({}))
+    program: Program | None = None
+    fold: MeshFold | NodeFold | None = None
+    buffering: Buffering = field(default_factory=Buffering)
+    schedule: tuple[Directive, ...] = ()
+    depths: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def compiled(self) -> Program:
+        """The program, which a choice that reads it may rely on."""
+        if self.program is None:
+            raise AlloDseError("a choice that needs the program comes before that of the parameters")
+        return self.program
+
+    def design(self) -> Design:
+        """The design, when all of it is decided."""
+        if self.fold is None:
+            raise AlloDseError("no choice of the space decides the fold")
+        return Design(self.compiled, self.fold, self.buffering, self.device, self.schedule, self.depths)
