@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .space.params import choices as choices
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
+    from .space.samplers import EvolutionSampler as EvolutionSampler
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
@@ -120,6 +121,7 @@ _names, __getattr__ = lazy_exports(
         "space.design": ["Design"],
         "space.draft": ["Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
+        "space.samplers": ["EvolutionSampler"],
         "space.choice": ["Choice", "Question", "QuestionChoice"],
         "space.choices.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],

@@ -17,6 +17,8 @@ from typing import Literal
 import numpy as np
 
 Genes = dict[str, int]
+Kind = Literal["ordinal", "log", "fine", "categorical"]
+FINE_STEPS = (0.5, 5.0)  # of a fine gene, as negative powers of ten of its range
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,13 @@ class Gene:
     """The range of one gene: the integers from `low` to `high`.
 
     Attributes:
-        kind: "ordinal" (neighbouring numbers mean similar designs), "log" (the same, in ratios) or "categorical".
+        kind: "ordinal" (neighbouring numbers mean similar designs), "log" (the same, in ratios), "fine" (neighbours
+            mean nearly the same design, as on the grid of a real number) or "categorical".
     """
 
     low: int
     high: int
-    kind: Literal["ordinal", "log", "categorical"] = "ordinal"
+    kind: Kind = "ordinal"
 
     def draw(self, rng: np.random.Generator) -> int:
         """Any value; of a logarithmic gene each octave is as likely as another."""
@@ -37,6 +40,24 @@ class Gene:
             drawn = np.exp(rng.uniform(np.log(self.low - 0.5), np.log(self.high + 0.5)))
             return self.clip(round(float(drawn)))
         return int(rng.integers(self.low, self.high + 1))
+
+    def step(self, value: int, rng: np.random.Generator) -> int:
+        """Another value: three times out of four a nearby one for ordered genes, else any."""
+        value = self.clip(value)
+        if self.kind == "categorical" or rng.random() < 0.25:
+            other = self.draw(rng)
+            return other if other != value else self.low + (value - self.low + 1) % (self.high - self.low + 1)
+        up = bool(rng.integers(2))
+        if self.kind == "fine":  # steps of all sizes: which one helps depends on how near the best is
+            size = max(1, round((self.high - self.low) * 10.0 ** -rng.uniform(*FINE_STEPS)))
+        else:
+            size = value if self.kind == "log" else 1  # doubling and halving
+        down = size if self.kind == "fine" else (size + 1) // 2
+        moved = value + size if up else value - down
+        back = -1 if up else 1
+        for other in (value + back, value - back):  # beyond the end: a step back, or the only way there is
+            moved = moved if self.clip(moved) == moved else other
+        return self.clip(moved)
 
     def clip(self, value: int) -> int:
         """The nearest value of the range."""

@@ -189,7 +189,7 @@ class SharedStudy:
     def _trial(self, record: Record) -> optuna.trial.FrozenTrial:
         import optuna
 
-        from allo_dse.space.samplers import distribution
+        from allo_dse.space.distributions import distribution
 
         told = self._judge.told(record)
         state = optuna.trial.TrialState.COMPLETE if told.values else optuna.trial.TrialState.FAIL

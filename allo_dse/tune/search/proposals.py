@@ -19,6 +19,7 @@ from .screening import Screen
 if TYPE_CHECKING:
     import optuna
 
+    from allo_dse.space.samplers import EvolutionSampler
     from allo_dse.space.selection import Individual
 
 SAMPLERS = ("auto", "evolution", "random", "nsga2", "tpe", "exhaustive")
@@ -151,7 +152,7 @@ class OptunaProposer:
     def _ask_one(self) -> Proposal | None:
         import optuna
 
-        from allo_dse.space.samplers import suggest_with
+        from allo_dse.space.distributions import suggest_with
 
         for _ in range(MAX_FRUITLESS):
             trial = self.study.ask()
@@ -167,8 +168,8 @@ class OptunaProposer:
 
     def _ask_random(self) -> Proposal | None:
         """A random new design. A model that is never told of invalid designs may go on proposing them for ever."""
+        from allo_dse.space.distributions import distribution
         from allo_dse.space.gene import random_suggest
-        from allo_dse.space.samplers import distribution
 
         rng = np.random.default_rng((self._seed, self._next))
         for _ in range(MAX_REPEATS):
@@ -204,7 +205,7 @@ class OptunaProposer:
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         import optuna
 
-        from allo_dse.space.samplers import distribution
+        from allo_dse.space.distributions import distribution
 
         self._told[key] = told
         trial = optuna.trial.create_trial(
@@ -224,17 +225,16 @@ class OptunaProposer:
 
 
 class EvolutionProposer:
-    """Our sampler, which screens its proposals itself. It never looks at Optuna's trials, so none are made: they would
-    take a fifth of the driver's time."""
+    """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
+    would take a fifth of the driver's time."""
 
     name = "evolution"
 
     def __init__(
-        self, space: Space, screen: Screen, objectives: Sequence[Objective], seed: int, *, strict: bool, **options: Any
+        self, space: Space, screen: Screen, objectives: Sequence[Objective], sampler: EvolutionSampler, *, strict: bool
     ) -> None:
-        from allo_dse.space.samplers import EvolutionSampler
-
-        self._sampler = EvolutionSampler(seed, space.genes, screen.decode, **options)
+        self._search = sampler.search(space.genes)
+        self._screen = screen
         self._space = space
         self._signs = [o.sign for o in objectives]
         self._strict = strict
@@ -244,10 +244,10 @@ class EvolutionProposer:
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         proposals: list[Proposal] = []
         for _ in range(count):
-            if self._strict and self._sampler.room(outstanding + len(proposals)) == 0:
+            if self._strict and self._search.room(outstanding + len(proposals)) == 0:
                 break
-            number = self._sampler.next_number
-            candidate = self._sampler.propose()
+            number = self._search.next_number
+            candidate = self._search.propose(self._screen.decode)
             if candidate is None:
                 self.exhausted = True
                 break
@@ -256,11 +256,11 @@ class EvolutionProposer:
         return proposals
 
     def tell(self, number: int, told: Told) -> None:
-        self._sampler.learn(self._individual(number, self._genes.pop(number), told))
+        self._search.learn(self._individual(number, self._genes.pop(number), told))
 
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
-        number = self._sampler.next_number
-        self._sampler.adopt(self._individual(number, genes, told))
+        number = self._search.next_number
+        self._search.adopt(self._individual(number, genes, told))
         return number
 
     def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
@@ -283,7 +283,7 @@ class EvolutionProposer:
             results.numbers[position] = record.number
             results.losses[position] = self._losses(found)
             results.penalty[position] = found.penalty
-        self._sampler.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
+        self._search.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
 
 
 def learnt_genes(space: Space, record: Record) -> dict[str, int]:
@@ -318,6 +318,10 @@ def make_proposer(
         StudyError: for an unknown name.
     """
     if not isinstance(sampler, str):
+        from allo_dse.space.samplers import EvolutionSampler
+
+        if isinstance(sampler, EvolutionSampler):
+            return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
@@ -325,7 +329,9 @@ def make_proposer(
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":
-        return EvolutionProposer(space, screen, objectives, seed, strict=strict)
+        from allo_dse.space.samplers import EvolutionSampler
+
+        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed), strict=strict)
     import optuna
 
     optuna_samplers = {

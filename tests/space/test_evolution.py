@@ -1,11 +1,12 @@
 import itertools
 
 import numpy as np
-import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.space.evolution import Breeding, Evolution
+from allo_dse.space.gene import Gene
 from allo_dse.space.samplers import EvolutionSampler
 from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
 from allo_dse.tune.search.proposals import EvolutionProposer, Told
@@ -15,7 +16,7 @@ from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 def proposer(study, seed=0):
     screen = Screen(study.space, check, lambda candidate, violations: None)
-    return EvolutionProposer(study.space, screen, study.objectives, seed, strict=True), screen
+    return EvolutionProposer(study.space, screen, study.objectives, EvolutionSampler(seed), strict=True), screen
 
 
 def losses_of(candidate):
@@ -71,21 +72,84 @@ def test_exhaustion_is_noticed():
     assert len(keys) == len(legal)
 
 
-def test_it_is_an_optuna_sampler():
-    study = fake_study()
-    screen = Screen(study.space, check, lambda candidate, violations: None)
-    sampler = EvolutionSampler(0, study.space.genes, screen.decode)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    search = optuna.create_study(directions=["minimize"] * 3, sampler=sampler)
+def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path):
+    keys = {}
+    for name, sampler in [
+        ("name", "evolution"),
+        ("same", EvolutionSampler(7)),
+        ("other", EvolutionSampler(7, initial=8)),
+    ]:
+        result = fake_study().run(60, seed=7, sampler=sampler, run_dir=tmp_path / name, verify=False, progress="quiet")
+        keys[name] = [record.key for record in result.records]
+    assert keys["name"] == keys["same"] != keys["other"]
+    assert keys["name"][:8] == keys["other"][:8]
 
-    def objective(trial):
-        from allo_dse.space.samplers import suggest_with
 
-        return losses_of(study.space.decode(suggest_with(trial)))
+# -- breeding --
 
-    search.optimize(objective, n_trials=40)
-    assert len(search.trials) == 40
-    assert len({tuple(sorted(t.params.items())) for t in search.trials}) == 40
+AXES = {f"fold.k.{axis}.{field}": Gene(0, 99, "categorical") for axis in range(6) for field in ("spatial", "how")}
+
+
+def bred(genes, parents, count=400, **options):
+    """Children of given parents, which are equally good."""
+    breeding = Breeding(initial=len(parents), wild=0.0, mutations=0.0, **options)
+    evolution = Evolution(0, genes, breeding)
+    for number, parent in enumerate(parents):
+        evolution.learn(Individual(number, parent, (float(number), -float(number)), 0.0))
+    return [next(evolution.children(len(parents) + n))[0] for n in range(count)]
+
+
+def shares(children, *values):
+    """How many genes of each child have each value."""
+    return [tuple(list(child.values()).count(value) for value in values) for child in children]
+
+
+def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each():
+    one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
+    found = shares(bred(AXES, [one, other], crossover=1.0), 10, 20)
+    both = [(a, b) for a, b in found if min(a, b) >= 2]
+    # Two tournaments choose the better one with 3/4 each, so that 3/8 of the children have different parents; of six
+    # axes all or all but one come from the same parent 14 times in 64.
+    assert len(both) / len(found) == pytest.approx(3 / 8 * 50 / 64, abs=0.07)
+    assert sum(a for a, _ in both) / sum(a + b for a, b in both) == pytest.approx(0.5, abs=0.08)
+    assert max(a + b for a, b in found) <= len(AXES)  # nothing comes from elsewhere but for the gene that changes
+    assert min(a + b for a, b in found) >= len(AXES) - 1
+
+
+def test_without_crossover_a_child_has_one_parent():
+    one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
+    found = shares(bred(AXES, [one, other], crossover=0.0), 10, 20)
+    assert all(max(a, b) >= len(AXES) - 1 and min(a, b) <= 1 for a, b in found)
+    assert {a > b for a, b in found} == {True, False}
+
+
+def test_the_genes_of_a_mesh_axis_cross_over_together():
+    one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
+    for child in bred(AXES, [one, other], crossover=1.0):
+        torn = [axis for axis in range(6) if {child[f"fold.k.{axis}.{f}"] for f in ("spatial", "how")} == {10, 20}]
+        assert len(torn) <= 1  # by the gene that changes at random
+
+
+def test_a_child_inherits_genes_that_only_the_other_parent_has():
+    genes = {name: Gene(0, 99, "categorical") for name in "abcdef"}
+    one, other = {"a": 10, "b": 10, "c": 10}, {"d": 20, "e": 20, "f": 20}
+    children = bred(genes, [one, other], crossover=1.0)
+    crossed = [child for child in children if len(child) == 6]
+    assert len(crossed) / len(children) == pytest.approx(3 / 8, abs=0.07)
+    assert all(sum(child[name] == 20 for name in "def") >= 2 for child in crossed)
+
+
+@given(st.sampled_from(["ordinal", "log", "fine", "categorical"]), st.integers(1, 50), st.integers(0, 10**6), st.data())
+def test_a_step_is_another_value_of_the_range(kind, low, span, data):
+    gene = Gene(low, low + (span % 40 if kind == "categorical" else span), kind)
+    value = data.draw(st.integers(gene.low, gene.high))
+    rng = np.random.default_rng(data.draw(st.integers(0, 100)))
+    found = gene.step(value, rng)
+    assert gene.low <= found <= gene.high
+    assert found != value or gene.low == gene.high
+
+
+# -- selection --
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3, st.sampled_from([0, 0, 0, 1, 2])), min_size=1, max_size=30))
@@ -166,7 +230,7 @@ def test_restoring_gives_the_state_of_the_uninterrupted_run(generations, missing
         first, end = max(0, 4 * generation), 4 * generation + 4
         parents.renew(Results.of([i for i in told if first <= i.number < end]))
     random.shuffle(shuffled := list(told))
-    sampler = EvolutionSampler(0, {}, lambda suggest: None, initial=4, children=4, population=6)
+    sampler = Evolution(0, {}, Breeding(initial=4, children=4, population=6))
     sampler.restore(Results.of(shuffled), lambda position: shuffled[position].genes, next_number)
     assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
     assert sampler._state.told == [i for i in told if i.number >= 4 * current]
