@@ -1,4 +1,4 @@
-"""What replay is compared with: the rules of DESIGN.md §5 in forty lines of Numba, processes polled in turn."""
+"""What replay is compared with: the rules of docs/timing.md in forty lines of Numba, processes polled in turn."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 import allo_dse as dse
 from allo_dse.lang import install
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 
 install()
 import allo.dataflow as df

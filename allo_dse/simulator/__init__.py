@@ -2,7 +2,7 @@
 
 It knows streams, tasks, operation tables and shared resources, and nothing of programs, mappings or devices: it
 imports `ir` and `errors` only. Floors, each importing those before it: `codegen` (machine code of task bodies and of
-the scheduler), `network` (what a run executes, as data), `engine` (runs, deadlocks, timelines), `steady` (exact times
+the scheduler), `network` (what a run executes, as data), `engine` (runs, timelines), `steady` (exact times
 of long regular runs), `trace` (recorded operations), `replay` (their times at other depths). `docs/timing.md` defines
 when an operation happens.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .codegen.lowering.signature import Body as Body
     from .codegen.lowering.signature import Tiles as Tiles
     from .codegen.run_time.layout import Arbitration as Arbitration
-    from .engine.deadlock import DeadlockError as DeadlockError
+    from .deadlock.explain import DeadlockError as DeadlockError
     from .engine.engine import compile_bodies as compile_bodies
     from .engine.engine import table_engine as table_engine
     from .engine.result import RunResult as RunResult
@@ -40,7 +40,7 @@ __all__, __getattr__ = lazy_exports(
     {
         "codegen.lowering.signature": ["Body", "Tiles"],
         "codegen.run_time.layout": ["Arbitration"],
-        "engine.deadlock": ["DeadlockError"],
+        "deadlock.explain": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
         "engine.result": ["RunResult"],
         "engine.sim_result": ["SimResult"],

@@ -3,6 +3,9 @@
 // Channels are handshakes: a word moves in every cycle in which both valid and ready are high. A task asks for a token by
 // a request and gets it as a response; it puts one by a request and gets a response when the token is in the FIFO.
 // Responses come from registers, so no path leads from a channel's ready to another's within a cycle.
+//
+// The FIFO follows rules T2 and T3 of docs/timing.md: a slot that is freed can be filled in the next cycle, a token that is put
+// can be taken in the next cycle, at every depth, since it lies in registers.
 
 module df_fifo #(parameter WIDTH = 32, parameter DEPTH = 2) (
   input                  clock, reset,

@@ -2,7 +2,7 @@
 
 The report names loops by the labels that the code generator gave them, a flattened nest by all its labels; the
 innermost one says which loop of the task body is meant. The report's own latency of a dataflow region is wrong by up to
-half, since the tool does not know how processes wait for each other; the simulator does.
+half, since the tool does not know how processes wait for each other; the simulator does (docs/timing.md, T2 to T8).
 """
 
 from __future__ import annotations

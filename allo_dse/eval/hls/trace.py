@@ -1,4 +1,4 @@
-"""A trace with the intervals and depths of an HLS report, for replay."""
+"""A trace with the intervals and depths of an HLS report, for replay: docs/timing.md, T6 to T10."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def timed_by_report(trace: Trace, report: HlsReport) -> Trace:
 def with_times(trace: Trace, times: Sequence[tuple[int, int]]) -> Trace:
     """The trace with other intervals and depths, one pair per loop.
 
-    Operations that were due where their loop's depth puts them move with it; those with a stage of their own stay.
+    Operations that were due where their loop's depth puts them (T9) move with it; those with a stage of their own stay.
     """
     data = trace.data
     loops = tuple(_timed(loop, ii, depth) for loop, (ii, depth) in zip(data.loops, times, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.network.labels import stream_group
 from allo_dse.simulator.replay.trace import Trace
 

@@ -1,6 +1,6 @@
 """The run engine: networks of tasks over time-stamped FIFOs, executed by compiled code.
 
-One run gives both what the tasks compute and when, by the clock rules of DESIGN.md §5. Engines are compiled once;
+One run gives both what the tasks compute and when, by the rules of docs/timing.md. Engines are compiled once;
 networks (wiring, depths, folds, costs) are only data.
 """
 
@@ -100,9 +100,13 @@ class Engine:
         Raises:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
         """
-        self._require_fitting(network)
         watch = _Watch(max_events if record else None, window, samples, seconds, progress)
-        if extrapolate and (not record or (window is not None and can_repeat(network))):
+        return self._watched(network, payload, watch, extrapolate=extrapolate)
+
+    def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:
+        self._require_fitting(network)
+        record = watch.max_events is not None
+        if extrapolate and (not record or (watch.window is not None and can_repeat(network))):
             tables = network if can_repeat(network) else None if payload else self.as_tables(network)
             if tables is not None:
                 result = self._run(without_logs(tables), payload, watch, extrapolate=True)
@@ -118,14 +122,16 @@ class Engine:
         until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
         extrapolator = Extrapolator(network, arena, until) if extrapolate else None
         try:
-            _drive(code, arena, recorder, sampler, extrapolator, watch)
+            turns = _drive(code, arena, recorder, sampler, extrapolator, watch)
         finally:
             if arena.header[Header.FINISHED] != network.node_count:
                 _free_frames(code, arena)
         recorded = None if recorder is None else (recorder.events(), recorder.window())
         skipped = extrapolator.skipped if extrapolator else 0
         noted = None if sampler is None else sampler.samples()
-        return RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
+        result = RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
+        result.turns = turns
+        return result
 
     def as_tables(self, network: Network) -> Network | None:
         """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
@@ -138,8 +144,8 @@ class Engine:
                     self._steps[body.symbol] = static_steps(body)
         return as_tables(network, self._steps, self.signatures)
 
-    def _run_again(self, network: Network, seconds: float) -> RunResult:
-        return self.run(network, seconds=seconds, payload=False, extrapolate=True)
+    def _run_again(self, network: Network, turns: int) -> RunResult:
+        return self._watched(network, False, _Watch(turns=turns), extrapolate=True)
 
     def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
         """Per task the number of its body's version, per stream the bytes of its tokens."""
@@ -208,13 +214,17 @@ class _Code:
 
 @dataclass(frozen=True)
 class _Watch:
-    """What is noted of a run, and what limits it; `max_events` None: it is not recorded."""
+    """What is noted of a run, and what limits it; `max_events` None: it is not recorded.
 
-    max_events: int | None
-    window: tuple[int, int] | None
-    samples: int
-    seconds: float | None
-    progress: Callable[[int], None] | None
+    `turns` limits the work, which is the same on every machine, `seconds` the time.
+    """
+
+    max_events: int | None = None
+    window: tuple[int, int] | None = None
+    samples: int = 0
+    seconds: float | None = None
+    progress: Callable[[int], None] | None = None
+    turns: int | None = None
 
     def recorder(self, network: Network, arena: Arena) -> Recorder | None:
         if self.max_events is None:
@@ -226,8 +236,10 @@ class _Watch:
     def sampler(self, arena: Arena) -> Sampler | None:
         return Sampler(arena, self.samples) if self.samples else None
 
-    def tell(self, arena: Arena, started: float, now: float) -> None:
-        """Call `progress`; raises SimulationError at the time limit."""
+    def tell(self, arena: Arena, turns: int, started: float, now: float) -> None:
+        """Call `progress`; raises SimulationError at the limit of turns or of time."""
+        if self.turns is not None and turns >= self.turns:
+            raise SimulationError(f"the simulation was stopped after {turns:,} turns of its scheduler")
         if self.seconds is not None and now - started > self.seconds:
             raise SimulationError(
                 f"the simulation was stopped after its time limit of {self.seconds:g} s",
@@ -244,23 +256,28 @@ def _drive(
     sampler: Sampler | None,
     extrapolator: Extrapolator | None,
     watch: _Watch,
-) -> None:
+) -> int:
+    """Run to the end; returns the turns that it took."""
     started = now = time.perf_counter()
+    turns = 0
     budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
         # To be stopped in between changes the order of execution, and so hides that states repeat.
         waits = extrapolator is not None and extrapolator.is_waiting
+        if watch.turns is not None:
+            budget = min(budget, watch.turns - turns)
         _spend(code, arena, budget, None if waits else sampler)
+        turns += budget - int(header[Header.BUDGET])
         if sampler is not None:
             sampler.take()
         if header[Header.STATUS] == 0 or header[Header.FAULT]:
-            return
+            return turns
         log_was_full = recorder is not None and recorder.drain()
         if recorder is not None and recorder.is_done():
-            return
+            return turns
         before, now = now, time.perf_counter()
-        watch.tell(arena, started, now)
+        watch.tell(arena, turns, started, now)
         if log_was_full and header[Header.ANCHOR] and header[Header.BUDGET] > 0:
             budget = int(header[Header.BUDGET])
         elif extrapolator is not None:

@@ -149,6 +149,15 @@ def events_of(chunks: list[Columns], *, is_complete: bool) -> Events:
     return Events(slot, state, op, on, requested, completed, is_complete)
 
 
+def service_cycles(network: Network, slot: NDArray[Any], state: NDArray[Any], op: NDArray[Any]) -> IntArray:
+    """Per event the cycles of service that follow it; 0 for stream operations."""
+    result = np.zeros(len(slot), np.int64)
+    asked = np.flatnonzero(state == State.REQUEST)
+    row = network.first_row[network.order[slot[asked]]] + op[asked]
+    result[asked] = network.rows.reshape(-1, Op.SIZE)[row, Op.VALUE]
+    return result
+
+
 def operation_numbers(network: Network, tasks: IntArray, words: IntArray) -> IntArray:
     """The numbers of stream operations from what nodes note about them (`Node.WAITS_IN`).
 

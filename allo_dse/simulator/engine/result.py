@@ -12,11 +12,13 @@ from allo_dse.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
 from ..codegen.run_time.layout import Header, Node, Resource, Slot, Stream
+from ..deadlock.depths import Increase
+from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..network.arena import Arena
 from ..network.labels import Labels, Numbers, index_label, node_label, stream_group
 from ..network.network import IntArray, Network
-from .deadlock import Deadlock, DeadlockError, find_deadlock
-from .depths import MAX_DEPTH, Increase, Rerun, smallest_increase
+from .blocked import blocked_tasks
+from .depths import MAX_DEPTH, SEARCH_WORK, Rerun, smallest_increase
 from .explain import Explanation, explain
 from .progress_samples import Samples
 from .recording import Events, Window
@@ -64,6 +66,8 @@ class RunResult:
         """How far each node had come now and then, if the run was to note that."""
         self.labels: Labels = Numbers()
         """Names for messages and drawings, where a call does not give others."""
+        self.turns = 0
+        """Turns of the scheduler: the work that the run was."""
         self.name = "run"
         """Of the program, for its trace."""
 
@@ -91,14 +95,14 @@ class RunResult:
     @cached_property
     def deadlock(self) -> Deadlock | None:
         """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
-        return None if self.finished else find_deadlock(self.network, self._arena, self._signatures)
+        return None if self.finished else deadlock_of(blocked_tasks(self.network, self._arena, self._signatures))
 
-    def require_finished(self, labels: Labels | None = None, *, search_seconds: float = 2.0) -> None:
+    def require_finished(self, labels: Labels | None = None, *, search_work: int = SEARCH_WORK) -> None:
         """Check that the run has finished.
 
         Args:
             labels: names for the message.
-            search_seconds: how long to look for the depths that would clear a deadlock.
+            search_work: how much to do in search of the depths that would clear a deadlock, in turns; 0: nothing.
 
         Raises:
             SimulationError: naming an index that was out of range.
@@ -110,14 +114,14 @@ class RunResult:
         if self.deadlock is None:
             return
         arrays = [stream_group(names, stream) for stream in range(self.network.stream_count)]
-        increase = self.smallest_increase(arrays=arrays, seconds=search_seconds) if search_seconds > 0 else None
+        increase = self.smallest_increase(arrays=arrays, work=search_work) if search_work else None
         raise DeadlockError(self.deadlock, names, increase)
 
     def smallest_increase(
-        self, *, arrays: Sequence[object] | None = None, max_depth: int = MAX_DEPTH, seconds: float = 5.0
+        self, *, arrays: Sequence[object] | None = None, max_depth: int = MAX_DEPTH, work: int = SEARCH_WORK
     ) -> Increase:
         """The smallest increase of depths with which a deadlocked network finishes; see `depths.smallest_increase`."""
-        return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, seconds=seconds)
+        return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, work=work)
 
     @property
     def node_end(self) -> IntArray:

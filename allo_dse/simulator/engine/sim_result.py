@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from ..deadlock.explain import Deadlock
 from ..network.network import IntArray
-from .deadlock import Deadlock
 
 
 @runtime_checkable

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..codegen.run_time.layout import Op, State
+from ..codegen.run_time.layout import State
 from ..network.network import IntArray, Network
-from .recording import Events, Window
+from .recording import Events, Window, service_cycles
 
 START, END = State.READY, State.FINISHED
 """Kinds of the rows that stand for the beginning and the end of a task."""
@@ -155,11 +155,7 @@ class Timeline:
 
     def _service(self) -> IntArray:
         """Per event the cycles of service that follow it."""
-        result = np.zeros(len(self.events), np.int64)
-        asked = np.flatnonzero(self.events.state == State.REQUEST)
-        row = self.network.first_row[self.network.order[self.events.slot[asked]]] + self.events.op[asked]
-        result[asked] = self.network.rows.reshape(-1, Op.SIZE)[row, Op.VALUE]
-        return result
+        return service_cycles(self.network, self.events.slot, self.events.state, self.events.op)
 
     @cached_property
     def intervals(self) -> pd.DataFrame:

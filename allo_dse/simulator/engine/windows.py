@@ -12,7 +12,7 @@ import numpy as np
 from ..codegen.run_time.layout import STATE_BITS, Code, Event, Node, Op, State, Stream
 from ..network.arena import Arena
 from ..network.network import IntArray, Network
-from .recording import Columns, Events, Recorder, Waits, Window, events_of, joined, operation_numbers
+from .recording import Columns, Events, Recorder, Waits, Window, events_of, joined, operation_numbers, service_cycles
 
 BUFFER_EVENTS = 1 << 18
 """Enough that compiled code seldom returns between two looks at what repeats."""
@@ -40,7 +40,14 @@ class WindowRecorder(Recorder):
         self._add(self._columns(rows[(late >= 0) | served]))
 
     def _add(self, columns: Columns) -> None:
-        """Take those that begin before the window's end, and count the others."""
+        """Take those that begin before the window's end, and count the others.
+
+        Requests that neither wait nor are served for a cycle show nowhere; one cycle can hold any number of them.
+        """
+        slot, kind, op, _, requested, completed = columns
+        shows = (kind != State.REQUEST) | (completed > requested)
+        shows |= service_cycles(self._network, slot, kind, op) > 0
+        columns = tuple(column[shows] for column in columns)
         late = columns[REQUESTED] > self._end
         for side, state in enumerate((State.PUT, State.GET)):
             on = columns[3][late & (columns[1] == state)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from allo_dse.errors import SimulationError
@@ -84,8 +84,7 @@ class Table:
     def pipeline(self, count: int, *, ii: int, depth: int) -> Iterator[Pipeline]:
         """Do what is added to the pipeline `count` >= 0 times, a round every `ii` >= 1 cycles, each taking `depth`.
 
-        An operation at stage s is due s cycles after its round begins. Operations are done in the order in which they
-        are due, those of overlapping rounds included; one that has to wait holds all later ones up.
+        Operations are due, and are done, as docs/timing.md says (T6, T7).
         """
         pipeline = Pipeline(self)
         yield pipeline
@@ -119,9 +118,9 @@ def _write_pipeline(table: Table, ops: Sequence[tuple[int, str, int]], count: in
     Interval w, the `ii` cycles from w * ii on, holds stage s of round w - s // ii.
     """
     overlap = max((stage // ii for stage, *_ in ops), default=0)
-    by_interval: list[list[tuple[int, int]]] = [[] for _ in range(overlap + 1)]  # (phase, number) by stage
+    by_interval: dict[int, list[tuple[int, int]]] = {}  # (phase, number), by the intervals after the round's begin
     for number, (stage, *_) in enumerate(ops):
-        by_interval[stage // ii].append((stage % ii, number))
+        by_interval.setdefault(stage // ii, []).append((stage % ii, number))
     clock = 0
     for w in range(min(overlap, count)):
         clock = _write_interval(table, ops, by_interval, w, count, ii, clock)
@@ -140,7 +139,7 @@ def _write_pipeline(table: Table, ops: Sequence[tuple[int, str, int]], count: in
 def _write_interval(
     table: Table,
     ops: Sequence[tuple[int, str, int]],
-    by_interval: Sequence[Sequence[tuple[int, int]]],
+    by_interval: Mapping[int, Sequence[tuple[int, int]]],
     interval: int,
     count: int,
     ii: int,
@@ -148,9 +147,10 @@ def _write_interval(
 ) -> int:
     """The operations of one interval by due time, older rounds first; returns the clock after them, without stalls."""
     due = [
-        (phase, round_, number)
-        for round_ in range(max(0, interval - len(by_interval) + 1), min(count, interval + 1))
-        for phase, number in by_interval[interval - round_]
+        (phase, interval - late, number)
+        for late, entries in by_interval.items()
+        if 0 <= interval - late < count
+        for phase, number in entries
     ]
     for phase, _, number in sorted(due):
         table.advance(interval * ii + phase - clock)

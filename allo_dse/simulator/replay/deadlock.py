@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine.deadlock import Blocked, Deadlock
+import numpy as np
+
+from ..deadlock.explain import Blocked
 from ..trace.data import IntArray, TraceData
 from .plan import Plan
-
-Wait = tuple[bool, int, int]
-"""Whether a process waits to get, the stream, and the process at the other end (or -1)."""
 
 
 @dataclass(frozen=True)
@@ -50,51 +49,25 @@ def trace_labels(trace: TraceData, plan: Plan, position: IntArray) -> PlaceLabel
     return PlaceLabels(trace, places)
 
 
-def waits(plan: Plan, position: IntArray) -> dict[int, Wait]:
-    """What each process that has not ended waits for."""
-    result = {}
-    for p in range(plan.processes):
-        if position[p] < plan.first[p + 1]:
-            port = int(plan.port[position[p]])
-            getting = port < plan.streams
-            stream = port if getting else port - plan.streams
-            result[p] = (getting, stream, int((plan.producer if getting else plan.consumer)[stream]))
-    return result
-
-
-def wait_cycle(waiting: Mapping[int, Wait]) -> list[int]:
-    """Processes that wait for each other, each for the next and the last for the first; empty if there are none."""
-    done: set[int] = set()
-    for start in waiting:
-        path: list[int] = []
-        p = start
-        while p in waiting and p not in done:
-            done.add(p)
-            path.append(p)
-            p = waiting[p][2]
-        if p in path:
-            return path[path.index(p) :]
-    return []
-
-
-def deadlock_of(waiting: Mapping[int, Wait], op: Mapping[int, int], depths: IntArray, clock: IntArray) -> Deadlock:
-    """Explain a replay that stopped with these processes waiting, at these operations and cycles."""
-    blocked = {
-        p: Blocked(
-            task=p,
-            node=p,
-            direction="get" if getting else "put",
-            stream=stream,
-            op=op.get(p, 0),
-            clock=int(clock[p]),
-            held=0 if getting else int(depths[stream]),
-            peer=None if peer < 0 else peer,
+def blocked_processes(plan: Plan, position: IntArray, depths: IntArray, clock: IntArray) -> list[Blocked]:
+    """What each process that has not ended waits for; `clock` says since when."""
+    result = []
+    for p in np.flatnonzero(position < plan.first[1:]).tolist():
+        port = int(plan.port[position[p]])
+        getting = port < plan.streams
+        stream = port if getting else port - plan.streams
+        peer = int((plan.producer if getting else plan.consumer)[stream])
+        result.append(
+            Blocked(
+                task=p,
+                node=p,
+                direction="get" if getting else "put",
+                stream=stream,
+                op=int(position[p] - plan.first[p]),
+                clock=int(clock[p]),
+                held=0 if getting else int(depths[stream]),
+                peer=None if peer < 0 else peer,
+                peer_node=None if peer < 0 else peer,
+            )
         )
-        for p, (getting, stream, peer) in waiting.items()
-    }
-    cycle = tuple(blocked[p] for p in wait_cycle(waiting))
-    starved = None
-    if not cycle:
-        # Without a cycle all waiting goes back to a process whose peer has ended, or that has no peer.
-        starved = next((b for b in blocked.values() if b.peer not in blocked), None)
-    return Deadlock(tuple(blocked.values()), cycle, starved)
+    return result

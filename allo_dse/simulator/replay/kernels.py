@@ -1,9 +1,9 @@
 """The replay rules as compiled array kernels; see `plan` for what the arrays mean.
 
 With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
-the rules of DESIGN.md §5 become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when the token
-can be read (put + read latency) or the slot can be filled again (get + 1). Each operation stores the `ready` time that
-its peer will ask for.
+rules T2, T3 and T7 of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when
+the token can be read (put + read latency) or the slot can be filled again (get + 1). Each operation stores the `ready`
+time that its peer will ask for.
 
 Times of tokens lie in one array: first per slot when the token can be read, then per stream as many entries as its
 depth that are ready from the start, followed by when the slot of token n can be filled again (by token n + depth).

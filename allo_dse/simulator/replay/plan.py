@@ -1,8 +1,7 @@
 """A trace laid out for replay: per process its operations in the order in which they are due.
 
-A pipelined process does its operations in the order of their due times, across iterations; of operations that are due
-in the same cycle, in program order. A blocked operation delays all that come after it by the same number of cycles, so
-the order is the same whatever the stalls, and is found once per trace.
+A process does its operations in the order in which they are due, whatever the stalls (docs/timing.md, T7), so the order
+is found once per trace.
 
 Ports: port s is the reading end of stream s, port `streams + s` its writing end. A token has a *slot*: `offset[s] + n`
 for the n-th token of stream s.

@@ -1,4 +1,4 @@
-"""Replay: the times of a trace with other stream depths, by the clock rules of DESIGN.md §5."""
+"""Replay: the times of a trace with other stream depths, by the rules of docs/timing.md (T1 to T10)."""
 
 from __future__ import annotations
 

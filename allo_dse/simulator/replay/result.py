@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.deadlock import Deadlock, DeadlockError
+from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..trace.data import IntArray, TraceData, TraceError
-from .deadlock import deadlock_of, trace_labels, waits
+from .deadlock import blocked_processes, trace_labels
 from .depths import smallest_depths
 from .kernels import occupancy
 from .plan import Plan
@@ -66,9 +66,7 @@ class ReplayResult:
         """What is blocked and the cycle of processes and streams that wait for each other; None for a finished run."""
         if self.finished:
             return None
-        waiting = waits(self.plan, self.position)
-        op = {p: int(self.position[p] - self.plan.first[p]) for p in waiting}
-        return deadlock_of(waiting, op, self.depths, self.process_end)
+        return deadlock_of(blocked_processes(self.plan, self.position, self.depths, self.process_end))
 
     def explain(self) -> str:
         """The deadlock, one line per process of the cycle; empty for a finished run."""

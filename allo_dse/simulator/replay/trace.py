@@ -9,13 +9,14 @@ from typing import overload
 
 from numpy.typing import ArrayLike
 
+from ..deadlock.depths import Increase
 from ..engine.result import RunResult
 from ..trace.build import Process, build_trace
 from ..trace.check import trace_notes
 from ..trace.data import IntArray, TraceData, TraceError
 from ..trace.file import load_trace, save_trace
 from ..trace.record import recorded_trace
-from .depths import SmallestDepths, smallest_depths
+from .depths import smallest_depths
 from .plan import Plan, make_plan
 from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
@@ -179,11 +180,11 @@ class Trace:
         """A replay to which one stream's depth after the other can be changed, at the cost of what that affects."""
         return Replayer(self.data, self.plan, depth_array(self.data, depths))
 
-    def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> SmallestDepths:
+    def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> Increase:
         """The smallest total increase of `at_least` (default: 1 everywhere) with which the design does not deadlock.
 
         Args:
-            max_runs: how many depth vectors may be tried; see `SmallestDepths.proven`.
+            max_runs: how many depth vectors may be tried; see `Increase.proven`.
 
         Raises:
             TraceError: if no depths help.

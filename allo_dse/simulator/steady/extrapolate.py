@@ -6,7 +6,7 @@ depends on differences of times only, by maxima and sums. So if two states are e
 times, and for counters of repeats that have gone on, what lies between them happens again and again, each time later
 by that shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats
 have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
-an outer loop, whose rounds are compared in the same way.
+an outer loop, whose rounds are compared in the same way (docs/timing.md, T15).
 
 The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
 of a certain repeat, and what follows from a state does not depend on who runs first. Networks that do not come to

@@ -26,7 +26,7 @@ from .data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, Tra
 
 @dataclass(frozen=True)
 class Get:
-    """Every iteration takes a token from `stream`, `stage` cycles after it starts (by default 0)."""
+    """Every iteration takes a token from `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
     stage: int | None = None
@@ -34,7 +34,7 @@ class Get:
 
 @dataclass(frozen=True)
 class Put:
-    """Every iteration puts a token to `stream`, `stage` cycles after it starts (by default `max(depth - 1, 1)`)."""
+    """Every iteration puts a token to `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
     stage: int | None = None
@@ -128,7 +128,7 @@ def build_trace(
 
 
 def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[tuple[Loop, int | None]]:
-    """The loops of a process one by one, and their tails where they differ from `depth + 1`."""
+    """The loops of a process one by one, and their tails where these are not T8's."""
     if not isinstance(process, Frames):
         yield from ((loop, None) for loop in process)
         return
@@ -141,7 +141,10 @@ def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[t
     end += [Get(array) for array in process.reads]
     for frame in range(_integer(process.count, f"number of frames of process {name}")):
         yield Loop(1, ops=begin), 0
-        yield from ((loop, None) for loop in process.loops)
+        yield from ((loop, None) for loop in process.loops[:-1])
+        # T10: the frame is done, and its arrays change hands, in the cycle of the last stage.
+        for loop in process.loops[-1:]:
+            yield loop, max(0, loop.depth - 1, *(op.stage or 0 for op in loop.ops))
         yield Loop(1, ops=end), process.restart if frame < process.count - 1 else 0
 
 

@@ -82,6 +82,8 @@ def _check_loops(data: TraceData) -> None:
             _check_stage(op.stage, loop.depth, where)
         if loop.tail is not None and not 0 <= loop.tail <= LARGEST:
             raise TraceError(f"{where}: tail is {loop.tail}, it must be 0 to {LARGEST:,}")
+        if loop.trip and any(op.stage > loop.next_base for op in loop.ops or ()):
+            raise TraceError(f"{where}: tail is {loop.tail}, before its last operation is due")
         cycles[loop.process] += loop.span
         if cycles[loop.process] > LARGEST:
             raise TraceError(f"{where} would end after {cycles[loop.process]:,} cycles; at most {LARGEST:,}")

@@ -3,10 +3,7 @@
 A loop's operations are given in one of two ways: as *events*, one by one, or, for a *regular* loop, as the operations
 that every iteration does. Regular loops cost nothing however often they run, until something needs their events.
 
-Time, in cycles: a process runs its loops one after the other. Iteration k of a loop starts at `base + k * ii`; an
-operation at stage s is due at that + s (gets: stage 0, puts: `max(depth - 1, 1)`, unless the operation says otherwise).
-The first base of a process is 1, the next one is `base + (trip - 1) * ii + depth + 1`, unless the trace says otherwise:
-runs of the engine begin at cycle 0.
+When operations are due, and when a process is done, is said in docs/timing.md (T6, T8, T9, T10).
 """
 
 from __future__ import annotations
@@ -27,8 +24,9 @@ IntArray = NDArray[np.int64]
 
 GET, PUT = 0, 1
 KINDS = ("get", "put")
-FIRST_BASE = 1
-"""Cycle at which the first loop of a process starts (the start signal takes one cycle)."""
+GET_STAGE = 2
+"""Stage of a get that does not say its own, in loops that are as deep: the first stage is the loop's control, the
+second addresses operands in memory, in the third they arrive and the stream is read with them (T9)."""
 MAX_EVENTS = 1 << 28
 """Most events that a trace is expanded to; more would not fit in memory."""
 
@@ -61,7 +59,7 @@ class TraceLoop:
         ii, depth, trip: initiation interval, pipeline depth (cycles of one iteration), number of iterations.
         ops: what every iteration does, in program order; None where the trace lists the events one by one.
         source: where it stands in the user's program, for messages; may be empty.
-        tail: cycles from the start of the last iteration to the next loop's base; None: `depth + 1`.
+        tail: cycles from the start of the last iteration to the next loop's base, or the process's end; None: T8, T10.
     """
 
     process: int
@@ -73,14 +71,33 @@ class TraceLoop:
     tail: int | None = None
 
     def stage(self, kind: int) -> int:
-        """The stage of an operation that does not say its own."""
-        return max(self.depth - 1, 1) if kind == PUT else 0
+        """The stage of an operation that does not say its own (T9)."""
+        return self.last_stage if kind == PUT else min(GET_STAGE, self.last_stage)
+
+    @property
+    def last_stage(self) -> int:
+        """The pipeline's stages are 0 to this."""
+        return max(self.depth - 1, 0)
 
     @property
     def span(self) -> int:
-        """Cycles from this loop's base to the next one's, without stalls."""
-        tail = self.depth + 1 if self.tail is None else self.tail
-        return (self.trip - 1) * self.ii + tail if self.trip else 0
+        """Cycles from this loop's base to the next one's, without stalls (T8)."""
+        return (self.trip - 1) * self.ii + self.next_base if self.trip else 0
+
+    @property
+    def next_base(self) -> int:
+        """Cycles from the start of the last iteration to the next loop's base (T8)."""
+        return self.depth + 1 if self.tail is None else self.tail
+
+    @property
+    def done(self) -> int:
+        """Cycles from the start of the last iteration to the end of a process whose last loop this is (T10).
+
+        Without a tail of its own, that is the cycle of its last stage. Events that are listed are not looked at.
+        """
+        if self.tail is not None:
+            return self.tail
+        return max([self.last_stage, *(op.stage for op in self.ops or ())])
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,7 @@ class Events:
 
 @dataclass(frozen=True)
 class TraceData:
-    """A trace as plain data, checked by `trace_check.check_trace`.
+    """A trace as plain data, checked by `check.check_trace`.
 
     Attributes:
         name, clock_ns: of the design; the clock period may be None.
@@ -132,7 +149,7 @@ class TraceData:
     loops: tuple[TraceLoop, ...]
     listed: Events
     occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
-    start: int = FIRST_BASE
+    start: int = 0
     latency: IntArray | None = None
     arrays: tuple[ArrayStreams, ...] = ()
     places: tuple[str, ...] = ()
@@ -169,11 +186,17 @@ class TraceData:
 
     @cached_property
     def _bases_and_ends(self) -> tuple[IntArray, IntArray]:
-        end = np.full(len(self.processes), self.start, np.int64)
+        base = np.full(len(self.processes), self.start, np.int64)
+        end = base.copy()
         bases = np.zeros(len(self.loops), np.int64)
+        latest = np.zeros(len(self.loops), np.int64)
+        np.maximum.at(latest, self.listed.loop, self.listed.stage)
         for i, loop in enumerate(self.loops):
-            bases[i] = end[loop.process]
-            end[loop.process] += loop.span
+            p = loop.process
+            bases[i] = base[p]
+            base[p] += loop.span
+            if loop.trip:
+                end[p] = bases[i] + (loop.trip - 1) * loop.ii + max(loop.done, int(latest[i]))
         return bases, end
 
     @cached_property

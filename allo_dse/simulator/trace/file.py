@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..network.array_channels import ArrayStreams
 from .check import check_trace
-from .data import FIRST_BASE, GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
+from .data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
 COLUMNS = ("loop", "kind", "stream", "iteration")
 MOST_WRITTEN = 1 << 24
@@ -144,7 +144,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]], stem: str) -> TraceData:
         loops=loops,
         listed=_events(arrays, loops),
         occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in flagged),
-        start=_field(meta, "start", int) if "start" in meta else FIRST_BASE,
+        start=_field(meta, "start", int) if "start" in meta else 0,
         latency=_integers(arrays["latency"], "latency") if "latency" in arrays else None,
         arrays=tuple(_array(pair) for pair in _field(meta, "arrays", list)) if "arrays" in meta else (),
         places=tuple(_strings(meta, "places")) if "places" in meta else (),
@@ -173,8 +173,8 @@ def _events(arrays: dict[str, NDArray[Any]], loops: tuple[TraceLoop, ...]) -> Ev
 
 
 def _default_stage(loops: tuple[TraceLoop, ...], loop: IntArray, kind: IntArray) -> IntArray:
-    put = np.array([entry.stage(PUT) for entry in loops], np.int64)
-    return np.where(kind == PUT, put[loop], 0) if len(loop) else np.zeros(0, np.int64)
+    stages = np.array([[entry.stage(GET), entry.stage(PUT)] for entry in loops], np.int64).reshape(-1, 2)
+    return np.where(kind == PUT, stages[loop, PUT], stages[loop, GET]) if len(loop) else np.zeros(0, np.int64)
 
 
 def _integers(array: NDArray[Any], name: str) -> IntArray:

@@ -14,7 +14,7 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.search.folds import fold_choices
 from allo_dse.mapper.search.node_search import node_folds
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 
 install()
 

@@ -15,7 +15,7 @@ from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.search.folds import fold_choices
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 from tests.eval.designs import gemm_fold
 
 install()

@@ -6,7 +6,7 @@ import pytest
 
 from allo_dse.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import NetworkBuilder, Table
 

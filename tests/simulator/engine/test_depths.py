@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.engine.deadlock import DeadlockError
+from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import BY_DEPTH, Network, NetworkBuilder, Table
 from tests.simulator.engine_reference import Script, simulate
@@ -61,7 +61,7 @@ def test_the_increase_clears_the_deadlock_and_none_of_it_can_be_spared(case: tup
         assert "no depth helps" in increase.reason
         return
     assert increase.is_minimal
-    depth = increase.depth.tolist()
+    depth = increase.depths.tolist()
     assert finishes(scripts, depth)
     assert [(s, 1, d) for s, d in enumerate(depth) if d > 1] == list(increase.changes)
     for stream, _, new in increase.changes:
@@ -146,11 +146,11 @@ def test_the_message_says_what_to_raise_and_arrays_stay_as_they_were() -> None:
     with pytest.raises(DeadlockError, match=r"hint: raise left from 2 to 63$") as error:
         result.require_finished(Names())
     assert error.value.increase is not None
-    assert error.value.increase.depth.tolist() == [63, 2]
+    assert error.value.increase.depths.tolist() == [63, 2]
     assert x == 3
-    assert result.network.with_depths(error.value.increase.depth).latency.tolist() == [2, 1]
+    assert result.network.with_depths(error.value.increase.depths).latency.tolist() == [2, 1]
     with pytest.raises(DeadlockError, match="make a full stream of the cycle deeper"):
-        result.require_finished(Names(), search_seconds=0)
+        result.require_finished(Names(), search_work=0)
 
 
 def test_limits_of_the_search_are_said() -> None:
@@ -158,7 +158,7 @@ def test_limits_of_the_search_are_said() -> None:
     b: Script = [("get", 1, 0)] * 500 + [("get", 0, 0)] * 500
     result = table_engine().run(network([a, b], [1, 1]))
     assert result.smallest_increase(max_depth=100).reason == "no depth up to 100 helps"
-    assert "in the time allowed" in result.smallest_increase(seconds=0).reason
+    assert "within the work allowed" in result.smallest_increase(work=0).reason
     assert result.smallest_increase().changes == ((0, 1, 500),)
 
 

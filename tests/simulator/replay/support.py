@@ -11,23 +11,27 @@ from allo_dse.simulator.trace.build import Get, Loop, Put
 
 
 def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple[dict[str, int], bool, dict[str, list]]:
-    """DESIGN.md §5 word by word: per process its end (None: it sticks), whether all ended, times of puts per stream."""
+    """docs/timing.md word by word: per process its end (None: it sticks), whether all ended, put times per stream."""
     todo, end = {}, {}
     for name, loops in processes.items():
-        base, todo[name] = 1, []
+        base = done = 0
+        todo[name] = []
         for loop in loops:
             if loop.events is None:
                 ops = [(type(op).__name__.lower(), op.stream, k, op.stage) for k in range(loop.trip) for op in loop.ops]
             else:
                 ops = [(*event, None) for event in loop.events]
-            due = []
-            for kind, stream, k, stage in ops:
-                default = 0 if kind == "get" else max(loop.depth - 1, 1)
-                due.append((base + k * loop.ii + (default if stage is None else stage), kind, stream))
+            due, last = [], max(loop.depth - 1, 0)
+            stages = [
+                (min(2, last) if kind == "get" else last) if stage is None else stage for kind, _, _, stage in ops
+            ]
+            for (kind, stream, k, _), stage in zip(ops, stages, strict=True):
+                due.append((base + k * loop.ii + stage, kind, stream))
             todo[name] += sorted(due, key=lambda op: op[0])  # stable: program order where due at the same time
             if loop.trip:
+                done = base + (loop.trip - 1) * loop.ii + max([last, *stages])
                 base += (loop.trip - 1) * loop.ii + loop.depth + 1
-        end[name] = base
+        end[name] = done
     put: dict[str, list[int]] = {stream: [] for stream in depths}
     got: dict[str, list[int]] = {stream: [] for stream in depths}
     stall = dict.fromkeys(processes, 0)

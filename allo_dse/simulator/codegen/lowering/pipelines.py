@@ -9,7 +9,7 @@ sites, so that their values are data of a run:
     } {df.ii = 2, df.depth = 3}
 
 A round begins every ii cycles and takes depth; an operation is due stage cycles after its round begins (0 if it has
-none). One that waits freezes the whole pipeline.
+none); T6 and T7 of docs/timing.md.
 """
 
 from __future__ import annotations

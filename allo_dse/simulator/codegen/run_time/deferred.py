@@ -1,4 +1,4 @@
-"""Code for the registers of a pipeline: puts that are due later than operations behind them in program order.
+"""Code for the registers of a pipeline: puts that are due later than operations behind them in program order (T7).
 
 They wait in a queue of the node, latest first, and are performed when their turn comes. Times in the queue do not count
 the cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the clock.

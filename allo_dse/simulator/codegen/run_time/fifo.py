@@ -1,9 +1,4 @@
-"""Code for the time-stamped FIFO: the one place where the clock rules of streams are written down for compiled code.
-
-get:  t = max(t, stamp(token) + latency);  slot freed at t
-put:  t = max(t, freed(slot) + 1);         token stamped t
-poll: t = t + 1; a get succeeds iff stamp(token) + latency <= t before, a put iff freed(slot) + 1 <= t
-"""
+"""Code for the time-stamped FIFO: rules T2 (get), T3 (put), T5 (occupancy) and T12 (polls) of docs/timing.md."""
 
 from __future__ import annotations
 
@@ -153,7 +148,7 @@ def _wake(e: Emitter, header: ir.Value, stream: ir.Value) -> None:
         e.call(WAKE, [header, e.field(stream, Stream.WAITER)])
 
 
-# Occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n, so
+# T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n:
 # the most ever held is the largest n + 1 - m over pairs with time(put n) <= time(get m). Whichever of the two is
 # executed later tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
 

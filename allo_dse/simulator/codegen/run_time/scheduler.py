@@ -2,10 +2,10 @@
 
 A blocked node is registered at its stream and queued again by the opposite operation, so a turn costs the same however
 many nodes there are. When no node can run, the pending request with the smallest (clock, node) is granted: every later
-request comes from a clock at least as large, so service in this order is first come, first served. Where a server takes
-others first, a request is decided on when the server is free, at the earliest, among all that wait then. A poll whose
-answer is not decided by what has been executed is such a request without a resource: once it is granted, nothing can
-happen at its stream before its time any more.
+request comes from a clock at least as large, so service in this order is first come, first served (T11). Where a
+server takes others first, a request is decided on when the server is free, at the earliest, among all that wait then.
+A poll whose answer is not decided by what has been executed is such a request without a resource: once it is granted,
+nothing can happen at its stream before its time any more.
 """
 
 from __future__ import annotations

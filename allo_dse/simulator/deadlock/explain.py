@@ -1,24 +1,16 @@
-"""Why a run stopped before its end: the tasks that wait for each other, and the streams between them."""
+"""Why a run or a replay stopped before its end: the tasks that wait for each other, and the streams between them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from allo_dse.errors import SimulationError
 
-from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.layout import STATE_BITS, Node, State, Stream
-from ..network.arena import Arena
 from ..network.labels import Labels, Numbers, stream_group
-from ..network.network import Network
-from ..network.stream_ends import UNKNOWN, stream_ends
 from .depths import Increase
-from .recording import operation_numbers
 
 
 class DeadlockError(SimulationError):
@@ -46,6 +38,7 @@ class Blocked:
         clock: the local clock at which it waits.
         held: tokens in the stream: 0 for a get, the stream's depth for a put.
         peer: the task at the stream's other end, or None where that is not known.
+        peer_node: the node that runs it, or None.
     """
 
     task: int
@@ -56,6 +49,7 @@ class Blocked:
     clock: int
     held: int
     peer: int | None
+    peer_node: int | None
 
     def describe(self, labels: Labels) -> str:
         state = "empty" if self.direction == "get" else f"full, {self.held} tokens"
@@ -102,54 +96,23 @@ class Deadlock:
         return f"{text}, but {other} has ended" if self.starved.peer is not None else text
 
 
-def find_deadlock(network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> Deadlock:
-    """Explain a run that stopped with nodes left."""
-    blocked = _blocked(network, arena, signatures)
+def deadlock_of(blocked: Sequence[Blocked]) -> Deadlock:
+    """Explain a run or a replay that stopped with these tasks waiting."""
     by_node = {b.node: b for b in blocked}
-    cycle = _cycle(network, by_node)
-    starved = None if cycle else min(blocked, key=lambda b: _reason(network, by_node, b), default=None)
-    return Deadlock(tuple(blocked), tuple(cycle), starved)
+    cycle = wait_cycle(by_node)
+    starved = None if cycle else min(blocked, key=lambda b: _reason(by_node, b), default=None)
+    return Deadlock(tuple(blocked), cycle, starved)
 
 
-def _reason(network: Network, by_node: Mapping[int, Blocked], blocked: Blocked) -> int:
+def _reason(by_node: Mapping[int, Blocked], blocked: Blocked) -> int:
     """Without a cycle all waiting goes back to a task whose peer has ended (0) or is not known (1)."""
-    if blocked.peer is None:
+    if blocked.peer_node is None:
         return 1
-    return 2 if int(network.task_node[blocked.peer]) in by_node else 0
+    return 2 if blocked.peer_node in by_node else 0
 
 
-def _blocked(network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> list[Blocked]:
-    ends = stream_ends(network, signatures)
-    states = arena.nodes[:, Node.WAITS_IN] % (1 << STATE_BITS)
-    nodes = np.flatnonzero(np.isin(states, [State.GET, State.PUT]))
-    records = arena.nodes[nodes]
-    tasks = network.order[arena.current_slot()[nodes]]
-    streams = arena.stream_number(records[:, Node.WAITS_ON])
-    ops = operation_numbers(network, tasks, records[:, Node.WAITS_IN])
-    result = []
-    for node, task, stream, op, clock in zip(
-        nodes.tolist(), tasks.tolist(), streams.tolist(), ops.tolist(), records[:, Node.CLOCK].tolist(), strict=True
-    ):
-        getting = states[node] == State.GET
-        peer = int((ends.producer if getting else ends.consumer)[stream])
-        held = int(arena.streams[stream, Stream.TAIL] - arena.streams[stream, Stream.HEAD])
-        result.append(
-            Blocked(
-                task=task,
-                node=node,
-                direction="get" if getting else "put",
-                stream=stream,
-                op=op,
-                clock=clock,
-                held=held,
-                peer=None if peer == UNKNOWN else peer,
-            )
-        )
-    return result
-
-
-def _cycle(network: Network, by_node: Mapping[int, Blocked]) -> list[Blocked]:
-    """A cycle of the graph in which each blocked node points to the node it waits for."""
+def wait_cycle(by_node: Mapping[int, Blocked]) -> tuple[Blocked, ...]:
+    """A cycle of the graph in which each blocked node points to the node it waits for; empty if there is none."""
     done: set[int] = set()
     for start in by_node:
         path: list[int] = []
@@ -157,8 +120,7 @@ def _cycle(network: Network, by_node: Mapping[int, Blocked]) -> list[Blocked]:
         while node is not None and node in by_node and node not in done:
             done.add(node)
             path.append(node)
-            peer = by_node[node].peer
-            node = None if peer is None else int(network.task_node[peer])
+            node = by_node[node].peer_node
         if node in path:
-            return [by_node[n] for n in path[path.index(node) :]]
-    return []
+            return tuple(by_node[n] for n in path[path.index(node) :])
+    return ()

@@ -1,0 +1,209 @@
+"""The smallest increase of stream depths that clears a deadlock: one search, for runs of the engine and for replays.
+
+Whether a network deadlocks does not depend on times, and deeper streams never cause it (docs/timing.md, T13). A try at
+some depths either finishes or says which full streams could help, and by how much they must grow:
+
+* A replay knows the least growth: a full stream of the cycle must take all tokens that its writer puts before it comes
+  to the operation that the cycle waits for. If every stream of the cycle grew by less, none of its processes could be
+  the first to go on, so one of them must grow by that much. Trying them, smallest total first, finds the minimum.
+* A run only knows the streams. They are made deeper until the run finishes, then each goes back as far as it can.
+
+Only tries and their work are limited, never time: the same network gets the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..network.network import IntArray
+
+SEARCHED_ORDERS = 4
+"""Up to so many streams, each is tried as the one that is kept deep, for the least total."""
+CUT_SHORT = " (perhaps less is enough: the search was cut short)"
+
+Growth = list[tuple[int, int]]
+"""Streams of which one must grow, and by how much; empty where nothing has to."""
+
+
+class NoDepthHelps(Exception):
+    """No depths clear the deadlock; the message says why."""
+
+
+class OutOfWork(Exception):
+    """The tries have used the work that they may do."""
+
+
+class Trial(Protocol):
+    """Tries depths.
+
+    Attributes:
+        is_least: whether less growth than a try asks for cannot help; then one of its streams is enough to go on, else
+            all grow.
+    """
+
+    is_least: bool
+
+    def __call__(self, depths: tuple[int, ...]) -> Growth:
+        """What must grow for the network to get further; raises NoDepthHelps, OutOfWork."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Increase:
+    """How much deeper streams must be for a deadlocked network to finish.
+
+    Attributes:
+        changes: (stream, depth it has, depth it needs); of streams that share a depth the first one. Empty if no
+            increase is known, or needed.
+        depths: of all streams, with the changes.
+        added: slots added in all. at_least: no increase by fewer clears the deadlock.
+        runs: depth vectors tried.
+        is_minimal: whether none of the depths can be one less; False where the search was cut short.
+        reason: why no increase is known.
+        names: of the streams, where known.
+    """
+
+    changes: tuple[tuple[int, int, int], ...]
+    depths: IntArray
+    added: int = 0
+    at_least: int = 0
+    runs: int = 0
+    is_minimal: bool = True
+    reason: str = ""
+    names: Sequence[str] = field(default=(), repr=False)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no smaller total increase exists."""
+        return self.added == self.at_least
+
+    @property
+    def increase(self) -> dict[str, int]:
+        """The streams that had to grow, by name, with their new depths."""
+        return {self.names[stream]: new for stream, _, new in self.changes}
+
+    @property
+    def advice(self) -> str:
+        """What to do, in a sentence."""
+        if not self.changes:
+            return self.reason or "nothing has to be deeper"
+        what = ", ".join(f"{name} to {depth}" for name, depth in self.increase.items())
+        return f"raise {what}" + ("" if self.proven else CUT_SHORT)
+
+    def describe(self, name: Callable[[int], str]) -> str:
+        """What to do, in a sentence; `name` gives the names of streams."""
+        if not self.changes:
+            return self.reason
+        what = ", ".join(f"{name(stream)} from {old} to {new}" for stream, old, new in self.changes)
+        return f"raise {what}" + ("" if self.is_minimal else CUT_SHORT)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Depths that do not deadlock, and what is known of them; see `Increase`."""
+
+    depths: tuple[int, ...]
+    at_least: int
+    runs: int
+    is_minimal: bool
+
+
+class Search:
+    """The search for the depths of least total that finish.
+
+    Args:
+        trial: tries depths, one per stream or group of streams.
+        start: depths to begin with, which are also the least allowed.
+        weight: streams that share each depth; 1 each if not given.
+    """
+
+    def __init__(self, trial: Trial, start: Sequence[int], weight: Sequence[int] | None = None) -> None:
+        self._trial = trial
+        self._start = tuple(int(depth) for depth in start)
+        self._weight = tuple(weight) if weight is not None else (1,) * len(self._start)
+        self._runs = 0
+
+    def run(self, max_runs: int) -> Found:
+        """After `max_runs` tries of least growth, streams grow where it costs least, and are then lowered.
+
+        Raises:
+            NoDepthHelps: if there are no such depths.
+            OutOfWork: if the work was used up before any were found.
+        """
+        bound, depths = 0, self._start
+        if self._trial.is_least:
+            bound, depths, finishes = self._best_first(max_runs)
+            if finishes:
+                return Found(depths, bound, self._runs, True)
+        while growth := self._try(depths):
+            chosen = [min(growth, key=lambda g: g[1] * self._weight[g[0]])] if self._trial.is_least else growth
+            for stream, slots in chosen:
+                depths = _with(depths, stream, depths[stream] + slots)
+        best, is_minimal = self._least(depths)
+        return Found(best, bound, self._runs, is_minimal)
+
+    def _try(self, depths: tuple[int, ...]) -> Growth:
+        self._runs += 1
+        return self._trial(depths)
+
+    def _added(self, depths: tuple[int, ...]) -> int:
+        return sum(w * (new - old) for w, new, old in zip(self._weight, depths, self._start, strict=True))
+
+    def _best_first(self, max_runs: int) -> tuple[int, tuple[int, ...], bool]:
+        """The least total of any depths that may finish, such depths, and whether they do."""
+        waiting = [(0, self._start)]
+        seen = {self._start}
+        while self._runs < max_runs:
+            added, depths = heapq.heappop(waiting)
+            growth = self._try(depths)
+            if not growth:
+                return added, depths, True
+            for stream, slots in growth:
+                deeper = _with(depths, stream, depths[stream] + slots)
+                if deeper not in seen:
+                    seen.add(deeper)
+                    heapq.heappush(waiting, (self._added(deeper), deeper))
+        return (*waiting[0], False)
+
+    def _least(self, depths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+        """Of several ways to lower the depths again, the one that adds least; and whether any was gone to its end."""
+        raised = [s for s, (new, old) in enumerate(zip(depths, self._start, strict=True)) if new > old]
+        orders = [raised]
+        if len(raised) <= SEARCHED_ORDERS:
+            orders = [[t for t in raised if t != s] + [s] for s in raised]
+        best, is_minimal = depths, not raised
+        try:
+            for order in orders:
+                found = self._lowered(depths, order)
+                if not is_minimal or self._added(found) < self._added(best):
+                    best, is_minimal = found, True
+        except OutOfWork:
+            pass
+        return best, is_minimal
+
+    def _lowered(self, depths: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+        """Lower depths that finish one after the other, as far as they still do."""
+        for stream in order:
+            fails, works = self._start[stream] - 1, depths[stream]
+            while works - fails > 1:
+                # The old depth first: most streams of a cycle need no more.
+                middle = self._start[stream] if fails < self._start[stream] else (fails + works) // 2
+                if self._finishes(_with(depths, stream, middle)):
+                    works = middle
+                else:
+                    fails = middle
+            depths = _with(depths, stream, works)
+        return depths
+
+    def _finishes(self, depths: tuple[int, ...]) -> bool:
+        try:
+            return not self._try(depths)
+        except NoDepthHelps:
+            return False
+
+
+def _with(depths: tuple[int, ...], stream: int, depth: int) -> tuple[int, ...]:
+    return (*depths[:stream], depth, *depths[stream + 1 :])
