@@ -198,3 +198,8 @@ class NodeGroup:
     tree: Tree
     count: int
     leaves: Leaves
+
+    @cached_property
+    def first_tasks(self) -> IntArray:
+        """The tasks of the first node, in the order of its tree."""
+        return self.leaves.tasks()[0].copy()

@@ -97,6 +97,24 @@ def leaf_tasks(tree: Tree) -> Iterator[Task]:
             yield from leaf_tasks(tree.child)
 
 
+def first_leaves(tree: Tree) -> dict[Task, int]:
+    """Each task class that a node executes, with the position of its first leaf; repetitions are not walked through."""
+    found: dict[Task, int] = {}
+
+    def visit(part: Tree, start: int) -> None:
+        if isinstance(part, Task):
+            found.setdefault(part, start)
+        elif isinstance(part, Repeat):
+            visit(part.child, start)
+        else:
+            for child in part.children:
+                visit(child, start)
+                start += child.leaf_count
+
+    visit(tree, 0)
+    return found
+
+
 def text(tree: Tree, names: dict[Task, str] | None = None) -> str:
     """One line, equal for equal trees: `64x[first; 30*middle; last]`, where `30*` is a run of equal children."""
     if isinstance(tree, Task):

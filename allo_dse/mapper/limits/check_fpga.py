@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from allo_dse.backends.fpga.plan import is_region
-from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.errors import StaticControlError
 from allo_dse.program.directive import Directive
 
@@ -48,7 +48,13 @@ def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
 
 
 def _resources(mapping: FpgaMapping) -> Iterator[Violation]:
-    total, parts = mapping.total, mapping.resources
+    """Resources beyond the device's; of the whole design only where its processing elements alone would fit."""
+    too_many = list(_beyond(mapping, mapping.processing))
+    yield from too_many or _beyond(mapping, mapping.resources)
+
+
+def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Violation]:
+    total = Resources.total(parts.values())
     for resource in RESOURCES:
         needed, limit = getattr(total, resource), mapping.device.limit(resource)
         if needed > limit:

@@ -28,7 +28,7 @@ from allo_dse.program.tensors import Tensor, TensorPort
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
-from ..graph.tree import Task, leaf_tasks
+from ..graph.tree import first_leaves
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
@@ -96,13 +96,10 @@ class FpgaMapping:
 
     def classes(self, group: NodeGroup) -> list[tuple[Kernel, TaskClass, Pid]]:
         """The classes that a group's nodes execute, each with the pid of its first task."""
-        found: dict[Task, int] = {}
-        tasks = group.leaves.tasks()[0]
-        for leaf, task in zip(leaf_tasks(group.tree), tasks, strict=True):
-            found.setdefault(leaf, int(task))
         program = self.vmg.program
         result = []
-        for leaf, first in found.items():
+        for leaf, position in first_leaves(group.tree).items():
+            first = int(group.first_tasks[position])
             kernel = program.kernels[leaf.kernel]
             pid = program.pids(leaf.kernel, np.array([first]))[0]
             result.append((kernel, kernel.classes[leaf.cls], tuple(int(p) for p in pid)))
@@ -145,7 +142,12 @@ class FpgaMapping:
     @cached_property
     def resources(self) -> dict[str, Resources]:
         """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
-        parts = {"logic": Resources(), "arrays": Resources(), "streams": self._streams(), "tensors": self._axi()}
+        return {**self.processing, "streams": self._streams(), "tensors": self._axi()}
+
+    @cached_property
+    def processing(self) -> dict[str, Resources]:
+        """The parts of `resources` that processing elements take, which are known without a look at any stream."""
+        parts = {"logic": Resources(), "arrays": Resources()}
         for group in self.vmg.groups:
             for _, task_class, pid in self.classes(group):
                 cost = self.cost(task_class, pid)
@@ -183,7 +185,7 @@ class FpgaMapping:
 
     def _tiles(self, group: NodeGroup, port: TensorPort) -> int:
         """Different tiles of a tensor that a node of the group uses."""
-        program, tasks = self.vmg.program, group.leaves.tasks()[0]
+        program, tasks = self.vmg.program, group.first_tasks
         kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
         found: set[int] = set()
         for kernel in kernels:
@@ -210,11 +212,12 @@ class FpgaMapping:
         edges, program = self.vmg.graph.edges, self.vmg.program
         if not len(edges):
             return (), ()
-        node = self.vmg.node_of_task
-        ends = np.stack([edges.array, node[edges.source], node[edges.target]], axis=1)
+        node, nodes = self.vmg.node_of_task.astype(np.int64), self.vmg.node_count
+        source, target = node[edges.source], node[edges.target]
+        ends = (edges.array * nodes + source) * nodes + target  # one number per connection, which is quick to sort
         found = []
-        for chosen in (ends[:, 1] != ends[:, 2], ends[:, 1] == ends[:, 2]):
-            arrays, counts = np.unique(np.unique(ends[chosen], axis=0)[:, 0], return_counts=True)
+        for chosen in (source != target, source == target):
+            arrays, counts = np.unique(np.unique(ends[chosen]) // (nodes * nodes), return_counts=True)
             found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
         return found[0], found[1]
 

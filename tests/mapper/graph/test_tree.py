@@ -2,7 +2,7 @@
 
 import pytest
 
-from allo_dse.mapper.graph.tree import Repeat, Seq, Task, leaf_tasks, repeat, seq, text
+from allo_dse.mapper.graph.tree import Repeat, Seq, Task, first_leaves, leaf_tasks, repeat, seq, text
 
 A, B = Task(0, 0), Task(0, 1)
 
@@ -37,6 +37,8 @@ def test_trees_that_are_not_canonical_are_refused(build):
 def test_leaves_come_in_order_of_execution():
     tree = repeat(2, seq([A, repeat(2, B)]))
     assert list(leaf_tasks(tree)) == [A, B, B, A, B, B]
+    assert first_leaves(tree) == {A: 0, B: 1}
+    assert first_leaves(seq([repeat(3, tree), Task(9, 9)])) == {A: 0, B: 1, Task(9, 9): 18}
     assert tree.leaf_count == 6
 
 

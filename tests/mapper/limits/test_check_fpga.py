@@ -106,3 +106,16 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
     assert dict(folded.buffers) == {"down": 4}
     assert whole.resources["streams"].bram18 == 0
     assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)
+
+
+def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() -> None:
+    """A graph of 32,768 nodes: what its processing elements take is known from its three kinds of task."""
+    program = dse.load_program(gemm(Pm=32, Pn=32, Pk=32))
+    mapping = FpgaMapping(program.vmg, U280)
+    from allo_dse.mapper.limits.check_fpga import fpga_violations
+
+    violations = {v.constraint: v for v in fpga_violations(mapping)}
+    assert program.vmg.node_count == 32_768
+    assert violations["lut"].needed > U280.limit("lut")
+    assert "streams" not in violations["lut"].detail
+    assert not {"resources", "_connections"} & set(vars(mapping))
