@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.errors import StudyError
 from allo_dse.space.params import Condition, ParameterSpace
-from allo_dse.space.space import Space
+from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung
 from ..search.objectives import Constraint, Objective
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.programs import Programs
+
+
+MOST_REBUILT = 64
+"""Designs of a log that a study keeps rebuilt: more than fronts usually have."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,25 @@ class StudySpec:
             choices.append(KernelLibrary(self.device, self.kernels))
         return Space(Draft(self.device), [*choices, *self._extra_choices])
 
+    def candidate(self, key: str, genes: Mapping[str, int]) -> Candidate:
+        """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.
+
+        Raises:
+            StudyError: when it is not in the study's space any more.
+        """
+        if key not in self._rebuilt:
+            found = self.space.decode_genes(dict(genes))
+            if found is None or found.key != key:
+                raise StudyError(f"design {key} is not in the study's space any more")
+            if len(self._rebuilt) >= MOST_REBUILT:
+                del self._rebuilt[next(iter(self._rebuilt))]
+            self._rebuilt[key] = found
+        return self._rebuilt[key]
+
+    @cached_property
+    def _rebuilt(self) -> dict[str, Candidate]:
+        return {}
+
     def make_evaluator(self) -> Evaluator:
         """The evaluator of every design, made anew where the study was given a way to make it."""
         if self._evaluator is None:
@@ -231,7 +254,7 @@ class StudySpec:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
-_DERIVED = ("space", "device", "programs", "folds")
+_DERIVED = ("space", "device", "programs", "folds", "_rebuilt")
 """What is made from a declaration when it is asked for, and made anew in each worker."""
 
 

@@ -43,10 +43,7 @@ class BestDesign:
     @cached_property
     def candidate(self) -> Candidate:
         """The design and the program's parameters, rebuilt from what the log keeps."""
-        candidate = self.study.space.decode_genes(self.record.genes)
-        if candidate is None or candidate.key != self.record.key:
-            raise StudyError(f"design {self.record.key} is not in the study's space any more")
-        return candidate
+        return self.study.candidate(self.record.key, self.record.genes)
 
     @property
     def design(self) -> Any:

@@ -12,9 +12,11 @@ import pytest
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
+from allo_dse.mapper import mapping
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.place.result import Infeasible
+from allo_dse.space.space import Space
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.placements import PLACEMENTS, placement_of
@@ -96,3 +98,29 @@ def test_a_file_that_this_version_did_not_write_is_solved_again(tmp_path: Path, 
 def test_a_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / PLACEMENTS).write_text("a file in its place")
     assert placement_of(tmp_path, FakeDesign(), lambda _: REASON) == REASON
+
+
+def test_a_front_is_rebuilt_and_checked_once_by_verification_placement_and_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rebuilt: list[str] = []
+    checked: list[str] = []
+    decode, check = Space.decode_genes, mapping.node_violations
+
+    def decoded(self: Space, genes: dict[str, int]) -> Any:
+        found = decode(self, genes)
+        rebuilt.append(found.key)
+        return found
+
+    def violations(view: Any, *others: Any) -> Any:
+        checked.append(view.vmg.key)
+        return check(view, *others)
+
+    monkeypatch.setattr(Space, "decode_genes", decoded)
+    monkeypatch.setattr(mapping, "node_violations", violations)
+    result = tuned(tmp_path / "run")
+    assert sorted(rebuilt) == sorted(best.key for best in result.front)
+    # Once when they were proposed, and those of the front once more: proposals are not kept for the length of a run.
+    proposed = checked[: len(checked) - len(result.front)]
+    assert len(result.records) <= len(proposed)
+    assert set(checked[len(proposed) :]) == {best.design.vmg.key for best in result.front}
