@@ -15,6 +15,9 @@ from .fpga import FpgaMapping
 
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
 
+_HOPELESS = 8
+"""Times a resource of the device from which on nobody asks what connecting the elements takes as well."""
+
 
 def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
@@ -48,9 +51,10 @@ def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
 
 
 def _resources(mapping: FpgaMapping) -> Iterator[Violation]:
-    """Resources beyond the device's; of the whole design only where its processing elements alone would fit."""
-    too_many = list(_beyond(mapping, mapping.processing))
-    yield from too_many or _beyond(mapping, mapping.resources)
+    """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
+    alone = list(_beyond(mapping, mapping.processing))
+    is_hopeless = any(violation.needed > _HOPELESS * violation.limit for violation in alone)
+    yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
 
 
 def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Violation]:
