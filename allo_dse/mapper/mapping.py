@@ -88,7 +88,7 @@ class DeviceMapping:
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
         """Per node group, when its nodes need other tiles."""
-        return self.vmg.graph.periods.schedules(self.vmg.groups)
+        return self.view.periods
 
     @cached_property
     def fpga(self) -> FpgaMapping:

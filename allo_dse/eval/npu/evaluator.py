@@ -12,11 +12,12 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
+from allo_dse.mapper.streams.channels import Links
 from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.result import RunResult
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
-from .links import Links, stream_links
 from .network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
 
 
@@ -47,9 +48,7 @@ class NpuSimulator:
             SimulationError: if the design deadlocks.
         """
         transport, schedules = design.mapping.transport, design.mapping.periods
-        simulation = _Simulation(
-            design, schedules, stream_links(design.program, schedules, connected=bool(transport.streams)), transport
-        )
+        simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
         blocks = []
         for periods, count in blocks_of(schedules[0].periods, transport):
             network, ticks = simulation.run(periods)
@@ -78,8 +77,30 @@ class _Simulation:
         network = self._network(periods)
         result = table_engine().run(network.network, extrapolate=True)
         if not result.finished:
-            raise SimulationError("the design deadlocks", hint="its streams are too shallow for the order of its tasks")
+            raise SimulationError(
+                f"the design deadlocks: {self._waiting(result)}",
+                hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
+            )
         return network, float(result.cycles)
+
+    def _waiting(self, result: RunResult) -> str:
+        """Which nodes wait for which streams; nodes that wait for tiles of tensors are counted."""
+        assert result.deadlock is not None
+        names, channels = self.design.vmg.nodes, sorted(self.links.depth)
+        first_stream = result.network.stream_count - 2 * len(channels)
+        first_core = result.network.node_count - len(names)
+        said, others = [], 0
+        for blocked in result.deadlock.cycle or result.deadlock.blocked:
+            place = (blocked.stream - first_stream) // 2
+            if blocked.node < first_core or place < 0:
+                others += 1
+                continue
+            source, target, name = channels[place]
+            way = "room in" if (blocked.stream - first_stream) % 2 else "a token of"
+            depth = self.links.depth[channels[place]]
+            said.append(f"{names[blocked.node - first_core]} waits for {way} {name} (depth {depth}) "
+                        f"from {names[source]} to {names[target]}")  # fmt: skip
+        return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
 
     def _network(self, periods: int) -> NpuNetwork:
         if periods < TEMPLATE_PERIODS:

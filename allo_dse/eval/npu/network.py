@@ -21,13 +21,13 @@ import numpy as np
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.graph.periods import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
 from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transport
+from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.codegen.run_time.layout import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes, Table
 
 from .cores import core_period
 from .costs import class_cycles
-from .links import Links, NodeLinks
 
 TICKS_PER_CYCLE = 16
 

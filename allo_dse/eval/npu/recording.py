@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.model.movement import Flow, Transport
+from allo_dse.mapper.streams.channels import Channel
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
 from .evaluator import blocks_of
-from .links import Channel, stream_links
 from .network import TICKS_PER_CYCLE, build_npu_network
 
 NAMED_NODES = 3
@@ -67,7 +67,7 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
     """
     device = NpuDevice.of(design.device)
     transport, schedules = design.mapping.transport, design.mapping.periods
-    links = stream_links(design.program, schedules, connected=bool(transport.streams))
+    links = design.mapping.view.channels
     periods = blocks_of(schedules[0].periods, transport)[0][0]
     network = build_npu_network(schedules, links, transport, device, periods).network
     labels = _labels(design, transport, sorted(links.depth))

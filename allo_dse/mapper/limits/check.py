@@ -62,6 +62,7 @@ def node_violations(
     for group, memory in zip(view.groups, memories, strict=True):
         found += _core_violations(program, group, first_node, memory, streams, device, buffering)
         first_node += group.group.count
+    found += _deadlock(view)
     found += _misaligned_tiles(view)
     found += transport.violations
     found += tile_violations(transport, device)
@@ -181,6 +182,15 @@ def _core_descriptors(
         words = -(-port.tile_bytes // WORD_BYTES)
         if words > core.descriptor.max_words:
             yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
+
+
+def _deadlock(view: MappingView) -> Iterator[Violation]:
+    """Nodes that wait for each other's tokens however deep their FIFOs are."""
+    blocked = view.needed_depths.blocked
+    if blocked:
+        labels = view.vmg.nodes
+        waits = [f"{labels[node]} for {name} from {labels[a]} to {labels[b]}" for node, (a, b, name) in blocked[:4]]
+        yield Violation("stream_deadlock", f"core {labels[blocked[0][0]]}", len(blocked), 0, "; ".join(waits))
 
 
 def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:

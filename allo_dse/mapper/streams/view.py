@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from msgspec import structs
+
 from ..fold.vmg import VMG
+from ..graph.periods import GroupSchedule
+from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
+from .stream_depths import NeededDepths, needed_depths
 from .tiles import GroupTiles
 
 
@@ -23,5 +28,31 @@ class MappingView:
 
     @cached_property
     def links(self) -> StreamLinks:
-        """The streams inside and between nodes."""
+        """The streams inside and between nodes, as deep as the graph needs them."""
+        links, deeper = self._declared_links, self.needed_depths.depth
+        between = (structs.replace(flow, depth=deeper.get(flow.stream, flow.depth)) for flow in links.between)
+        return replace(links, between=tuple(between)) if deeper else links
+
+    @cached_property
+    def channels(self) -> Links:
+        """The FIFOs between nodes, as deep as the graph needs them, and which leaves use them."""
+        links, deeper = self._declared_channels, self.needed_depths.depth
+        return replace(links, depth={c: deeper.get(c[2], depth) for c, depth in links.depth.items()})
+
+    @cached_property
+    def needed_depths(self) -> NeededDepths:
+        """Depths beyond the declared ones without which the nodes wait for each other."""
+        return needed_depths(self.periods, self._declared_channels)
+
+    @cached_property
+    def periods(self) -> tuple[GroupSchedule, ...]:
+        """Per node group, when its nodes need other tiles."""
+        return self.vmg.graph.periods.schedules(self.vmg.groups)
+
+    @cached_property
+    def _declared_links(self) -> StreamLinks:
         return link_streams(self.vmg.graph, self.groups)
+
+    @cached_property
+    def _declared_channels(self) -> Links:
+        return stream_links(self.vmg.program, self.periods, connected=bool(self._declared_links.between))

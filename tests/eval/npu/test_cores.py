@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse import Buffering, Design, Device, NpuSimulator
-from allo_dse.eval.npu.cores import _steps
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.streams.leaf_steps import leaf_steps
 from tests.support.programs import attention_program
 
 USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
@@ -18,7 +18,7 @@ USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 1000), USES)
 def test_steps_add_up(ticks, uses):
-    steps = _steps(ticks, uses)
+    steps = leaf_steps(ticks, uses)
     assert sum(step.ticks for step in steps) == ticks
     found = Counter(
         (is_put, link) for step in steps for is_put in (False, True) for link in (step.puts if is_put else step.gets)
@@ -28,17 +28,17 @@ def test_steps_add_up(ticks, uses):
 
 
 def test_a_token_each_is_one_step():
-    (step,) = _steps(10, [(False, 0), (True, 1)])
+    (step,) = leaf_steps(10, [(False, 0), (True, 1)])
     assert (step.gets, step.puts, step.ticks) == ((0,), (1,), 10)
 
 
 def test_a_loop_gets_and_puts_once_per_step():
-    steps = _steps(9, [*[(False, 0)] * 3, *[(True, 1)] * 3, (True, 2)])
+    steps = leaf_steps(9, [*[(False, 0)] * 3, *[(True, 1)] * 3, (True, 2)])
     assert [(s.gets, s.puts, s.ticks) for s in steps] == [((0,), (1,), 3), ((0,), (1,), 3), ((0,), (1, 2), 3)]
 
 
 def test_what_comes_before_the_loop_is_in_its_first_step():
-    steps = _steps(4, [(False, 2), *[(False, 0)] * 2])
+    steps = leaf_steps(4, [(False, 2), *[(False, 0)] * 2])
     assert [s.gets for s in steps] == [(2, 0), (0,)]
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.eval.npu.links import stream_links
 from allo_dse.eval.npu.network import TEMPLATE_PERIODS, build_npu_network
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.simulator.engine.engine import table_engine
@@ -52,7 +51,7 @@ def test_extrapolation_equals_the_full_simulation(design):
 @settings(max_examples=20, deadline=None)
 def test_a_network_for_more_periods_is_the_one_built_for_them(design, more):
     schedules, transport = design.mapping.periods, design.mapping.transport
-    links = stream_links(design.program, schedules)
+    links = design.mapping.view.channels
     periods = TEMPLATE_PERIODS + more
     template = build_npu_network(schedules, links, transport, design.device, TEMPLATE_PERIODS)
     built = table_engine().run(build_npu_network(schedules, links, transport, design.device, periods).network)

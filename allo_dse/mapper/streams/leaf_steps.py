@@ -1,0 +1,76 @@
+"""What a task does on its channels, step by step.
+
+A task that exchanges several tokens over one channel does so as a loop would: its work is cut into as many steps, and
+each step gets, computes and puts its share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allo_dse.program.index_maps import IntArray
+from allo_dse.simulator.network.tables import Table
+
+from .channels import Use
+
+
+@dataclass(frozen=True)
+class Step:
+    """A share of a task's work: the channels it gets from first and puts to afterwards, and its ticks."""
+
+    gets: tuple[int, ...]
+    puts: tuple[int, ...]
+    ticks: int
+
+    def write(self, table: Table, first: int) -> None:
+        """Add the step to a table; channel c is the FIFO at ports 2 * (first + c), full slots, and the next, free ones.
+
+        Room for what it puts is taken before it works, as a core acquires its object FIFOs.
+        """
+        for channel in self.gets:
+            table.get(2 * (first + channel))
+        for channel in self.puts:
+            table.get(2 * (first + channel) + 1)
+        table.wait(self.ticks)
+        for channel in self.gets:
+            table.put(2 * (first + channel) + 1)
+        for channel in self.puts:
+            table.put(2 * (first + channel))
+
+
+def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
+    """As many steps as the busiest channel has tokens.
+
+    The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
+    busiest one's, and else in the last.
+    """
+    tokens = Counter(uses)
+    count = max(tokens.values(), default=1)
+    busiest = next((use for use, own in tokens.items() if own == count), None)
+    order = list(tokens)
+    gets: list[list[int]] = [[] for _ in range(count)]
+    puts: list[list[int]] = [[] for _ in range(count)]
+    for use, own in tokens.items():
+        is_put, link = use
+        for token in range(own):
+            step = token * count // own
+            if own == 1 and busiest is not None and order.index(use) > order.index(busiest):
+                step = count - 1
+            elif own > 1 and is_put:
+                step = -(-(token + 1) * count // own) - 1
+            (puts if is_put else gets)[step].append(link)
+    share, rest = divmod(ticks, count)
+    return [Step(tuple(gets[i]), tuple(puts[i]), share + (rest if i == count - 1 else 0)) for i in range(count)]
+
+
+def use_codes(uses: dict[int, list[Use]], leaves: int) -> IntArray:
+    """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+    codes: dict[tuple[Use, ...], int] = {}
+    result = np.zeros(leaves, np.int64)
+    for leaf, own in uses.items():
+        result[leaf] = codes.setdefault(tuple(own), len(codes) + 1)
+    return result

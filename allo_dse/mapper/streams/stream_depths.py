@@ -1,0 +1,135 @@
+"""How deep the FIFOs between nodes must be for a folded graph to run at all.
+
+The streams of an array that lead from one node to another become one FIFO that is used in turn. Where tokens reach a
+node on two ways, the FIFOs of one way must hold what the other has not delivered yet; a chain that computes a whole row
+before it looks at its results needs a FIFO for the row. Whether a network of processes that only get and put blocks
+does not depend on time, so the graph's token exchange is executed without costs: a deadlock at the declared depths
+shows which FIFOs are full, these are made deeper, and each goes back as far as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+
+from ..graph.periods import GroupSchedule
+from .channels import Channel, Links, NodeLinks
+from .leaf_steps import leaf_steps, use_codes
+
+PERIODS = 3
+"""A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
+
+
+@dataclass(frozen=True)
+class NeededDepths:
+    """What a graph needs of its FIFOs.
+
+    Attributes:
+        depth: by stream array, where it needs more than is declared.
+        blocked: (node, channel) of those that wait for each other whatever the depths; empty if it runs.
+    """
+
+    depth: Mapping[str, int]
+    blocked: tuple[tuple[int, Channel], ...] = ()
+
+
+def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDepths:
+    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other."""
+    if _is_forest(links.depth):
+        return NeededDepths({})
+    search = _Search(schedules, links)
+    declared = {name: depth for (_, _, name), depth in links.depth.items()}
+    depth = dict(declared)
+    while not (result := search.run(depth)).finished:
+        full = {name for _, (_, _, name) in search.blocked(result, by="room")}
+        if not full or max(depth[name] for name in full) > search.most_tokens:
+            return NeededDepths({}, tuple(search.blocked(result)))
+        depth |= {name: 2 * depth[name] for name in full}
+    for name in [name for name in depth if depth[name] > declared[name]]:
+        fails, works = declared[name] - 1, depth[name]
+        while works - fails > 1:
+            middle = (fails + works) // 2
+            if search.run({**depth, name: middle}).finished:
+                works = middle
+            else:
+                fails = middle
+        depth[name] = works
+    return NeededDepths({name: d for name, d in depth.items() if d > declared[name]})
+
+
+def _is_forest(channels: Mapping[Channel, int]) -> bool:
+    """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
+    parent: dict[int, int] = {}
+
+    def root(node: int) -> int:
+        while parent.setdefault(node, node) != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    for source, target, _ in channels:
+        a, b = root(source), root(target)
+        if a == b:
+            return False
+        parent[a] = b
+    return True
+
+
+class _Search:
+    """Runs of the graph's token exchange at different depths.
+
+    Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a
+    step holds its slots from its gets to its puts.
+    """
+
+    def __init__(self, schedules: Sequence[GroupSchedule], links: Links) -> None:
+        self._numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
+        self._channels = list(self._numbers)
+        self._processes: list[tuple[Table, list[int]]] = []
+        self.most_tokens = 0
+        for schedule, own in zip(schedules, links.groups, strict=True):
+            table = _exchange(schedule, own)
+            used = sum(len(uses) for uses in own.uses.values()) * min(schedule.periods, PERIODS)
+            self.most_tokens = max(self.most_tokens, used)
+            for channels in own.channels:
+                numbers = [self._numbers[channel] for channel in channels]
+                self._processes.append((table, [stream for n in numbers for stream in (2 * n, 2 * n + 1)]))
+
+    def run(self, depth: Mapping[str, int]) -> RunResult:
+        builder = NetworkBuilder()
+        depths = np.repeat(np.array([depth[name] for _, _, name in self._channels], np.int64), 2)
+        initial = depths.copy()
+        initial[::2] = 0
+        builder.streams(depths, latency=0, initial=initial)
+        for table, streams in self._processes:
+            builder.process(table, streams)
+        return table_engine().run(builder.build(), extrapolate=True)
+
+    def blocked(self, result: RunResult, by: str = "") -> list[tuple[int, Channel]]:
+        """(node, channel) of the nodes that wait for each other; `by="room"`: those that wait for a free slot."""
+        assert result.deadlock is not None
+        waiting = result.deadlock.cycle or result.deadlock.blocked
+        return [(b.node, self._channels[b.stream // 2]) for b in waiting if by != "room" or b.stream % 2]
+
+
+def _exchange(schedule: GroupSchedule, own: NodeLinks) -> Table:
+    """What a node of the group does on its channels, in up to `PERIODS` periods."""
+    table, leaves = Table(), len(schedule.classes)
+    codes = use_codes(own.uses, leaves)
+    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    lengths = np.diff(np.append(starts, leaves))
+    with table.repeat(min(schedule.periods, PERIODS)):
+        table.wait(1)
+        for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            with table.repeat(length):
+                for step, alike in groupby(leaf_steps(0, own.uses.get(leaf, ()))):
+                    with table.repeat(sum(1 for _ in alike)):
+                        step.write(table, 0)
+    return table
