@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .simulator.trace.build import Get as Get
     from .simulator.trace.build import Loop as Loop
     from .simulator.trace.build import Put as Put
+    from .space.choice import Ask as Ask
     from .space.choice import Choice as Choice
     from .space.choice import Question as Question
     from .space.choice import QuestionChoice as QuestionChoice
@@ -122,7 +123,7 @@ _names, __getattr__ = lazy_exports(
         "space.draft": ["Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.samplers": ["EvolutionSampler"],
-        "space.choice": ["Choice", "Question", "QuestionChoice"],
+        "space.choice": ["Ask", "Choice", "Question", "QuestionChoice"],
         "space.choices.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],

@@ -14,6 +14,7 @@ SHOWN = {
     "add_a_device": "compute tiles on my_npu: needs 16, has 8",
     "add_an_operator_cost": "in_logic: ",
     "add_an_evaluator": "rows  nodes  P",
+    "add_a_choice": "input ports of depth [1, 2] were tried",
     "add_a_sampler": "latency_cycles",
     "add_a_picture": "designs drawn in front.svg",
 }

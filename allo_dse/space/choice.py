@@ -4,7 +4,7 @@ A study's space is a sequence of choices. Each takes a `Draft` and returns one i
 one the draft is a design. Most choices only ask questions:
 
     class InputDepth(QuestionChoice):
-        reads, writes = frozenset(), frozenset({"buffering"})
+        writes = frozenset({"buffering.input_depth"})
 
         def decide(self, draft, ask):
             depth = 1 + int(ask(Question.position("input_depth", 2)))
@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from allo_dse.errors import StudyError
@@ -35,7 +36,7 @@ class Choice(Protocol):
 
     Attributes:
         reads: fields of the draft that the options depend on, of those that earlier choices write.
-        writes: fields of the draft that it decides.
+        writes: fields of the draft that it decides; with a dot where it is a part of one.
     """
 
     reads: frozenset[str]
@@ -47,7 +48,10 @@ class Choice(Protocol):
         ...
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
-        """Every way to decide the draft, once, with genes that decode to it; None for one that turns out illegal."""
+        """Every way to decide the draft, once, with genes that decode to it; None for one that turns out illegal.
+
+        What cannot fit, or is alike to another option, may be left out.
+        """
         ...
 
     def count(self, draft: Draft, limit: int) -> int:
@@ -175,8 +179,8 @@ class QuestionChoice(ABC):
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         """Looks among all options, so for choices of few; others know better."""
-        wanted = {name: getattr(design, name) for name in self.writes}
+        written = attrgetter(*sorted(self.writes))
         for option, genes in self.options(draft):
-            if option is not None and all(getattr(option, name) == value for name, value in wanted.items()):
+            if option is not None and written(option) == written(design):
                 return genes
         raise StudyError(f"the design's {', '.join(sorted(self.writes))} is none of those the study chooses from")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.program import Program
@@ -28,7 +29,7 @@ class MadePrograms(CompiledPrograms):
     def load(self, params: Assignment) -> Program:
         key = tuple(params.values())
         if key not in self._made:
-            self._made[key] = self._make(**params)
+            self._made[key] = replace(self._make(**params), params=dict(params))
         return self._made[key]
 
 

@@ -16,7 +16,7 @@ class OutputDepth(QuestionChoice):
         depths: in tiles (1: single buffer, 2: double buffer).
     """
 
-    writes = frozenset({"buffering"})
+    writes = frozenset({"buffering.output_depth"})
 
     def __init__(self, depths: Sequence[int] = (1, 2)) -> None:
         self._depths = tuple(depths)
