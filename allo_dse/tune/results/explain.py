@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allo_dse.mapper.model.movement import LayoutChoice
+    from allo_dse.space.design import Design
 
 _RESOURCES = {
     "dram": "DRAM",
@@ -19,7 +20,7 @@ _RESOURCES = {
 }
 
 
-def explain(design: Any, metrics: Mapping[str, Any]) -> str:
+def explain(design: Design, metrics: Mapping[str, Any]) -> str:
     """One line, e.g. "chained 32 reduction steps, bundled 8x8 output tiles per core; 16 cores; bound by DRAM: 71 %".
 
     Args:
@@ -46,7 +47,7 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
     return "; ".join([*parts, bound] if bound else parts)
 
 
-def _fpga_words(design: Any, metrics: Mapping[str, Any]) -> list[str]:
+def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
     """How loops are unrolled, and the resource that is used most."""
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
@@ -114,12 +115,12 @@ def _written_axes(kernel: Any) -> set[int]:
     return {axis for port in ports for axis in port.layout if axis is not None}
 
 
-def _layout_words(design: Any) -> list[str]:
+def _layout_words(design: Design) -> list[str]:
     """Where layouts change, e.g. "B transposed by the memory tile's DMA"."""
     return [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
 
 
-def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
+def design_layouts(design: Design) -> tuple[LayoutChoice, ...]:
     """The changes of layout of a design's tensors; none on devices without an array."""
     if getattr(getattr(design, "device", None), "family", None) != "npu":
         return ()
