@@ -25,7 +25,7 @@ class EvolutionSampler(BaseSampler):
     """Breeds new trials from the best known ones, by rank and crowding as NSGA-II does.
 
     For any Optuna study, with one objective or several, constraints (`trial.set_constraint`), and parameters of all
-    kinds that may depend on one another:
+    kinds that may depend on one another::
 
         import optuna
         from allo_dse import EvolutionSampler
