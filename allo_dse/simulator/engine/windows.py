@@ -92,8 +92,7 @@ class WindowRecorder(Recorder):
         arena, network = self._arena, self._network
         on = np.flatnonzero(arena.streams[:, Stream.WAITER])
         node = arena.node_number(arena.streams[on, Stream.WAITER])
-        is_empty = arena.streams[on, Stream.HEAD] == arena.streams[on, Stream.TAIL]
-        state = np.where(is_empty, int(State.GET), int(State.PUT))
+        state = arena.nodes[node, Node.WAITS_IN] % (1 << STATE_BITS)
         task = network.order[arena.current_slot()[node]]
         op = operation_numbers(network, task, arena.nodes[node, Node.WAITS_IN])
         return Waits(node, state, on, op, arena.nodes[node, Node.CLOCK])

@@ -40,7 +40,7 @@ def needed_registers(network: Network, signatures: Mapping[str, Signature]) -> R
     """The registers of a network's pipelines.
 
     Raises:
-        SimulationError: for an interval below 1, or a stage outside of its pipeline.
+        SimulationError: for an interval below 1, a stage outside of its pipeline, or a get due after one behind it.
     """
     registers = no_registers(network)
     in_order, first = True, 0
@@ -74,6 +74,14 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
             f"task body {body!r} has a pipeline with interval {ii}, depth {depth} and stages {stages}; "
             "intervals are at least 1, stages from 0 to the depth"
         )
+    least = min(stages, default=0)
+    for place, (stage, is_put) in enumerate(zip(stages, pipeline.is_put, strict=True)):
+        if not is_put and stage > min([*stages[place + 1 :], ii + least]):
+            raise SimulationError(
+                f"task body {body!r} has a pipeline of interval {ii} with a get at stage {stage}, which is due after "
+                "operations behind it: a body cannot go on without the token's value",
+                hint="give its gets one stage, or run it without payload",
+            )
     in_order = not stages or (stages == sorted(stages) and stages[-1] <= ii + stages[0])
     return in_order, sum(pipeline.is_put) * (max(stages, default=0) // ii + 2)
 

@@ -117,7 +117,6 @@ def _write(table: Table, steps: Steps, costs: IntArray, port: Mapping[int, int],
 
 
 def _write_pipeline(table: Table, loop: Repeat, costs: IntArray, port: Mapping[int, int]) -> bool:
-    """A body does a get where it stands, also where an operation behind it is due before; tables do not."""
     assert loop.ii is not None
     assert loop.depth is not None
     moves = [step for step in loop.steps if isinstance(step, Move)]
@@ -125,10 +124,6 @@ def _write_pipeline(table: Table, loop: Repeat, costs: IntArray, port: Mapping[i
         return False
     ii, depth = int(costs[loop.ii]), int(costs[loop.depth])
     stages = [0 if move.stage is None else int(costs[move.stage]) for move in moves]
-    for place, move in enumerate(moves):
-        soonest = min([*stages[place + 1 :], ii + min(stages)])
-        if not move.is_put and soonest < stages[place]:
-            return False
     with table.pipeline(loop.count, ii=ii, depth=depth) as round_:
         for move, stage in zip(moves, stages, strict=True):
             (round_.put if move.is_put else round_.get)(port[move.parameter], stage=stage)

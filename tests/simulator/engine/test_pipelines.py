@@ -269,3 +269,30 @@ def test_a_put_that_only_some_rounds_do_keeps_its_place() -> None:
     begin = 1 + 3 * np.arange(20)
     puts = [int(begin[min(k + 6, 19)]) + k + 7 - min(k + 6, 19) for k in range(0, 20, 2)]
     assert result.process_log(1).tolist() == [put + 1 for put in puts]
+
+
+def late_get() -> tuple[list[Loop], list[Loop]]:
+    """The get at stage 5 stands first in the program, that at stage 0 is due first, also of five later rounds (T7)."""
+    late = Loop(30, 1, 6, [(5, "get", 0), (0, "get", 1)])
+    return [late], [Loop(30, 3, 1, [(0, "put", 0)]), Loop(30, 1, 1, [(0, "put", 1)])]
+
+
+def test_gets_due_out_of_order_are_done_when_they_are_due_or_refused() -> None:
+    sequence, sources = late_get()
+    expected = simulate([script(loop) for loop in (*sequence, *sources)], [2, 2], [1, 1], [0, 0], 0)
+    text, costs = body_text("late", sequence, 2)
+    engine = compile_bodies([Body("late", text)])
+    b = NetworkBuilder()
+    numbers = b.streams([2, 2], latency=[1, 1], token_bytes=4).tolist()
+    b.tasks("late", engine.signatures["late"].words(1, numbers, cost_site=b.costs([*costs, 0])))
+    for loop in sources:
+        table = Table()
+        write(table, loop)
+        b.process(table, numbers)
+    net = b.build()
+    with pytest.raises(SimulationError, match="get at stage 5, which is due after"):
+        engine.run(net)
+    result = engine.run(net, payload=False, extrapolate=True)
+    assert result.node_end.tolist() == expected.clocks
+    assert result.stall_get.tolist() == expected.stall_get
+    assert result.stall_put.tolist() == expected.stall_put
