@@ -230,7 +230,68 @@ def _gemm() -> Any:
     return gemm(P=1)
 
 
+def convolution() -> Any:
+    """The first convolution of a residual block: sums in a memory, begun anew under a condition.
+
+    The report's tool may reorder float sums and adds the two products of a round before it adds them to the sum.
+    """
+
+    @df.region()
+    def top(A: float32[16, 58, 58], W: float32[16, 16, 3, 3], C: float32[16, 56, 56]):
+        @df.kernel(mapping=[1], args=[A, W, C])
+        def conv(a: float32[16, 58, 58], w: float32[16, 16, 3, 3], c: float32[16, 56, 56]):
+            for o, y, x, n in allo.grid(8, 28, 56, 8):
+                for u in range(3):
+                    for v in range(3):
+                        for p in range(2):
+                            for q in range(2):
+                                if n == 0 and u == 0 and v == 0:
+                                    c[2 * o + p, 2 * y + q, x] = 0.0
+                                left: float32 = a[2 * n, 2 * y + q + u, x + v] * w[2 * o + p, 2 * n, u, v]
+                                right: float32 = a[2 * n + 1, 2 * y + q + u, x + v] * w[2 * o + p, 2 * n + 1, u, v]
+                                c[2 * o + p, 2 * y + q, x] += left + right
+
+    return top
+
+
+def outer_products() -> Any:
+    """The main loop of a GEMM of outer products, with sums that begin anew under a condition."""
+
+    @df.region()
+    def top(A: float32[200, 240], B: float32[240, 220], C: float32[200, 220]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def gemm(a: float32[200, 240], b: float32[240, 220], c: float32[200, 220]):
+            for k, i, j in allo.grid(24, 50, 20):
+                for r in range(10):
+                    for p in range(4):
+                        for q in range(11):
+                            if r + 10 * k == 0:
+                                c[p + 4 * i, q + 11 * j] = 0.0
+                            c[p + 4 * i, q + 11 * j] += a[p + 4 * i, r + 10 * k] * b[r + 10 * k, q + 11 * j]
+
+    return top
+
+
 LOOPS = (
+    ReportedLoops(
+        "Stream-HLS conv",
+        convolution,
+        (
+            pipeline("conv", "v"),
+            *(_banks("conv", name, dim, 2) for name in ("a", "w", "c") for dim in (1, 2)),
+        ),
+        (("v", 903_168, 7, 27, None),),
+    ),
+    ReportedLoops(
+        "Stream-HLS gemm, reset",
+        outer_products,
+        (
+            pipeline("gemm", "j"),
+            *(_banks("gemm", name, 1, factor) for name, factor in (("a", 4), ("b", 10), ("c", 4))),
+            *(_banks("gemm", name, 2, factor) for name, factor in (("a", 10), ("b", 11), ("c", 11))),
+        ),
+        (("j", 24_000, 1, 37, 2200),),
+    ),
     ReportedLoops(
         "Stream-HLS gemm",
         _gemm,

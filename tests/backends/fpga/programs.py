@@ -289,3 +289,24 @@ def ragged() -> Any:
                     y[i] += j
 
     return top
+
+
+def rows_of_triangle(size: int) -> Any:
+    """The elements on and above the diagonal, row by row."""
+
+    @df.region()
+    def top(A: int32[size, size], B: int32[size * (size + 1) // 2]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def take(a: int32[size, size]):
+            for i in range(size):
+                for j in range(i, size):
+                    pipe.put(a[i, j])
+
+        @df.kernel(mapping=[1], args=[B])
+        def give(b: int32[size * (size + 1) // 2]):
+            for i in range(size * (size + 1) // 2):
+                b[i] = pipe.get()
+
+    return top

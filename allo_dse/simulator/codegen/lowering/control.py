@@ -160,17 +160,30 @@ def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int
     if op.name == "scf.for":
         first, end, step = (_value(operand, known) for operand in list(op.operands)[:3])
         return first, end, step
-    first, end = (_constant_bound(op, name) for name in ("lowerBoundMap", "upperBoundMap"))
-    return first, end, site(op, "step")
+    low, high = (ir.AffineMapAttr(op.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
+    operands = list(op.operands)
+    first = _mapped(low, operands[: low.n_inputs], known)
+    return first, _mapped(high, operands[low.n_inputs : low.n_inputs + high.n_inputs], known), site(op, "step")
 
 
-def _constant_bound(op: ir.Operation, name: str) -> int:
-    """The bound of an `affine.for`, from the text of its map: `affine_map<() -> (64)>`."""
-    text = str(op.attributes[name])
-    inside = text[text.rindex("->") + 2 :].strip(" ()>")
-    if not inside.lstrip("-").isdigit():
+def _mapped(mapping: ir.AffineMap, operands: list[ir.Value], known: dict[ir.Value, int]) -> int:
+    """The one result of an affine map."""
+    if len(mapping.results) != 1:
         raise _Unknown
-    return int(inside)
+    return _affine(mapping.results[0], [_value(operand, known) for operand in operands], mapping.n_dims)
+
+
+def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value
+    if isinstance(expression, ir.AffineDimExpr):
+        return operands[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return operands[dims + expression.position]
+    if isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
+        left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
+        return left + right if isinstance(expression, ir.AffineAddExpr) else left * right
+    raise _Unknown
 
 
 def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
@@ -189,6 +202,14 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
         return int(compare(*(_value(operand, known) for operand in op.operands)))
     if op.name in _ARITHMETIC:
         return _ARITHMETIC[op.name](*(_value(operand, known) for operand in op.operands))
+    if op.name == "affine.apply":
+        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, list(op.operands), known)
+    if op.name == "arith.select":
+        return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
+    if op.name == "scf.if":  # what `and` and `or` are made of
+        block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
+        number = next(n for n, result in enumerate(op.results) if result == value)
+        return _value(block.operations[-1].operands[number], known)
     raise _Unknown
 
 
