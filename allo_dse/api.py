@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allo_dse.aliases import Array
+
 from .device.device import Device, FpgaDevice
 from .errors import AlloDseError
 from .frontend.regions.schedules import checked_schedule
@@ -190,7 +192,7 @@ class SimulatorModule:
         return returned_values(returned)
 
 
-def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[np.ndarray[Any, Any]]:
+def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
     """Arrays for what a plain function returns, when the caller gives none."""
     from .frontend.model.arguments import numpy_dtype
 
@@ -199,7 +201,7 @@ def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[n
     return [np.zeros(t.shape, numpy_dtype(t.dtype)) for t in tensors[len(tensors) - own :]]
 
 
-def returned_values(returned: list[np.ndarray[Any, Any]]) -> Any:
+def returned_values(returned: list[Array]) -> Any:
     """What the caller gets for them: nothing, one value, or a tuple."""
     values = [array if array.ndim else array.item() for array in returned]
     return None if not values else values[0] if len(values) == 1 else tuple(values)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 
@@ -134,13 +135,13 @@ def compare(
         _print_comparison(pairs, (a, b), show_all=everything)
 
 
-def _flat_design(table: RunTable, row: int) -> dict[str, Any]:
+def _flat_design(table: RunTable, row: int) -> JsonObject:
     names = table.names("objective", "parameter", "mapping", "metric")
     flat = {name: table.columns[name].value(row) for name in names}
     return {"key": table.keys[row], **flat, "status": table.record(row).get("status")}
 
 
-def _run_facts(table: RunTable) -> dict[str, Any]:
+def _run_facts(table: RunTable) -> JsonObject:
     from allo_dse.tune.store.rundir import running
 
     facts = run_status(table, running(table.path))

@@ -6,13 +6,15 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from allo_dse.aliases import JsonObject
+
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
 
 RECENT = 100  # designs that the present pace is taken from
 
 
-def run_status(table: RunTable, pid: int | None) -> dict[str, Any]:
+def run_status(table: RunTable, pid: int | None) -> JsonObject:
     """The state of a run as plain data; `pid` is the process that runs it, if one does."""
     statuses = Counter(_text(table, "status", row) for row in range(len(table)))
     killed = Counter(limit for ruled_out in table.ruled_out for limit in ruled_out.limits)
@@ -49,7 +51,7 @@ def run_status(table: RunTable, pid: int | None) -> dict[str, Any]:
     }
 
 
-def design_facts(table: RunTable, row: int) -> dict[str, Any]:
+def design_facts(table: RunTable, row: int) -> JsonObject:
     """A design as plain data: its record, its objectives' values, and what each evaluator of the ladder found."""
     record = {k: v for k, v in table.record(row).items() if k != "type"}
     key = table.keys[row]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 
 from .design_words import print_design
@@ -68,7 +69,7 @@ def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSO
     print_facts(_status_words(facts), console())
 
 
-def _status_words(facts: dict[str, Any]) -> dict[str, str]:
+def _status_words(facts: JsonObject) -> dict[str, str]:
     from allo_dse.tune.show.run_view import format_duration, format_value
 
     age = facts["last_result_seconds_ago"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import DeviceError
 
 DEVICE_DIRECTORY = Path(__file__).parent / "files"
@@ -32,7 +33,7 @@ class DeviceTable:
         path: the file that was asked for.
     """
 
-    values: dict[str, Any]
+    values: JsonObject
     path: Path
     origins: dict[KeyPath, Path] = field(default_factory=dict)
 
@@ -119,7 +120,7 @@ def _read(path: Path, via: tuple[Path, ...]) -> DeviceTable:
     return table
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> JsonObject:
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise DeviceError(f"{path}: larger than {_MAX_FILE_BYTES} bytes, not a device file")
@@ -139,7 +140,7 @@ def _freeze(value: Any) -> Any:
     return tuple(_freeze(item) for item in value) if isinstance(value, list) else value
 
 
-def _merge(table: DeviceTable, into: dict[str, Any], own: dict[str, Any], prefix: KeyPath) -> None:
+def _merge(table: DeviceTable, into: JsonObject, own: JsonObject, prefix: KeyPath) -> None:
     """Lay the values of a file over those of the file it extends: tables key by key, anything else whole."""
     for key, value in own.items():
         where = (*prefix, key)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from allo_dse.aliases import Array, JsonObject
 from allo_dse.backends.rtl.circuit import Circuit, build_circuit
 from allo_dse.backends.rtl.errors import RtlError
 from allo_dse.backends.rtl.resources import CircuitResources, circuit_resources
@@ -44,7 +45,7 @@ class RtlResult:
 
     finished: bool
     cycles: int
-    outputs: dict[str, NDArray[Any]]
+    outputs: dict[str, Array]
     deadlock: tuple[Waiting, ...]
     peak: dict[str, int]
 
@@ -59,7 +60,7 @@ class RtlResult:
 
 def rtl_simulate(
     program: Program | VMG | Design,
-    *arrays: Any,
+    *arrays: ArrayLike,
     depths: Mapping[str, int] | None = None,
     overlap: bool = False,
     **options: Any,
@@ -115,7 +116,7 @@ def _circuit(
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 
 
-def _integers(array: NDArray[Any], dtype: DType) -> NDArray[np.object_]:
+def _integers(array: Array, dtype: DType) -> NDArray[np.object_]:
     """Elements as Python integers, unsigned, flat."""
     if is_wide(dtype):
         size = array.dtype.itemsize
@@ -124,7 +125,7 @@ def _integers(array: NDArray[Any], dtype: DType) -> NDArray[np.object_]:
     return array.ravel().view(f"u{array.dtype.itemsize}").astype(object)
 
 
-def _store(array: NDArray[Any], values: NDArray[np.object_], dtype: DType) -> None:
+def _store(array: Array, values: NDArray[np.object_], dtype: DType) -> None:
     size = array.dtype.itemsize
     if is_wide(dtype):
         raw = b"".join(int(value).to_bytes(size, "little") for value in values)
@@ -172,7 +173,7 @@ class RtlEvaluator:
         result = rtl_simulate(design, depths=depths, overlap=self.overlap, seconds=self.deadline_s)
         if not result.finished:
             raise RtlError(result.explain(), hint="raise the depths of the streams that are full")
-        values: dict[str, Any] = {
+        values: JsonObject = {
             "latency_cycles": result.cycles,
             "pe_count": design.vmg.node_count,
             "stream_depths": depths,

@@ -8,11 +8,12 @@ bits zero. NumPy users hold it as the next machine type, sign-extended, or beyon
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
+from allo_dse.aliases import Array
 
 from .allo.utils import get_np_struct_type
 from .types import DType
@@ -25,7 +26,8 @@ _WIDE_UNIT_BYTES = 16
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
     """The NumPy type of an element type: the next larger machine type; above 64 bits a structure of bytes."""
     if dtype.kind == "bfloat":
-        return np.dtype(ml_dtypes.bfloat16)
+        found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+        return found
     if dtype.kind == "float":
         return np.dtype(_FLOATS[dtype.bits])
     if is_wide(dtype):
@@ -51,7 +53,7 @@ def is_stored_as_given(dtype: DType) -> bool:
     return dtype.is_float or dtype.bits in _MACHINE_BITS
 
 
-def stored(values: NDArray[Any], dtype: DType) -> NDArray[np.generic]:
+def stored(values: Array, dtype: DType) -> NDArray[np.generic]:
     """A copy of values as compiled code keeps them, of the same shape and row-major."""
     if dtype.is_fixed and values.dtype.kind == "f":
         values = np.floor(values.astype(np.float64) * 2.0**dtype.fraction_bits)
@@ -64,10 +66,11 @@ def stored(values: NDArray[Any], dtype: DType) -> NDArray[np.generic]:
     if is_stored_as_given(dtype):
         return result
     bits = result.view(f"u{target.itemsize}")
-    return (bits & bits.dtype.type((1 << dtype.bits) - 1)).view(target)
+    found: NDArray[np.generic] = (bits & bits.dtype.type((1 << dtype.bits) - 1)).view(target)
+    return found
 
 
-def loaded(values: NDArray[Any], dtype: DType, target: NDArray[np.generic]) -> None:
+def loaded(values: Array, dtype: DType, target: NDArray[np.generic]) -> None:
     """Write values of compiled code into a user's array of the same shape."""
     if is_wide(dtype):
         _wide_loaded(values, dtype, target)

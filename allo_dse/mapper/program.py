@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import FunctionType
-from typing import Any
 
 from allo_dse.frontend.compiler import compile_region
 from allo_dse.program.compiled import CompiledProgram
@@ -23,10 +22,10 @@ class Program(CompiledProgram):
         source: the region, or the function that returned it for `params`.
     """
 
-    source: Callable[..., Any] | None = None
+    source: Callable[..., object] | None = None
 
     @staticmethod
-    def of(compiled: CompiledProgram, source: Callable[..., Any] | None = None) -> Program:
+    def of(compiled: CompiledProgram, source: Callable[..., object] | None = None) -> Program:
         """The same program, with a graph."""
         own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
         return Program(**own, source=source)
@@ -42,7 +41,7 @@ class Program(CompiledProgram):
         return VMG.of(self)
 
 
-def load_program(region: Callable[..., Any], /, **params: Any) -> Program:
+def load_program(region: Callable[..., object], /, **params: object) -> Program:
     """Compile a region, or the region that a function returns for `params`.
 
     Raises:

@@ -37,7 +37,8 @@ class IndexMap:
     def linear(self, pids: IntArray) -> IntArray:
         """Row-major linear index for each pid; `pids` has shape (n, mesh rank), the result shape (n,)."""
         if self.table is not None:
-            return self.table[tuple(pids.T)]
+            found: IntArray = self.table[tuple(pids.T)]
+            return found
         result = np.zeros(len(pids), np.int64)
         for row, offset, extent in zip(self.matrix, self.offset, self.grid, strict=True):
             result *= extent

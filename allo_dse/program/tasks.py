@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from numpy.typing import NDArray
-
+from allo_dse.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexCheck
@@ -47,7 +45,7 @@ class StateVariable:
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    initial: NDArray[Any] = field(compare=False)
+    initial: Array = field(compare=False)
 
 
 @dataclass(frozen=True)

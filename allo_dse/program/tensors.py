@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from numpy.typing import NDArray
-
+from allo_dse.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexMap
@@ -70,7 +69,7 @@ class SharedTensor:
     """
 
     tensor: Tensor
-    initial: NDArray[Any] = field(compare=False)
+    initial: Array = field(compare=False)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .network.memories import write_port as write_port
     from .network.network import Network as Network
     from .network.network import NetworkBuilder as NetworkBuilder
-    from .network.network import Table as Table
+    from .network.tables import Table as Table
     from .replay.trace import Trace as Trace
     from .steady.repeated_frames import repeated as repeated
     from .trace.build import Frames as Frames
@@ -45,7 +45,8 @@ __all__, __getattr__ = lazy_exports(
         "engine.result": ["RunResult"],
         "engine.sim_result": ["SimResult"],
         "network.memories": ["Axi", "read_port", "write_port"],
-        "network.network": ["Network", "NetworkBuilder", "Table"],
+        "network.network": ["Network", "NetworkBuilder"],
+        "network.tables": ["Table"],
         "replay.trace": ["Trace"],
         "steady.repeated_frames": ["repeated"],
         "trace.build": ["Frames", "Get", "Loop", "Put"],

@@ -10,7 +10,7 @@ from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.program.compiled import Directive
+from allo_dse.program.directive import Directive
 
 from .design import Design
 from .params import Assignment

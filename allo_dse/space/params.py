@@ -9,21 +9,21 @@ from typing import Any
 
 from allo_dse.errors import StudyError
 
-Condition = Callable[["Assignment"], Any]
+Condition = Callable[["Assignment"], object]
 
 
-class Assignment(Mapping[str, Any]):
+class Assignment(Mapping[str, object]):
     """Parameter values by name: a read-only mapping whose entries are also attributes (`p["Pm"]` or `p.Pm`)."""
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         self._values = dict(values)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         return self._values[name]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -40,7 +40,7 @@ class Assignment(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Assignment({self._values!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Assignment, (dict(self._values),)
 
 
@@ -105,7 +105,7 @@ def powers_of_two(low: int, high: int, *, when: Condition | None = None) -> Para
     return Parameter(found, when=when)
 
 
-def choices(values: Iterable[Any], *, ordered: bool = False, when: Condition | None = None) -> Parameter:
+def choices(values: Iterable[object], *, ordered: bool = False, when: Condition | None = None) -> Parameter:
     """Any of the given values. `ordered=True` tells samplers that neighbours in the list are similar."""
     found = tuple(values)
     if len({plain_value(v) for v in found}) != len(found):
@@ -121,7 +121,7 @@ class ParameterSpace:
         where: conditions that every complete assignment must satisfy.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], where: Sequence[Condition] = ()) -> None:
+    def __init__(self, parameters: Mapping[str, object], where: Sequence[Condition] = ()) -> None:
         self.parameters: dict[str, Parameter] = {
             name: value if isinstance(value, Parameter) else Parameter((value,)) for name, value in parameters.items()
         }
@@ -139,14 +139,14 @@ class ParameterSpace:
 
     def assign(self, pick: Callable[[str, Parameter], int]) -> Assignment:
         """Choose every active parameter's value by position; `pick` is asked only where there is a choice."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for name, parameter in self.parameters.items():
             if self._active(name, parameter, values):
                 position = pick(name, parameter) if len(parameter.values) > 1 else 0
                 values[name] = parameter.values[position]
         return Assignment(values)
 
-    def positions(self, params: Mapping[str, Any]) -> dict[str, int]:
+    def positions(self, params: Mapping[str, object]) -> dict[str, int]:
         """The inverse of `assign`: the position of each free parameter's value."""
         return {name: self.free[name].values.index(params[name]) for name in self.free if name in params}
 
@@ -161,7 +161,7 @@ class ParameterSpace:
             if self.allows(params):
                 yield params
 
-    def _extend(self, rest: list[tuple[str, Parameter]], values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _extend(self, rest: list[tuple[str, Parameter]], values: dict[str, object]) -> Iterator[dict[str, object]]:
         if not rest:
             yield values
             return
@@ -172,7 +172,7 @@ class ParameterSpace:
         for value in parameter.values:
             yield from self._extend(others, {**values, name: value})
 
-    def _active(self, name: str, parameter: Parameter, values: dict[str, Any]) -> bool:
+    def _active(self, name: str, parameter: Parameter, values: dict[str, object]) -> bool:
         return parameter.when is None or _ask(parameter.when, Assignment(values), f"when= of parameter {name!r}")
 
 

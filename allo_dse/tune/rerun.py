@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError, StudyError
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate
@@ -42,7 +43,7 @@ class Replay:
     def same(self) -> bool:
         return not self.text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For machines."""
         return {
             "key": self.key,
@@ -179,7 +180,7 @@ class RunReplay:
     def done(self) -> int:
         return self.same + len(self.different) + self.skipped.total()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For machines."""
         return {
             "run_dir": str(self.path),

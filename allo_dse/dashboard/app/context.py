@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TypedDict
+
+from allo_dse.aliases import JsonObject
 
 from ..data.board import Board, Ref
 from ..data.grid import Grid
@@ -46,13 +48,13 @@ class State(TypedDict):
     show: list[str]
     runs: list[int]
     filter: str
-    selection: dict[str, Any] | None
+    selection: JsonObject | None
     design: str | None
     reference: str | None
-    zoom: dict[str, Any] | None
+    zoom: JsonObject | None
     tool: str
-    camera: dict[str, Any] | None
-    order: dict[str, Any]
+    camera: JsonObject | None
+    order: JsonObject
     theme: str
     version: str
 

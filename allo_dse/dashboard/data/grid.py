@@ -143,7 +143,8 @@ def model_mask(run: RunTable, name: str, model: Model) -> Mask:
     if column is None:
         return np.full(len(run), model.get("type") == "blank")
     if model.get("type") in ("blank", "notBlank"):
-        return (column.codes == MISSING) == (model["type"] == "blank")
+        found: Mask = (column.codes == MISSING) == (model["type"] == "blank")
+        return found
     if column.numeric and model.get("filterType") == "number":
         return _number_mask(column, model)
     return _text_mask(column, model)

@@ -181,7 +181,8 @@ def _shares(timeline: Timeline, node: int, edges: Floats) -> Floats:
         own = mine[mine["activity"] == int(activity)]
         if len(own):
             result[:, int(activity)] = np.diff(_done(own["start"].to_numpy(), own["end"].to_numpy(), edges))
-    return result / (edges[1] - edges[0])
+    found: Floats = result / (edges[1] - edges[0])
+    return found
 
 
 def _done(start: NDArray[np.int64], end: NDArray[np.int64], edges: Floats) -> Floats:
@@ -189,7 +190,8 @@ def _done(start: NDArray[np.int64], end: NDArray[np.int64], edges: Floats) -> Fl
     total = np.cumsum(end - start)
     times = np.stack([start, end], axis=1).ravel()
     values = np.stack([total - (end - start), total], axis=1).ravel()
-    return np.interp(edges, times, values)
+    found: Floats = np.interp(edges, times, values)
+    return found
 
 
 def _shares_text(shares: Floats, activities: Sequence[Activity]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from html import unescape
-from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError
 
 from ..data.board import Board, Ref
@@ -45,7 +45,7 @@ def chosen_designs(board: Board) -> list[Ref]:
     return list(dict.fromkeys(found))
 
 
-def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | None, number: int) -> dict[str, Any]:
+def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | None, number: int) -> JsonObject:
     """One design of the report; what needs the program only where it is loaded."""
     run = board.table(ref)
     key = run.keys[ref.row]
@@ -87,11 +87,11 @@ def _plain(lines: list[str]) -> list[str]:
     return [unescape(line) for line in lines]
 
 
-def _of_program(programs: Programs, ref: Ref, number: int) -> dict[str, Any]:
+def _of_program(programs: Programs, ref: Ref, number: int) -> JsonObject:
     """Words, graphs, placement, timeline and primitives of a design whose program is loaded; or why there are none."""
     try:
         design = programs.candidate(ref).design
-        found: dict[str, Any] = {
+        found: JsonObject = {
             "words": programs.explain(ref),
             "pictures": design_pictures(design, programs.placement(ref), LIGHT),
             "primitives": str(design.vmg.mapping_source()),

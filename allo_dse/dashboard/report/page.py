@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from allo_dse import __version__
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 
 from ..data.board import Board, Ref
@@ -78,7 +79,7 @@ def script_json(values: Any) -> str:
     return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def run_facts(name: str, run: RunTable) -> dict[str, Any]:
+def run_facts(name: str, run: RunTable) -> JsonObject:
     """A run in words and numbers."""
     counts = statuses(run)
     at = run.numbers("at")
@@ -104,7 +105,7 @@ def run_facts(name: str, run: RunTable) -> dict[str, Any]:
     }
 
 
-def front_table(board: Board) -> dict[str, Any]:
+def front_table(board: Board) -> JsonObject:
     """The fronts as a table of texts."""
     refs = list(board.front())
     varying = [n for n in board.varying("parameter", "mapping") if n not in board.objectives]

@@ -106,7 +106,8 @@ def _cumulative(intervals: pd.DataFrame, edges: FloatArray) -> FloatArray:
     done = np.cumsum(end - start)
     times = np.stack([start, end], axis=1).ravel()
     values = np.stack([done - (end - start), done], axis=1).ravel()
-    return np.interp(edges, times, values)
+    found: FloatArray = np.interp(edges, times, values)
+    return found
 
 
 def _stairs(height: FloatArray, y: int) -> Iterator[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from allo_dse.aliases import JsonObject
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaMapping
@@ -178,7 +179,7 @@ def _bound(network: FpgaNetwork, result: RunResult) -> dict[str, float]:
     work = np.asarray(result.node_end - stalls, float) / max(1, result.cycles)
     tasks = np.unique(node_of[network.task])
     movers = [int(node_of[mover]) for mover in network.movers]
-    shares: dict[str, Any] = {"compute": work[tasks].max() if len(tasks) else 0.0}
+    shares: JsonObject = {"compute": work[tasks].max() if len(tasks) else 0.0}
     if movers:
         shares["DRAM"] = work[movers].max()
     return {name: round(float(share), 4) for name, share in shares.items()}

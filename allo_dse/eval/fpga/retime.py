@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.backends.fpga.nest import Branch, Loop, read_nest
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
@@ -35,7 +36,7 @@ class ReportTimes:
     timings: Timings
     copies: Mapping[str, int]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain data, for a design's metrics."""
         loops = [
             [kernel, name, variable, known.ii, known.depth]

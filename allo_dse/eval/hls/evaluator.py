@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from allo_dse.aliases import Array
 from allo_dse.backends.hls.csim import save_arguments
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
@@ -122,7 +123,7 @@ class HlsEvaluator:
         return report
 
 
-def _inputs(project: HlsProject) -> list[Any]:
+def _inputs(project: HlsProject) -> list[Array]:
     """Small random numbers, the same in every run."""
     rng = np.random.default_rng(0)
     arrays = []

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from allo_dse.backends.hls import HlsProject
 from allo_dse.backends.hls.csim import load_results, save_arguments
@@ -33,7 +34,7 @@ def check_mode(mode: str | None) -> None:
         raise AlloDseError(f"unknown mode {mode!r} of HLS", hint=f"known modes: {', '.join(known)}")
 
 
-def run_mode(project: HlsProject, mode: str, directory: str | None, arrays: Sequence[Any]) -> None:
+def run_mode(project: HlsProject, mode: str, directory: str | None, arrays: Sequence[ArrayLike]) -> None:
     """Run a mode in the project's directory; "hw_emu" and "hw" write the arrays in place.
 
     Raises:

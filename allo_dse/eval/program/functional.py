@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.class_tasks import ClassTasks
@@ -138,7 +139,7 @@ class _Run:
     externals: Externals
 
     @cached_property
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Arguments and shared memory, by name."""
         return self.arguments.by_name | self.state.shared
 

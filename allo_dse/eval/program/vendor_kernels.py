@@ -6,8 +6,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
 from allo_dse.errors import SimulationError
 from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype
@@ -73,7 +73,7 @@ class Externals:
         return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(call.operands))(run)
 
 
-def _apply(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:
+def _apply(known: External, call: ExternalCall, arrays: list[Array]) -> None:
     results = known.meaning(*(arrays[position].copy() for position in call.inputs))
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(call.outputs):
@@ -85,7 +85,7 @@ def _apply(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> N
         array[...] = value.astype(array.dtype)
 
 
-def _array(address: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _array(address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
     """The memory at an address as an array."""
     element = storage_dtype(dtype)
     size = element.itemsize * int(np.prod(shape, dtype=np.int64))

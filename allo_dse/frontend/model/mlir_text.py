@@ -6,10 +6,8 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from numpy.typing import NDArray
-
+from allo_dse.aliases import Array
 from allo_dse.lang.types import DType
 
 
@@ -57,7 +55,7 @@ def _special(value: float, dtype: DType) -> str:
     return f"0x{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
 
 
-def dense(array: NDArray[Any], dtype: DType) -> str:
+def dense(array: Array, dtype: DType) -> str:
     """The elements of a constant array as MLIR writes them."""
     if array.ndim == 0:
         return literal(array.item(), dtype)

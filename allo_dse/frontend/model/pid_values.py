@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
+
 # How a value is computed: ("pid", axis), ("const", value), ("table", array) or (operator, left, right).
 Tree = tuple[Any, ...]
 
@@ -28,7 +30,7 @@ class Meta:
         tree: how to compute it from the pid at run time.
     """
 
-    array: NDArray[Any]
+    array: Array
     affine: tuple[tuple[int, ...], int] | None
     tree: Tree
 
@@ -50,7 +52,7 @@ def constant(value: int, rank: int) -> Meta:
     return Meta(np.full((1,) * rank, value), ((0,) * rank, int(value)), ("const", value))
 
 
-def table(array: NDArray[Any]) -> Meta:
+def table(array: Array) -> Meta:
     """Arbitrary values; `array` broadcasts against the mesh."""
     return Meta(array, None, ("table", array))
 
@@ -105,7 +107,7 @@ def _affine(op: str, left: Meta, right: Meta) -> tuple[tuple[int, ...], int] | N
     return None
 
 
-def selected(array: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
+def selected(array: Array, mask: NDArray[np.bool_]) -> Array:
     """The values of the tasks in `mask` (each at least once; axes on which nothing depends are not expanded)."""
     shape = np.broadcast_shapes(array.shape, mask.shape)
     return np.broadcast_to(array, shape)[np.broadcast_to(mask, shape)]

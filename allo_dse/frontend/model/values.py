@@ -104,7 +104,7 @@ class StreamRef:
     """A stream, or an array of streams with some indices still missing."""
 
     stream: StreamArray
-    indices: tuple[Any, ...]
+    indices: tuple[Value, ...]
     node: ast.AST
 
     @property
@@ -178,7 +178,7 @@ class LocalFunction:
 class Tuple:
     """Several values."""
 
-    items: tuple[Any, ...]
+    items: tuple[Value, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from allo_dse.lang.types import index
 from allo_dse.program.streams import StreamArray
 
-from ..model.values import Buffer, Const, PendingGather, PendingGet, StreamGroup, StreamRef, Tuple, Value
+from ..model.values import Buffer, Const, PendingGather, PendingGet, StreamGroup, StreamRef, TileValue, Tuple, Value
 from ..regions.task_state import Task
 from . import streams, tiles
 from .subscripts import Range, constant_int, parts_of, subview
@@ -99,7 +99,7 @@ def scatter(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     group = streams_of(task, args[1], node.args[1], "scatter")
     if not tiles.is_tile(args[0]):
         task.fail(node.args[0], "scatter() needs a tile")
-    assert isinstance(args[0], tiles.TileValue)
+    assert isinstance(args[0], TileValue)
     source = tiles.materialise(task, args[0])
     as_received = PendingGather(group.streams[0], node, group)
     if source.shape not in (as_received.shape, as_received.joined_shape):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.aliases import Array
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import index
 
@@ -191,7 +192,7 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     return _constant_element(task, array, indices, node)
 
 
-def _constant_element(task: Task, array: np.ndarray[Any, Any], indices: Sequence[Value], node: ast.Subscript) -> Value:
+def _constant_element(task: Task, array: Array, indices: Sequence[Value], node: ast.Subscript) -> Value:
     """An element of a constant array at a run-time position."""
     if len(indices) != array.ndim:
         task.fail(node, "parts of constant arrays at run-time positions are not supported", "give all indices")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..model.values import Buffer, PendingGet, TileExpr, Value
 from ..regions.task_state import Task
@@ -126,7 +125,7 @@ def _parts(task: Task, pending: frozenset[int]) -> str:
     return f"the sum runs along mesh axis {axis} of size {task.kernel.mesh[axis]}, and each task has only its part"
 
 
-def note_assignment(task: Task, target: Buffer, value: Any, node: ast.AST) -> None:
+def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
     """Remember what a tile holds after an assignment; check that a result is complete.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.aliases import Array
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.memory import Layout
 from allo_dse.lang.region import Region, kernel
@@ -72,12 +73,10 @@ class SharedArray:
     """
 
     parameter: Parameter
-    initial: np.ndarray[Any, Any]
+    initial: Array
 
     @staticmethod
-    def of_kernel(
-        kernel: KernelSource, name: str, dtype: DType, initial: np.ndarray[Any, Any], node: ast.AST
-    ) -> SharedArray:
+    def of_kernel(kernel: KernelSource, name: str, dtype: DType, initial: Array, node: ast.AST) -> SharedArray:
         """The arrays of shape and contents `initial` of all tasks of a kernel."""
         shape, tasks = initial.shape, math.prod(kernel.mesh)
         strides = tuple(math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh)))

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck, IntArray
@@ -23,7 +24,7 @@ from allo_dse.program.streams import StreamArray, StreamOp
 from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
 
 from ..model.mlir_text import FunctionText, dense, memref_type
-from ..model.pid_values import Meta, selected
+from ..model.pid_values import Meta, Tree, selected
 from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
 from .layout_notes import LayoutNotes
 from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
@@ -40,7 +41,7 @@ _INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", 
 _INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
 
 
-def _computable(tree: tuple[Any, ...]) -> bool:
+def _computable(tree: Tree) -> bool:
     """Whether a function of the pid can be computed by index arithmetic."""
     if tree[0] in ("pid", "const"):
         return True
@@ -325,7 +326,7 @@ class Task:
             raise Split([self.mask & (value.array == v) for v in np.unique(values)[::-1]])
         return first.item()
 
-    def per_task(self, value: Meta) -> NDArray[Any]:
+    def per_task(self, value: Meta) -> Array:
         """The values that the tasks of the set have."""
         return selected(value.array, self.mask)
 
@@ -362,7 +363,7 @@ class Task:
         pids = ", ".join(f"%pid{a}" for a in range(len(row)))
         return self.text.shared(f"affine.apply affine_map<({dims}) -> ({' + '.join(terms)})>({pids})")
 
-    def _tree(self, tree: tuple[Any, ...]) -> str:
+    def _tree(self, tree: Tree) -> str:
         if tree[0] == "pid":
             return f"%pid{tree[1]}"
         if tree[0] == "const":
@@ -377,7 +378,7 @@ class Task:
             return self.text.shared(f"arith.subi {left}, {product} : index")
         return self.text.shared(f"arith.{_INDEX_OPERATIONS[op]} {left}, {right} : index")
 
-    def _table_entry(self, values: NDArray[Any], dtype: DType) -> str:
+    def _table_entry(self, values: Array, dtype: DType) -> str:
         """This task's entry of an array that broadcasts against the mesh."""
         table = self.constant_buffer(values, dtype)
         zero = self.text.constant(0, index)
@@ -390,7 +391,7 @@ class Task:
         ssa = self.text.alloc(type_, name)
         return Buffer(ssa, dtype, shape, type_, ssa)
 
-    def shared_buffer(self, name: str, dtype: DType, initial: NDArray[Any], node: ast.AST) -> Buffer:
+    def shared_buffer(self, name: str, dtype: DType, initial: Array, node: ast.AST) -> Buffer:
         """A local array that called regions work on as well: one more argument of the body."""
         position = len(self.kernel.parameters) + len(self.shared)
         same = sum(one.parameter.node is node for one in self.shared)  # declared once, but compiled several times
@@ -400,7 +401,7 @@ class Task:
         type_ = memref_type(dtype, initial.shape, strided=True)
         return Buffer(ssa := f"%shared{len(self.shared) - 1}", dtype, initial.shape, type_, ssa, position)
 
-    def constant_buffer(self, array: NDArray[Any], dtype: DType | None = None) -> Buffer:
+    def constant_buffer(self, array: Array, dtype: DType | None = None) -> Buffer:
         """A constant array in memory, of the given type or that of the array."""
         dtype = dtype or _ELEMENTS[array.dtype.kind](array.dtype.itemsize * 8)
         type_ = memref_type(dtype, array.shape)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
-from typing import Any
 
 import numpy as np
 
+from allo_dse.aliases import Array
 from allo_dse.lang.intrinsics import BINARY, UNARY, intrinsic_of
 from allo_dse.lang.region import Region, as_region
 from allo_dse.lang.types import DType, Float, UInt, float32, int32
@@ -108,7 +108,7 @@ def _python(task: Task, function: object, args: Sequence[Value], options: dict[s
         task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
 
 
-def _boxed(value: Value, rank: int) -> np.ndarray[Any, Any]:
+def _boxed(value: Value, rank: int) -> Array:
     """A constant as an array that `frompyfunc` passes on as it is."""
     box = np.empty((1,) * rank, object)
     box.flat[0] = value.value if isinstance(value, Const) else None

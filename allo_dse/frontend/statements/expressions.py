@@ -106,7 +106,7 @@ def _attribute(task: Task, node: ast.Attribute) -> Value:
     task.fail(node, f"unknown attribute `{node.attr}`")
 
 
-def _label(value: Any) -> str:
+def _label(value: object) -> str:
     name = getattr(value, "__name__", None)
     return f"`{name}`" if name else repr(value)
 
@@ -268,7 +268,7 @@ def _contains(task: Task, item: Value, container: Value, node: ast.AST) -> Value
             except TypeError as error:
                 task.fail(node, f"cannot evaluate this at compile time: {error}")
         try:
-            members = [Const(v) for v in container.value]
+            members: list[Value] = [Const(v) for v in container.value]
         except TypeError:
             task.fail(node, f"`in` needs a set, list, tuple or range, not {container.value!r}")
     elif isinstance(container, Tuple):

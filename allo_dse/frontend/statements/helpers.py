@@ -13,7 +13,7 @@ from allo_dse.lang.types import ConstExprType, DType, TensorType
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.source import function_source
-from ..model.values import Buffer, Const, LocalFunction, Scalar, Tuple, Value, Variable
+from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
 from ..ops import tiles
 from ..ops.scalars import as_scalar, convert
 from ..regions.regions import RegionSource
@@ -190,7 +190,7 @@ def _bind(task: Task, name: str, type_: object, value: Value, node: ast.AST) -> 
         if tiles.shape_of(value) != type_.shape or tiles.dtype_of(value) != type_.dtype:
             actual = TensorType(tiles.dtype_of(value) or type_.dtype, tiles.shape_of(value))
             task.fail(node, f"argument `{name}` is {actual}, but {type_} is expected")
-        assert isinstance(value, tiles.TileValue)
+        assert isinstance(value, TileValue)
         return tiles.materialise(task, value)
     if isinstance(type_, DType) and not (type_.kind == "index" and isinstance(value, (Const, Meta))):
         if tiles.is_tile(value):

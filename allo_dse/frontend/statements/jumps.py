@@ -149,7 +149,7 @@ def _store_result(task: Task, frame: Frame, value: Value, node: ast.Return) -> N
             task.text.line(f"memref.store {scalar.ssa}, {slot.ssa}[] : memref<{element_type(slot.dtype)}>")
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: Value) -> list[Any]:
     if isinstance(value, Const) and isinstance(value.value, tuple):
         return [Const(v) for v in value.value]
     return list(value.items) if isinstance(value, Tuple) else [value]

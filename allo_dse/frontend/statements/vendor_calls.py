@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from allo_dse.lang.allo.backend_aie import ExternalModule
 from allo_dse.program.tasks import ExternalCall
 
-from ..model.values import Buffer, Const, Value
+from ..model.values import Buffer, Const, TileValue, Value
 from ..ops import tiles
 from ..ops.scalars import as_scalar
 from ..ops.tile_layouts import note_elements
@@ -65,7 +65,7 @@ def _operand(task: Task, value: Value, is_read: bool, node: ast.AST, part: ast.A
         buffer = task.new_buffer(scalar.dtype, ())
         tiles.store(task, scalar, buffer, [])
         return buffer
-    assert isinstance(value, tiles.TileValue)
+    assert isinstance(value, TileValue)
     if not isinstance(value, Buffer):
         return tiles.materialise(task, value)
     buffer = task.new_buffer(value.dtype, value.shape)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 
@@ -35,7 +36,7 @@ class AxisFold:
     pattern: Pattern = "block"
     how: How = "bundle"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         return {"spatial": self.spatial, "pattern": self.pattern, "how": self.how}
 
 
@@ -84,7 +85,7 @@ class KernelFold:
         order += tuple(a for a in loops if a not in order)
         return KernelFold(self.kernel, tuple(axes), order)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         return {"kernel": self.kernel, "axes": [a.to_dict() for a in self.axes], "order": list(self.order)}
 
 
@@ -125,9 +126,9 @@ class MeshFold:
         chains = graph.kernels.normalised([[names.index(n) for n in members] for members in self.chains])
         return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""
-        data: dict[str, Any] = {"kernels": [kernel.to_dict() for kernel in self.kernels]}
+        data: JsonObject = {"kernels": [kernel.to_dict() for kernel in self.kernels]}
         if self.chains:
             data["chains"] = [list(members) for members in self.chains]
         return data

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.aliases import JsonObject
+
 from ..graph.names import chain_name
 from ..graph.program_graph import ProgramGraph
 from .export import Primitives
@@ -63,7 +65,7 @@ class NodeFold:
             label[node] = chain_name((label[node], task))
         return result
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""
         return {"nodes": [list(own) for own in self.nodes], "tasks": list(self.names)}
 

@@ -207,7 +207,7 @@ def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:
 
 def class_varies(kernel: Kernel, axis: int) -> bool:
     """Whether the task class changes along a mesh axis."""
-    return kernel.varying_classes.shape[axis] > 1
+    return bool(kernel.varying_classes.shape[axis] > 1)
 
 
 def _accumulated(kernel: Kernel, axis: int) -> str:

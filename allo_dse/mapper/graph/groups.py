@@ -179,7 +179,8 @@ class ChainLeaves:
         own = np.concatenate([nest_offsets(np.arange(p.leaf_count), p.loops, p.loop_stride) for p in self.parts])
         shared = np.stack([nest_offsets(rounds, self.shared, p.shared_stride) for p in self.parts])
         base = np.stack([p.base for p in self.parts])
-        return base[part].T + (shared[part, np.arange(len(leaf))] + own[place])[None, :]
+        found: IntArray = base[part].T + (shared[part, np.arange(len(leaf))] + own[place])[None, :]
+        return found
 
 
 def nest_offsets(iterations: IntArray, loops: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:
@@ -202,4 +203,5 @@ class NodeGroup:
     @cached_property
     def first_tasks(self) -> IntArray:
         """The tasks of the first node, in the order of its tree."""
-        return self.leaves.tasks()[0].copy()
+        found: IntArray = self.leaves.tasks()[0].copy()
+        return found

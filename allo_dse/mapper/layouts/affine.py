@@ -14,11 +14,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
 from allo_dse.errors import AlloDseError
 
 Shape = tuple[int, ...]
@@ -101,7 +102,7 @@ class Arrangement:
         """Whether both put the same elements in the same places of the same shape."""
         return (self.source, self.shape, self.walks) == (other.source, other.shape, other.walks)
 
-    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+    def apply(self, array: Array) -> Array:
         """The rearranged array, computed from the walks."""
         flat = np.ascontiguousarray(array).reshape(-1)
         for walk in self.walks:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError
 
 
@@ -29,7 +30,7 @@ class Buffering:
                     f"Buffering.{name} is {depth!r}", hint="a depth is a whole number of tiles, at least 1"
                 )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""
         return {
             "input_depth": self.input_depth,

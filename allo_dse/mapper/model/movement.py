@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from allo_dse.aliases import JsonObject
 from allo_dse.program.tasks import TaskClass
 
 from .violation import Violation
@@ -179,7 +180,7 @@ class LayoutChoice:
     def __str__(self) -> str:
         return f"{self.tensor} {self.steps} {_PLACES[self.place]}" + (f" ({self.reason})" if self.reason else "")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""
         return {
             "tensor": self.tensor,

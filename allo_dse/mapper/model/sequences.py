@@ -31,7 +31,8 @@ def loop_nest(sequence: IntArray) -> Nest | None:
 def _inside(length: int, count: int) -> IntArray:
     """Positions of the steps that do not cross from one group of `count` elements to the next."""
     position = np.arange(length - 1)
-    return position[position % count != count - 1]
+    found: IntArray = position[position % count != count - 1]
+    return found
 
 
 def change_count(sequence: IntArray) -> int:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from allo_dse.aliases import JsonObject
+
 from ..model.violation import Violation
 from .array import ArrayLimits, Tile, TileLimits
 from .problem import LOCKS_PER_END, FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
@@ -139,7 +141,7 @@ class PlacedDesign:
         entering = sum(port.side == "dma" for port in targets)
         return TileUse(entering, len(sources), descriptors, locks, size, ports)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable; `usage` is for readers, `from_dict` does not need it."""
         named = zip(self.problem.nodes, self.tiles, strict=True)
         return {
@@ -207,7 +209,7 @@ def _add(held: dict[Tile, list[int]], tile: Tile, *amounts: int) -> None:
     held[tile] = [a + b for a, b in zip(held.get(tile, [0, 0, 0]), amounts, strict=True)]
 
 
-def _route_dict(route: Route) -> dict[str, Any]:
+def _route_dict(route: Route) -> JsonObject:
     hops = [[list(hop.tile), list(hop.source), list(hop.target)] for hop in route.hops]
     return {"kind": route.kind, "index": route.index, "name": route.name, "hops": hops}
 

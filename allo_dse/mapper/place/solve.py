@@ -78,7 +78,7 @@ def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverSta
         solver = make_solver(_left(deadline), _POLISH)
         solver.parameters.relative_gap_limit = 0.1
         status = solver.solve(model.model)
-        model.model.clear_objective()
+        model.model.clear_objective()  # type: ignore[no-untyped-call]
     else:
         status = cp_model.UNKNOWN
     if status == cp_model.UNKNOWN:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.fold import AxisFold, KernelFold, MeshFold, unfolded, violations
@@ -212,7 +212,7 @@ class FoldSpace:
             needs = add_needs(needs, self.bounds.needs(kernel, own))
         return self._fits(needs) and all(self.bounds.core_fits([(k, sizes[k]) for k in members]) for members in sets)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain data: per kernel and axis the options, for reports."""
         return {
             "max_nodes": self.max_nodes,

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from allo_dse.aliases import JsonObject
+
 from ..network.labels import Labels, node_label, resource_label
 from .critical_path import KINDS, CriticalPath, critical_path
 from .timeline import Activity, Timeline
@@ -110,7 +112,7 @@ class Explanation:
             lines.append(f"  and {len(self.contributors) - 10} more")
         return "\n".join(lines)
 
-    def to_dict(self, *, steps: int = 10_000) -> dict[str, Any]:
+    def to_dict(self, *, steps: int = 10_000) -> JsonObject:
         """Everything as plain data, for JSON; of a longer critical path the first `steps`."""
         timeline, path = self.timeline, self.path
         nodes = [

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import Array
+
 from ..codegen.run_time.layout import STATE_BITS, WORD, Event, Header, Node, Op, State
 from ..network.arena import Arena
 from ..network.network import IntArray, Network
@@ -18,7 +20,7 @@ MAX_EVENTS = 10_000_000
 """Events kept by default, 29 bytes each."""
 
 
-Columns = tuple[NDArray[Any], ...]
+Columns = tuple[Array, ...]
 """Slot, state, op, on, requested, completed, as in `Events`."""
 
 

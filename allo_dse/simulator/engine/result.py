@@ -173,7 +173,8 @@ class RunResult:
         """Per stream the most tokens it held at one time: the smallest depth that gives the same times."""
         streams = self._arena.streams
         left = streams[:, Stream.TAIL] - streams[:, Stream.HEAD]
-        return np.maximum(streams[:, Stream.OCCUPANCY], left)
+        found: IntArray = np.maximum(streams[:, Stream.OCCUPANCY], left)
+        return found
 
     @property
     def operations(self) -> int:

@@ -171,7 +171,8 @@ class Arena:
         header = self.header
         places = np.arange(header[Header.READY_HEAD], header[Header.READY_TAIL]) & header[Header.READY_MASK]
         pending = self.heap[: int(header[Header.PENDING_COUNT])]
-        return self.nodes[self.node_number(np.concatenate([self._queue[places], pending])), Node.CLOCK]
+        found: IntArray = self.nodes[self.node_number(np.concatenate([self._queue[places], pending])), Node.CLOCK]
+        return found
 
     def current_slot(self) -> IntArray:
         """Per node the position, in order of execution, of the slot it is at."""

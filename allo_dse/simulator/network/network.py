@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allo_dse.aliases import Array
 from allo_dse.errors import SimulationError
 
 from ..codegen.run_time.layout import Arbitration, Code
@@ -91,7 +92,7 @@ class Network:
     arbitration: IntArray
     producer: IntArray
     consumer: IntArray
-    tensors: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    tensors: tuple[Array, ...] = field(default=(), repr=False)
     arrays: tuple[ArrayStreams, ...] = ()
 
     @cached_property
@@ -165,7 +166,7 @@ class NetworkBuilder:
         self._costs: list[IntArray] = []
         self._cost_sites = 0
         self._nodes: list[tuple[IntArray, IntArray]] = []
-        self._tensors: list[NDArray[Any]] = []
+        self._tensors: list[Array] = []
         self._arrays: list[ArrayStreams] = []
         self._ends: list[tuple[IntArray, ArrayLike | None, ArrayLike | None]] = []
 
@@ -259,7 +260,7 @@ class NetworkBuilder:
         self._tasks += len(words)
         return np.arange(self._tasks - len(words), self._tasks)
 
-    def tensor(self, values: NDArray[Any]) -> NDArray[Any]:
+    def tensor(self, values: Array) -> Array:
         """Keep an array alive as long as the network, because task arguments hold its address."""
         self._tensors.append(values)
         return values

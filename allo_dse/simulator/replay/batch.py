@@ -7,10 +7,11 @@ to be asked while times are computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from allo_dse.aliases import Array
 
 from ..trace.data import IntArray
 from .jit import compiled
@@ -118,7 +119,7 @@ class LaneReplay:
     def cycles(self, depths: IntArray, order: Order) -> IntArray:
         """The makespans of up to `LANES` depth vectors, int64[n, streams]."""
         plan = self.plan
-        lanes: NDArray[Any] = np.empty((plan.streams, LANES), plan.due.dtype)
+        lanes: Array = np.empty((plan.streams, LANES), plan.due.dtype)
         lanes[:, : len(depths)] = depths.T
         lanes[:, len(depths) :] = depths[-1][:, None]
         stall = np.zeros((plan.processes, LANES), plan.due.dtype)

@@ -11,10 +11,10 @@ depth that are ready from the start, followed by when the slot of token n can be
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from allo_dse.aliases import Array
 
 from ..trace.data import IntArray
 from .jit import compiled
@@ -40,7 +40,7 @@ def clear_times(times: Times, offset: IntArray, depth: IntArray, tokens: IntArra
 def run(
     first: IntArray,
     due: Times,
-    port: NDArray[Any],
+    port: Array,
     slot: NDArray[np.uint32],
     read: NDArray[np.uint64],
     write: NDArray[np.uint64],

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from allo_dse.aliases import Array
 
 from ..network.network import SHIFT_REGISTER_DEPTH, read_latency
 from ..trace.data import PUT, IntArray, TraceData, TraceError
@@ -41,8 +42,8 @@ class Plan:
     """
 
     first: IntArray
-    due: NDArray[Any]
-    port: NDArray[Any]
+    due: Array
+    port: Array
     slot: NDArray[np.uint32]
     event: IntArray
     offset: IntArray

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from allo_dse.aliases import Array, JsonObject
 
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..trace.data import IntArray, TraceData, TraceError
@@ -49,7 +49,7 @@ class ReplayResult:
     process_end: IntArray
     port_stall: IntArray
     position: IntArray
-    raw_times: NDArray[Any]
+    raw_times: Array
 
     @property
     def cycles(self) -> int:
@@ -153,7 +153,7 @@ class ReplayResult:
         result[plan.event] = times
         return result
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The totals as plain data."""
         return {
             "cycles": self.cycles,
@@ -163,7 +163,7 @@ class ReplayResult:
             "stall_put": int(self.stall_put.sum()),
         }
 
-    def by_process(self) -> list[dict[str, Any]]:
+    def by_process(self) -> list[JsonObject]:
         """One row per process: name, end and stalls."""
         return [
             {"process": name, "end": int(self.process_end[p]), "stall_get": int(self.stall_get[p]),
@@ -171,7 +171,7 @@ class ReplayResult:
             for p, name in enumerate(self.trace.processes)
         ]  # fmt: skip
 
-    def by_stream(self) -> list[dict[str, Any]]:
+    def by_stream(self) -> list[JsonObject]:
         """One row per stream: name, ends, depth, tokens, occupancy and stalls."""
         names = (*self.trace.processes, "")
         return [

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from allo_dse.aliases import Array, JsonObject
 
 from ..network.array_channels import ArrayStreams
 from .check import check_trace
@@ -49,7 +50,7 @@ def save_trace(data: TraceData, path: str | Path) -> None:
     """Write a trace; the file appears whole or not at all."""
     file = Path(path)
     events = data.events if data.event_count <= MOST_WRITTEN else data.listed
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Array] = {
         "loop": _compact(events.loop),
         "kind": events.kind.astype(np.uint8),
         "stream": _compact(events.stream),
@@ -73,15 +74,15 @@ def save_trace(data: TraceData, path: str | Path) -> None:
         raise TraceError(f"cannot write trace {file}: {error.strerror or error}") from error
 
 
-def _compact(column: IntArray) -> NDArray[Any]:
+def _compact(column: IntArray) -> Array:
     largest = int(column.max(initial=0))
     return column.astype(np.uint16 if largest < 1 << 16 else np.uint32 if largest < 1 << 32 else np.int64)
 
 
-def _meta(data: TraceData) -> dict[str, Any]:
+def _meta(data: TraceData) -> JsonObject:
     loops = []
     for loop in data.loops:
-        entry: dict[str, Any] = {
+        entry: JsonObject = {
             "process": data.processes[loop.process], "ii": loop.ii, "depth": loop.depth, "trip": loop.trip
         }  # fmt: skip
         if loop.ops is not None:
@@ -104,7 +105,7 @@ def _meta(data: TraceData) -> dict[str, Any]:
     }
 
 
-def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(file: Path) -> dict[str, Array]:
     try:
         with file.open("rb") as stream:
             if stream.read(2) != b"PK":
@@ -121,7 +122,7 @@ def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
         ) from error
 
 
-def _from_arrays(arrays: dict[str, NDArray[Any]], stem: str) -> TraceData:
+def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     missing = [name for name in (*COLUMNS, "stream_depth", "meta") if name not in arrays]
     if missing:
         raise TraceError(f"is not a trace: it has no array {', '.join(missing)}")
@@ -152,7 +153,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]], stem: str) -> TraceData:
     )
 
 
-def _events(arrays: dict[str, NDArray[Any]], loops: tuple[TraceLoop, ...]) -> Events:
+def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
     """The events of loops that do not say what every iteration does."""
     columns = {name: _integers(arrays[name], name) for name in COLUMNS}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -177,13 +178,13 @@ def _default_stage(loops: tuple[TraceLoop, ...], loop: IntArray, kind: IntArray)
     return np.where(kind == PUT, stages[loop, PUT], stages[loop, GET]) if len(loop) else np.zeros(0, np.int64)
 
 
-def _integers(array: NDArray[Any], name: str) -> IntArray:
+def _integers(array: Array, name: str) -> IntArray:
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TraceError(f"array {name} must be one-dimensional integers, it is {array.dtype} of shape {array.shape}")
     return array.astype(np.int64)
 
 
-def _parse_meta(array: NDArray[Any]) -> dict[str, Any]:
+def _parse_meta(array: Array) -> JsonObject:
     try:
         text = str(array) if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes().decode()
         meta = json.loads(text)
@@ -194,7 +195,7 @@ def _parse_meta(array: NDArray[Any]) -> dict[str, Any]:
     return meta
 
 
-def _field(table: dict[str, Any], key: str, kind: type, where: str = "meta") -> Any:
+def _field(table: JsonObject, key: str, kind: type, where: str = "meta") -> Any:
     if key not in table:
         raise TraceError(f"{where} has no {key!r}")
     value = table[key]
@@ -211,7 +212,7 @@ def _array(pair: Any) -> ArrayStreams:
     return ArrayStreams(*pair)
 
 
-def _strings(meta: dict[str, Any], key: str) -> list[str]:
+def _strings(meta: JsonObject, key: str) -> list[str]:
     values: list[str] = _field(meta, key, list)
     if not all(isinstance(value, str) for value in values):
         raise TraceError(f"meta: {key} must be a list of names")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pandas
 
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
-    from allo_dse.space.design import Design
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class BestDesign:
         return self.study.candidate(self.record.key, self.record.genes)
 
     @property
-    def design(self) -> Design:
+    def design(self) -> Any:
         """The `Design`."""
         return self.candidate.design
 
@@ -56,7 +56,7 @@ class BestDesign:
         return self.record.key
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> JsonObject:
         """The program's parameters."""
         return dict(self.record.params)
 
@@ -77,7 +77,8 @@ class BestDesign:
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
         """The `chain` and `bundle` sequence that Allo takes."""
-        return self.design.mapping_primitives
+        primitives: list[tuple[str, list[Any]]] = self.design.mapping_primitives
+        return primitives
 
     def explain(self) -> str:
         """The design in words."""
@@ -163,7 +164,8 @@ class Result:
 
     def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
         signs = np.array([o.sign for o in self.study.objectives])
-        return np.array([self.values[r.key] for r in records], float) * signs
+        found: np.ndarray[Any, np.dtype[np.float64]] = np.array([self.values[r.key] for r in records], float) * signs
+        return found
 
     @cached_property
     def trials(self) -> pandas.DataFrame:
@@ -182,8 +184,8 @@ class Result:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         return pandas.DataFrame(rows, columns=pandas.Index(columns or ["number", "key", "status"]))
 
-    def _row(self, record: Record) -> dict[str, Any]:
-        row: dict[str, Any] = {"number": record.number, "key": record.key, "status": record.status}
+    def _row(self, record: Record) -> JsonObject:
+        row: JsonObject = {"number": record.number, "key": record.key, "status": record.status}
         values = self.values.get(record.key)
         for position, objective in enumerate(self.study.objectives):
             row[objective.name] = None if values is None else values[position]

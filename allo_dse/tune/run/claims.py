@@ -109,7 +109,10 @@ class Claims:
     def _running(self) -> list[optuna.trial.FrozenTrial]:
         import optuna
 
-        return self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+        found: list[optuna.trial.FrozenTrial] = self._study.get_trials(
+            deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)
+        )
+        return found
 
     def _end(self, number: int, state: str) -> None:
         import optuna

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError
 from allo_dse.space.space import Candidate
 
@@ -22,7 +23,7 @@ from .restore import read_history
 SESSION = "session"  # type of the entry with which each run of a log begins
 
 
-def session_entry(proposer: Proposer, *, seed: int, done: int, strict: bool, shared: bool) -> dict[str, Any]:
+def session_entry(proposer: Proposer, *, seed: int, done: int, strict: bool, shared: bool) -> JsonObject:
     """What a run's log says of how its proposals are made.
 
     Args:
@@ -53,7 +54,7 @@ class Reproposal:
     skipped: Counter[str] = field(default_factory=Counter)
     stopped: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For machines."""
         return {**self.__dict__, "skipped": dict(self.skipped)}
 
@@ -62,7 +63,7 @@ class Reproposal:
 class _Run:
     """One run of a log: how it proposed, the lines before it, and its own records."""
 
-    how: dict[str, Any]
+    how: JsonObject
     before: Sequence[bytes]
     designs: list[Record]
     violations: list[Record]

@@ -157,7 +157,8 @@ class Front:
         """Losses such that the reference point is 1 everywhere, and 0 lies one magnitude of it below."""
         assert self.reference is not None
         reference = np.array(self.reference)
-        return 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)
+        found: Points = 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)
+        return found
 
 
 def knee(losses: Points) -> int:

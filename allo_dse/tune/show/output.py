@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from allo_dse.aliases import JsonObject
 
 from ..results.result import BestDesign, Result
 from ..store.file_names import displayed, file_name
@@ -31,7 +32,7 @@ def write_results(result: Result, directory: RunDirectory) -> None:
                 raise (disk_full(where, error) or error) from error
 
 
-def summary(result: Result) -> dict[str, Any]:
+def summary(result: Result) -> JsonObject:
     """The outcome as plain data."""
     names = [o.name for o in result.study.objectives]
     return {
@@ -46,7 +47,7 @@ def summary(result: Result) -> dict[str, Any]:
     }
 
 
-def _design(best: BestDesign, result: Result) -> dict[str, Any]:
+def _design(best: BestDesign, result: Result) -> JsonObject:
     verification, note = result.verified.get(best.key), result.placed.get(best.key)
     return {
         "key": best.key,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from allo_dse.aliases import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
@@ -50,7 +51,7 @@ class View:
     def remaining_seconds(self) -> float | None:
         return self.budget.remaining_seconds(self.tally.done - self.before, self.tally.done)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For machines."""
         tally, front = self.tally, self.tally.front
         return {

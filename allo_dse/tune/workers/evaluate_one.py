@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from allo_dse.aliases import JsonObject
 from allo_dse.eval.evaluator import Evaluator, Needs, needs
 from allo_dse.space.space import Candidate
 
@@ -25,7 +26,7 @@ class Finding:
         printed: what it wrote before it failed, where that was caught.
     """
 
-    metrics: dict[str, Any] | None
+    metrics: JsonObject | None
     error: str | None
     seconds: float
     printed: str = ""
@@ -89,14 +90,14 @@ def measure(evaluator: Evaluator, candidate: Candidate) -> Finding:
     """Evaluate a design; an evaluator that raises, exits or returns nonsense costs that design only."""
     started = time.perf_counter()
     try:
-        metrics: dict[str, Any] | None = checked(evaluator.evaluate(candidate.design))
+        metrics: JsonObject | None = checked(evaluator.evaluate(candidate.design))
         error = None
     except (Exception, SystemExit) as problem:  # whatever an evaluator raises is a result, not a crash of the study
         metrics, error = None, f"{type(problem).__name__}: {problem}"
     return Finding(metrics, error, time.perf_counter() - started)
 
 
-def checked(found: Any) -> dict[str, Any]:
+def checked(found: Any) -> JsonObject:
     """Metrics as the log keeps them.
 
     Raises:

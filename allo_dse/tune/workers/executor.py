@@ -6,8 +6,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from allo_dse.aliases import JsonObject
 from allo_dse.space.space import Candidate
 
 from .evaluate_one import Bench, Finding
@@ -29,7 +30,7 @@ class Job:
     number: int
     rung: int
     candidate: Candidate
-    known: dict[str, Any] | None = None
+    known: JsonObject | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Outcome:
 
     number: int
     rung: int
-    metrics: dict[str, Any] | None
+    metrics: JsonObject | None
     error: str | None
     seconds: float
     printed: str = ""

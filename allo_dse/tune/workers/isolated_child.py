@@ -12,7 +12,9 @@ import pickle
 import resource
 import sys
 import threading
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
+
+from allo_dse.aliases import JsonObject
 
 from ..declare.spec import StudySpec
 from .evaluate_one import measure
@@ -52,7 +54,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
         _send(replies, {"metrics": found.metrics, "error": found.error, "seconds": found.seconds})
 
 
-def _send(replies: IO[str], values: dict[str, Any]) -> None:
+def _send(replies: IO[str], values: JsonObject) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     replies.write(json.dumps(values) + "\n")

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Needs
 
@@ -45,7 +46,7 @@ class Reply:
         seconds: as the child measured; None when it did not live to tell.
     """
 
-    metrics: dict[str, Any] | None
+    metrics: JsonObject | None
     error: str | None
     seconds: float | None = None
     printed: str = ""
@@ -155,7 +156,7 @@ class CellProcess:
         except OSError as error:
             raise _Ended(self._how_it_ended()) from error
 
-    def _answer(self, seconds: float) -> dict[str, Any]:
+    def _answer(self, seconds: float) -> JsonObject:
         """The child's next line.
 
         Raises:

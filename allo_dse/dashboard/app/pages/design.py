@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash.dcc.express import send_bytes
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
@@ -102,7 +103,7 @@ def _exporting(app: Dash, context: Context) -> None:
                 name, content = exported(board, context.programs, ref, target["kind"])
             except AlloDseError as error:
                 return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
-        return dcc.send_bytes(content, name), ""
+        return send_bytes(content, name), ""
 
 
 def _compiling(app: Dash, context: Context) -> None:

@@ -29,6 +29,8 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output
 from dash.development.base_component import Component
 
+from allo_dse.aliases import JsonObject
+
 from ...data.board import Board, Ref
 from ...data.query.filters import FilterError, parse_filter
 from ...data.query.selection import Selection
@@ -40,7 +42,7 @@ from ..parts import GRAPH_CONFIG
 from .plots import FIRST_LOG, axis_choices, drawn_note, view_of
 from .tables import FIRST_ROWS, query_of, table_rows
 
-Gesture = dict[str, Any]
+Gesture = JsonObject
 
 _DONE_IN_DASH = (
     *[(name, "value") for name in ("x", "y", "z", "log", "show", "runs", "filter")],
@@ -100,7 +102,7 @@ def register(app: Dash, context: Context) -> None:
         return flask.Response(json.dumps(found), mimetype="application/json")
 
 
-def first_answer(context: Context, look: str) -> dict[str, Any]:
+def first_answer(context: Context, look: str) -> JsonObject:
     """What a page begins with; the table asks for its rows by itself."""
     board = context.board
     _, (x, y) = axis_choices(board)
@@ -156,13 +158,13 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
     return after
 
 
-def answer(context: Context, state: State, drawn: dict[str, str] | None = None, error: str = "") -> dict[str, Any]:
+def answer(context: Context, state: State, drawn: dict[str, str] | None = None, error: str = "") -> JsonObject:
     """What a browser draws that has drawn something already: `drawn`, as the last answer had it."""
     board, known = context.board, drawn or {}
     state = {**state, "version": board.version}
     view = view_of(context, state)
     marks = {"figure": mark(view, state["theme"], board.version), "rows": mark(query_of(context, state), board.version)}
-    made: dict[str, Any] = {"state": state, "drawn": marks, "words": words(context, state)}
+    made: JsonObject = {"state": state, "drawn": marks, "words": words(context, state)}
     made["words"]["filter-error.children"] = error
     if known.get("figure") != marks["figure"]:
         picture = front_figure(board, view, theme(state["theme"]))
@@ -174,7 +176,7 @@ def answer(context: Context, state: State, drawn: dict[str, str] | None = None, 
     return made
 
 
-def words(context: Context, state: State) -> dict[str, Any]:
+def words(context: Context, state: State) -> JsonObject:
     """What is said about a state; those of figure and rows come with them."""
     board, chosen = context.board, Selection.from_dict(state["selection"])
     ref = board.reference(state["design"])
@@ -209,7 +211,7 @@ def check_filter(board: Board, source: str) -> None:
         condition(run)
 
 
-def kept(selection: Selection) -> dict[str, Any] | None:
+def kept(selection: Selection) -> JsonObject | None:
     return selection.to_dict() if selection else None
 
 
@@ -227,7 +229,7 @@ def drawn_selection(gesture: Gesture) -> Selection:
     return Selection(lasso=(x, y, tuple((float(a), float(b)) for a, b in corners)))
 
 
-def brushed(before: Selection, axes: dict[str, Any]) -> Selection:
+def brushed(before: Selection, axes: JsonObject) -> Selection:
     """The selection after brushes on axes of the parallel coordinates changed."""
     ranges = dict(before.ranges)
     for name, intervals in axes.items():

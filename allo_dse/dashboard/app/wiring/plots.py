@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dash import Dash, Input, Output, State, no_update
 from dash.exceptions import PreventUpdate
+
+from allo_dse.aliases import JsonObject
 
 from ...data.board import Board
 from ...data.query.filters import FilterError
@@ -124,7 +125,7 @@ def drawn_note(drawn: Drawn) -> str:
     )
 
 
-def zoom_range(zoom: dict[str, Any] | None, x: str, y: str, log: list[str] | None) -> Window | None:
+def zoom_range(zoom: JsonObject | None, x: str, y: str, log: list[str] | None) -> Window | None:
     """The visible ranges of the axes; None when all is visible, or the axes are not those that were zoomed."""
     if not zoom or (zoom["x"], zoom["y"], sorted(zoom["log"])) != (x, y, sorted(log or ())):
         return None

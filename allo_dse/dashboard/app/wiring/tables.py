@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from dash import Dash, Input, Output, State, dcc, no_update
+from dash import Dash, Input, Output, State, no_update
+from dash.dcc.express import send_bytes
 from dash.exceptions import PreventUpdate
+
+from allo_dse.aliases import JsonObject
 
 from ...data.board import Board
 from ...data.grid import ID, MARK, RUN, Query, grid_columns
@@ -37,7 +39,7 @@ def _saving(app: Dash, context: Context) -> None:
         if not clicks:
             raise PreventUpdate
         with board.lock:
-            return dcc.send_bytes(table_csv(board, board.front()), "pareto.csv")
+            return send_bytes(table_csv(board, board.front()), "pareto.csv")
 
     @app.callback(
         Output("download", "data", allow_duplicate=True),
@@ -45,11 +47,11 @@ def _saving(app: Dash, context: Context) -> None:
         State("shown", "data"),
         prevent_initial_call=True,
     )
-    def save_table(clicks: int | None, shown: dict[str, Any]) -> object:
+    def save_table(clicks: int | None, shown: JsonObject) -> object:
         if not clicks:
             raise PreventUpdate
         with board.lock:
-            return dcc.send_bytes(table_csv(board, context.grid.refs(query_of(context, shown["state"]))), "designs.csv")
+            return send_bytes(table_csv(board, context.grid.refs(query_of(context, shown["state"]))), "designs.csv")
 
 
 def _table(app: Dash, context: Context) -> None:
@@ -62,7 +64,7 @@ def _table(app: Dash, context: Context) -> None:
         State("table", "columnDefs"),
         prevent_initial_call=True,
     )
-    def columns(hide: list[str], _: str, before: list[dict[str, Any]]) -> object:
+    def columns(hide: list[str], _: str, before: list[JsonObject]) -> object:
         with board.lock:
             made = column_definitions(board, hide_equal="equal" in (hide or ()))
         return no_update if made == before else made
@@ -80,7 +82,7 @@ def query_of(context: Context, state: Shown) -> Query:
     )
 
 
-def table_rows(context: Context, state: Shown, start: int, end: int) -> dict[str, Any]:
+def table_rows(context: Context, state: Shown, start: int, end: int) -> JsonObject:
     """Rows of the table, how many there are in all, and that in words.
 
     Raises:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
+from allo_dse.aliases import JsonObject
 from allo_dse.tune.store.log import decode_line, sealed
 
 from .entries import Entry, decode
@@ -93,7 +93,7 @@ class LogFollower:
                     return lines
                 size *= 2
 
-    def read(self, offset: int, length: int) -> dict[str, Any]:
+    def read(self, offset: int, length: int) -> JsonObject:
         """One entry again."""
         with self.path.open("rb") as file:
             line = os.pread(file.fileno(), length, offset)

@@ -106,7 +106,8 @@ def _matches(condition: Condition, table: Table) -> Mask:
         case Not(inner):
             return ~_matches(inner, table)
         case Within(name, values):
-            return np.logical_or.reduce([_equals(table, name, value) for value in values])
+            found: Mask = np.logical_or.reduce([_equals(table, name, value) for value in values])
+            return found
         case Contains(name, part):
             column = table.column(name.value)
             if column is None:
@@ -119,7 +120,8 @@ def _matches(condition: Condition, table: Table) -> Mask:
 
 def _by_category(column: Column, wanted: list[bool]) -> Mask:
     codes = column.codes
-    return np.array([*wanted, False])[codes] & (codes != MISSING)
+    found: Mask = np.array([*wanted, False])[codes] & (codes != MISSING)
+    return found
 
 
 def _equals(table: Table, name: Name, value: str) -> Mask:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from allo_dse.aliases import JsonObject
 
 from ..table.columns import Floats, Mask
 from ..table.table import RunTable
@@ -59,7 +60,7 @@ class Selection:
             mask &= picked
         return mask
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """For the browser."""
         return {
             "ranges": {name: [list(i) for i in intervals] for name, intervals in self.ranges},
@@ -68,7 +69,7 @@ class Selection:
         }
 
     @staticmethod
-    def from_dict(values: dict[str, Any] | None) -> Selection:
+    def from_dict(values: JsonObject | None) -> Selection:
         """Back from the browser."""
         values = values or {}
         lasso = values.get("lasso")

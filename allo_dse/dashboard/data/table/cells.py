@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from allo_dse.aliases import JsonObject
 from allo_dse.tune.store.record import json_value
 
 from ..log.entries import TEXTS, Entry
@@ -121,7 +122,7 @@ def _mapping(part: str, value: object) -> list[tuple[str, object]]:
     return list(_directives(value)) if isinstance(value, list) else []
 
 
-def _fold(kernels: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
+def _fold(kernels: list[JsonObject]) -> Iterator[tuple[str, object]]:
     for kernel in kernels:
         for position, axis in enumerate(kernel.get("axes", ())):
             prefix = f"{kernel.get('kernel')}.axis{position}"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
@@ -317,7 +317,8 @@ class RunTable:
             return np.zeros(len(self), bool)
         good = column.codes == (column.categories.index(OK) if OK in column.categories else -2)
         good[self._wrong] = False
-        return good
+        found: Mask = good
+        return found
 
     @property
     def _wrong(self) -> list[int]:
@@ -328,7 +329,8 @@ class RunTable:
     def losses(self) -> Floats:
         """(rows, objectives), all to be minimised; NaN where a design has no value."""
         signs = np.array([o.sign for o in self.facts.objectives])
-        return np.stack([self.numbers(name) for name in self.objectives], axis=1) * signs
+        found: Floats = np.stack([self.numbers(name) for name in self.objectives], axis=1) * signs
+        return found
 
     @property
     def front(self) -> Rows:
@@ -376,7 +378,7 @@ class RunTable:
             return None
         return {o.name: o.sign * v for o, v in zip(self.facts.objectives, point, strict=True)}
 
-    def record(self, row: int, rung: int = -1) -> dict[str, Any]:
+    def record(self, row: int, rung: int = -1) -> JsonObject:
         """A design's entry in the log: the last of its rungs, or the one at a position among them."""
         return self.log.read(*self.rungs[self.keys[row]][rung].where)
 
