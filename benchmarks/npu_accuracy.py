@@ -1,134 +1,222 @@
 """How close the NPU timing model is to measurements on real boards.
 
-    python benchmarks/npu_accuracy.py [--shapes]
+    python benchmarks/npu_accuracy.py [--cases]
 
-Compares with the published measurements in ../shared/facts: the time of i16 GEMMs of 125 shapes with a 64x64x64 tile on
-4x4 cores, sustained rates of i8 and bf16 at 4096^3, and pairs of tiles of which the better one is known. Without
-../shared it says so and stops.
+Prints for each group of published measurements the absolute error, median and 90th percentile: of the device files as
+they are, and by cross-validation (the constants that matter to the group fitted to five sixths of it, judged on the
+rest); how far its worst cases are off, which is what the model cannot explain; and where tiles were compared, what
+following the model's choice loses. The measurements lie in ../shared/facts; without them it says so and stops.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from allo_dse import AxisFold, Buffering, Design, Device, KernelFold, MeshFold, NpuSimulator, load_program
-from allo_dse.lang import install
-
-install()
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from allo.ir.types import bfloat16, float32, int8, int16
+from allo_dse import Device, NpuSimulator
+from allo_dse.device.device import NpuDevice
+from benchmarks import npu_cases
+from benchmarks.npu_cases import FACTS, Case, gemm_design
 
-from studies.gemm_npu import gemm
+Errors = NDArray[np.float64]
+FOLDS = 6
+STEP = 0.05
+STEPS = 8
+OUTLIER = 0.05
+TRUST = 0.7
 
-FACTS = Path(__file__).resolve().parents[2] / "shared" / "facts"
+
+@dataclass(frozen=True)
+class Constant:
+    """A number of the device files that a fit may change: a board's, or one of a table's entries.
+
+    Attributes:
+        path: `("board", "launch_us")`, `("kernels", "air", "bf16", "efficiency")`, `("elementwise", "gelu", ...)`.
+    """
+
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+    def scaled(self, device: NpuDevice, factor: float) -> NpuDevice:
+        """The device with this number times a factor."""
+        return device.model_copy(update={self.path[0]: _scaled(getattr(device, self.path[0]), self.path[1:], factor)})
 
 
-def latency_us(m, k, n, tile, types, device, *, output_depth=2) -> float:
-    """The hand-written mapping: chain along k, outputs bundled cyclically onto 4x4 cores."""
-    mt, kt, nt = tile
-    program = load_program(gemm, M=m, K=k, N=n, Pm=m // mt, Pk=k // kt, Pn=n // nt, TyI=types[0], TyO=types[1])
-    axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
-    fold = MeshFold((KernelFold("gemm", axes, (1, 2)),))
-    buffering = Buffering(output_depth=output_depth)
-    return NpuSimulator().evaluate(Design(program, fold, buffering, device)).latency_us
+def _scaled(node: object, path: tuple[str, ...], factor: float) -> object:
+    """A table or model with the number at a path times a factor; a share stays one."""
+    if not path:
+        assert isinstance(node, float)
+        return node * factor
+    head, rest = path[0], path[1:]
+    if isinstance(node, dict):
+        return {**node, head: _scaled(node[head], rest, factor)}
+    value = _scaled(getattr(node, head), rest, factor)
+    return node.model_copy(update={head: min(1.0, value) if head == "efficiency" else value})  # type: ignore
+
+
+def constants(*paths: str) -> tuple[Constant, ...]:
+    return tuple(Constant(tuple(path.split("."))) for path in paths)
+
+
+FITTED = {
+    "XDNA1 GEMM i8": constants(
+        "board.launch_us", "board.host_rewrite_us", "board.page_slowdown", "kernels.allo.i8.efficiency"
+    ),
+    "XDNA1 GEMM bf16": constants("board.launch_us", "board.host_rewrite_us", "kernels.allo.bf16.efficiency"),
+    "XDNA1 GEMM i16": constants(
+        "board.host_by_type.i16.launch_us", "board.host_by_type.i16.host_sync_gb_s", "kernels.allo.i16.efficiency"
+    ),
+    "XDNA1 tile sweeps": constants(
+        "board.launch_us", "board.dram_gb_s", "board.dram_burst_half_bytes",
+        *(f"kernels.iron.{t}.{c}" for t in ("i8", "bf16") for c in ("accumulate_cycles_per_element", "call_cycles")),
+    ),
+    "XDNA1 elementwise": constants(
+        "board.launch_us", "board.dram_gb_s", "elementwise.gelu.bytes_per_cycle", "elementwise.exp.bytes_per_cycle"
+    ),
+    "XDNA2 GEMM": constants(
+        "board.launch_us", "board.relaunch_us",
+        *(f"kernels.{k}.bf16.{c}" for k in ("air", "air_external")
+          for c in ("efficiency", "accumulate_cycles_per_element", "task_cycles")),
+    ),
+    "XDNA2 elementwise": constants(
+        "board.launch_us", "board.dram_gb_s",
+        *(f"elementwise.{kind}.bytes_per_cycle" for kind in ("add", "gelu", "exp")),
+    ),
+    "XDNA2 rope": constants("scalar_loop.cycles_per_iteration", "scalar_loop.task_cycles"),
+    "XDNA2 gemv": constants("board.launch_us", "kernels.allo.vector.efficiency"),
+    "XDNA2 attention": constants(
+        "scalar_loop.cycles_per_iteration",
+        "kernels.air_attention.bf16.efficiency",
+        "kernels.air_attention.bf16.result_cycles",
+    ),
+}  # fmt: skip
+"""What is fitted anew for each group; groups of four and fewer measurements are not."""
+
+
+def log_errors(cases: Sequence[Case], change: Callable[[NpuDevice], NpuDevice] | None = None) -> Errors:
+    """Logarithm of predicted over measured time, with the cases' devices changed."""
+    return np.array([np.log(case.predicted_us(change) / case.measured_us) for case in cases])
+
+
+def cross_validated(cases: Sequence[Case], fitted: Sequence[Constant]) -> Errors:
+    """Relative errors of cases that were left out when the constants were fitted to the others.
+
+    Logarithms of times are taken to be linear in those of the constants around the device files' values, which a
+    difference quotient per constant gives; outliers count little.
+    """
+    start = log_errors(cases)
+    slopes = [
+        (log_errors(cases, lambda device, c=constant: c.scaled(device, 1 + STEP)) - start) / np.log(1 + STEP)
+        for constant in fitted
+    ]
+    jacobian = np.stack(slopes, axis=1)
+    fold = np.arange(len(cases)) % FOLDS
+    held_out = np.zeros(len(cases))
+    for out in range(FOLDS):
+        change = _fit(jacobian[fold != out], start[fold != out])
+        held_out[fold == out] = start[fold == out] + jacobian[fold == out] @ change
+    return np.exp(held_out) - 1
+
+
+def _fit(jacobian: Errors, start: Errors) -> Errors:
+    """Changes of the constants' logarithms that make the errors small, by weights that fall with the error.
+
+    A prior of `TRUST` (a factor of two either way is a standard deviation) keeps constants that the data does not
+    determine where they are.
+    """
+    change = np.zeros(jacobian.shape[1])
+    for _ in range(STEPS):
+        weights = 1 / (1 + ((start + jacobian @ change) / OUTLIER) ** 2)
+        normal = jacobian.T @ (weights[:, None] * jacobian) + np.eye(len(change)) * (OUTLIER / TRUST) ** 2
+        change = np.linalg.solve(normal, -jacobian.T @ (weights * start))
+    return change
+
+
+def summary(errors: Errors) -> str:
+    absolute = np.abs(errors)
+    return f"{np.median(absolute):5.1%} / {np.quantile(absolute, 0.9):5.1%}"
+
+
+def losses(cases: Sequence[Case], errors: Errors) -> dict[str, float]:
+    """Per comparison of tiles, how much slower the predicted best is than the measured best, by work per time."""
+    result = {}
+    for name in dict.fromkeys(case.choice for case in cases if case.choice):
+        rated = [
+            (case.work / case.measured_us / (1 + error), case.work / case.measured_us)
+            for case, error in zip(cases, errors, strict=True)
+            if case.choice == name
+        ]
+        if len(rated) > 1:
+            result[name] = 1 - max(rated)[1] / max(rate for _, rate in rated)
+    return result
 
 
 def shapes(device: Device, verbose: bool, output_depth: int = 2) -> tuple[float, float]:
     """Median and 90th percentile of the absolute error over the i16 shapes with all sizes >= 512."""
-    with (FACTS / "npu_gemm_i16_measured.csv").open() as file:
-        rows = [[float(x) for x in row] for row in list(csv.reader(file))[1:]]
-    errors, large = [], []
-    for m, k, n, seconds in rows:
-        predicted = latency_us(int(m), int(k), int(n), (64, 64, 64), (int16, int16), device, output_depth=output_depth)
-        errors.append(predicted / (seconds * 1e6) - 1)
-        large.append(min(m, k, n) >= 512)
-        if verbose:
-            print(
-                f"  {m:5.0f} {k:5.0f} {n:5.0f}  measured {seconds * 1e6:9.1f} us  "
-                f"predicted {predicted:9.1f} us  {errors[-1]:+.1%}"
-            )
-    results = []
-    for name, chosen in (("all sizes >= 512", np.array(large)), ("all 125", np.ones(len(rows), bool))):
-        absolute = np.abs(np.array(errors))[chosen]
-        results.append((float(np.median(absolute)), float(np.quantile(absolute, 0.9))))
-        print(
-            f"i16, 64x64x64 tile, {name} ({chosen.sum()} shapes): median absolute error {np.median(absolute):.1%}, "
-            f"90th percentile {np.quantile(absolute, 0.9):.1%}"
-        )
-    return results[0]
+    cases = [case for case in npu_cases.npu1_gemms(device, output_depth) if case.group == "XDNA1 GEMM i16"]
+    errors = np.exp(log_errors(cases)) - 1
+    report("XDNA1 GEMM i16", cases, errors, verbose)
+    absolute = np.abs(errors)
+    return float(np.median(absolute)), float(np.quantile(absolute, 0.9))
 
 
 def sustained(device: Device) -> dict[str, float]:
     """Relative error at 4096^3, whose time follows from the published MAC per cycle and core and 150 us per call."""
     errors = {}
-    for name, types, tile, rate in (
-        ("i8", (int8, int8), (64, 128, 64), 159.0),
-        ("i16", (int16, int16), (64, 64, 64), 48.6),
-        ("bf16", (bfloat16, bfloat16), (64, 64, 64), 63.2),
-    ):
+    for name, tile, rate in (("i8", (64, 64, 128), 159.0), ("i16", (64, 64, 64), 48.6), ("bf16", (64, 64, 64), 63.2)):
         measured = 4096**3 / (16 * rate * 1e3) + 150
-        predicted = latency_us(4096, 4096, 4096, tile, types, device)
+        design = gemm_design((4096,) * 3, tile, (npu_cases.TYPES[name],) * 2, (4, 4), device)
+        predicted = NpuSimulator().evaluate(design).latency_us
         errors[name] = predicted / measured - 1
-        print(f"{name} 4096^3: measured {measured:.0f} us, predicted {predicted:.0f} us, {errors[name]:+.1%}")
+        print(f"XDNA1 {name} 4096^3: measured {measured:.0f} us, predicted {predicted:.0f} us, {errors[name]:+.1%}")
     return errors
 
 
 def tile_pairs() -> dict[str, float]:
     """By how much the tile that the model chooses is slower than the best measured one, per published comparison."""
-    regrets = {}
-    tuned = Device.load("npu1_4col").with_options(board="sb", kernel_library="tuned")
-    pairs = [
-        (
-            "i8 -> i16 [sb]",
-            tuned,
-            (int8, int16),
-            {(96, 112, 96): ((4224, 4032, 4224), 5.85), (80, 104, 128): ((4160, 4160, 4096), 5.75)},
-        ),
-        (
-            "bf16 [sb]",
-            tuned,
-            (bfloat16, bfloat16),
-            {(96, 56, 96): ((4224, 4032, 4224), 3.12), (96, 48, 112): ((4224, 4032, 4032), 3.02)},
-        ),
-    ]
-    sweep = {(64, 64, 32): 1.603, (128, 64, 32): 2.136, (64, 64, 64): 2.502, (64, 128, 32): 1.810}
-    board = Device.load("npu1_4col").with_options(board="ph")
-    pairs.append(
-        ("bf16 -> f32 sweep [ph]", board, (bfloat16, float32), {t: ((2048,) * 3, tops) for t, tops in sweep.items()})
+    cases = [*npu_cases.tile_pairs(), *npu_cases.npu1_tiles()]
+    return losses(cases, np.exp(log_errors(cases)) - 1)
+
+
+def report(group: str, cases: Sequence[Case], errors: Errors, verbose: bool) -> None:
+    """One line on a group, and its cases or what comparisons of tiles lose."""
+    fitted = FITTED.get(group, ())
+    by_cross_validation = summary(cross_validated(cases, fitted)) if len(cases) > 4 and fitted else "not fitted here"
+    far = int((np.abs(errors) > 0.2).sum())
+    print(
+        f"{group:25} {len(cases):4} measured: {summary(errors)}; cross-validated {by_cross_validation} "
+        f"({len(fitted)} constants); {far} off by more than 20%, the worst by {errors[np.abs(errors).argmax()]:+.0%}"
     )
-    for name, device, types, tiles in pairs:
-        predicted = {}
-        for tile, ((m, k, n), _) in tiles.items():
-            predicted[tile] = 2e-6 * m * k * n / latency_us(m, k, n, tile, types, device, output_depth=1)
-        chosen = max(predicted, key=lambda tile: predicted[tile])
-        regrets[name] = 1 - tiles[chosen][1] / max(tops for _, tops in tiles.values())
-        print(f"{name}: chooses {'x'.join(map(str, chosen))}, {regrets[name]:.1%} below the best measured")
-        for tile, tops in predicted.items():
-            print(f"    {'x'.join(map(str, tile))}: measured {tiles[tile][1]:.2f} TOPS, predicted {tops:.2f}")
-    return regrets
+    for name, loss in losses(cases, errors).items():
+        print(f"    choosing a tile for {name}: {loss:.1%} below the best measured")
+    for at in np.argsort(errors) if verbose else ():
+        case = cases[at]
+        print(f"    {errors[at]:+7.1%}  measured {case.measured_us:9.1f} us  {case.label}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", action="store_true", help="print every shape")
+    parser.add_argument("--cases", action="store_true", help="print every measurement")
     arguments = parser.parse_args()
     if not FACTS.is_dir():
         print(f"skipped: the measurements in {FACTS} are not here")
         return
-    device = Device.load("npu1_4col")
-    shapes(device, arguments.shapes)
-    print(
-        "the same without regard to the slow quarter of the runs (150 us per call, nothing per byte, one output slot):"
-    )
-    shapes(device.with_options(launch_us=150.0, host_sync_gb_s=1e9), False, output_depth=1)
-    sustained(device)
-    tile_pairs()
+    print("absolute error, median / 90th percentile")
+    every = npu_cases.all_cases()
+    for group in dict.fromkeys(case.group for case in every):
+        cases = [case for case in every if case.group == group]
+        report(group, cases, np.exp(log_errors(cases)) - 1, arguments.cases)
+    sustained(Device.load("npu1_4col"))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from .model import (
     Core,
     ElementwiseCost,
     Host,
+    HostTerms,
     Interconnect,
     KernelCost,
     KernelLibrary,
@@ -55,6 +56,7 @@ from .validation import device_error, option_error
 
 _TYPE_PREFIX = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf", "index": "i", "bool": "u"}
 _OTHER = "other"
+_VECTOR = "vector"
 _LUT_PER_NODE = 100
 
 
@@ -208,6 +210,8 @@ class NpuDevice(Device):
                 known = ["board", "kernel_library", *Board.model_fields]
                 raise DeviceError(f"{self.name}: no option {option!r}", hint=suggest(option, known))
         base = self.board if board_name == self.board_name else self.boards[board_name]
+        if not options.keys().isdisjoint(HostTerms.model_fields):  # a stated value is that of all element types
+            options.setdefault("host_by_type", {})
         fields = {field: getattr(self, field) for field in type(self).model_fields}
         try:
             board = Board.model_validate({**base.model_dump(), **options})
@@ -257,17 +261,25 @@ class NpuDevice(Device):
         cost = self.kernel_cost(*types, library=library)
         return cost is not self.kernels[library][_OTHER] and cost.takes(*shape)
 
-    def matmul_cycles(self, types: Sequence[DType | str], shape: Sequence[int]) -> float:
-        """Core cycles of a multiplication of tiles of a shape (m, k, n).
+    def matmul_kernel(self, types: Sequence[DType | str], shape: Sequence[int]) -> KernelCost:
+        """The kernel that multiplies tiles of a shape (m, k, n).
 
-        By the selected library's kernel where its contract allows, else by that of the first other library that has
-        one, else by scalar code.
+        A matrix by a vector (n = 1) has one of its own, "vector", in libraries that say so. Else it is the selected
+        library's kernel where its contract allows, else that of the first other library that has one, else scalar code.
         """
+        selected = self.kernels[self.kernel_library]
+        if shape[2] == 1 and _VECTOR in selected:
+            return selected[_VECTOR]
         others = (name for name in self.kernels if name != self.kernel_library)
         for library in (self.kernel_library, *others):
             if self.has_kernel(library, types, shape):
-                return self.kernel_cost(*types, library=library).cycles(*shape)
-        return self.kernels[self.kernel_library][_OTHER].cycles(*shape)
+                return self.kernel_cost(*types, library=library)
+        return selected[_OTHER]
+
+    def matmul_cycles(self, types: Sequence[DType | str], shape: Sequence[int]) -> float:
+        """Core cycles of a multiplication of tiles of a shape (m, k, n)."""
+        m, k, n = shape
+        return self.matmul_kernel(types, shape).cycles(m, k, n)
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""

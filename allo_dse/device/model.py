@@ -176,37 +176,91 @@ class Host(Model):
         return self.buffers - self.reserved_buffers
 
 
+class HostTerms(Model):
+    """What a call costs the host: `launch_us` from host to host, and the rate at which it makes its buffers visible to
+    the device and back, in 1e9 bytes per second."""
+
+    launch_us: NotNegative
+    host_sync_gb_s: Positive
+
+
 class Board(Model):
     """What differs between boards with the same device, and with their power mode.
 
     Attributes:
-        dram_gb_s: bandwidth that all shim channels share, in 1e9 bytes per second.
+        dram_gb_s: bandwidth that all shim channels of one direction share, in 1e9 bytes per second: reading does not
+            hold up writing.
+        column_gb_s: how much of it the channels of one column share.
         dram_burst_half_bytes: contiguous run length L0 at which DRAM reaches half its bandwidth: its efficiency is
             L / (L + L0).
+        page_bytes: rows of this length are slow to walk down: every one of them starts a page like the one before.
+        page_slowdown: how many times as long a tile takes then.
+        page_reach_bytes: size of the largest tensor that is not slowed down.
         launch_us: overhead of one call, host to host.
+        relaunch_us: beginning another program within a call.
         reconfigure_us: loading another array configuration.
         host_sync_gb_s: rate at which the host makes its buffers visible to the device and back, in 1e9 bytes per
             second.
-        host_rewrite_us: the host writing one more shim descriptor while the array runs.
+        host_rewrite_us: the host writing one more shim descriptor, for which it waits until nothing is in flight; 0
+            where it writes them ahead, so that nothing waits.
+        host_by_type: `launch_us` and `host_sync_gb_s` of programs whose first tensor has this element type, where
+            they were measured apart from the others.
     """
 
     clock_ghz: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
     dram_gb_s: Positive
+    column_gb_s: Positive
     dram_burst_half_bytes: NotNegative
+    page_bytes: Count
+    page_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    page_reach_bytes: Size
     launch_us: NotNegative
+    relaunch_us: NotNegative
     reconfigure_us: NotNegative
     host_sync_gb_s: Positive
     host_rewrite_us: NotNegative
+    host_by_type: Mapping[str, HostTerms] = {}
+
+    def dram_us(self, tile_bytes: int, run_bytes: int, paged: bool) -> float:
+        """Time that one tile holds up the other transfers of its direction; `paged`: its rows are whole pages."""
+        return (
+            self._burst_bytes(tile_bytes, run_bytes) / (self.dram_gb_s * 1e3) * (self.page_slowdown if paged else 1.0)
+        )
+
+    def column_us(self, tile_bytes: int, run_bytes: int) -> float:
+        """Time that one tile holds up the other transfers of its direction and column."""
+        return self._burst_bytes(tile_bytes, run_bytes) / (self.column_gb_s * 1e3)
+
+    def _burst_bytes(self, tile_bytes: int, run_bytes: int) -> float:
+        """What could have been moved in the time, in long runs."""
+        return tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
+
+    def host_us(self, element: str, tensor_bytes: int, rewrites: int) -> float:
+        """The host's part of a call: launch, making its buffers visible and back, rewriting descriptors.
+
+        Args:
+            element: the type of the first tensor's elements ("i8").
+            tensor_bytes: of all tensors.
+            rewrites: how many descriptors the host writes while the array runs.
+        """
+        terms = self.host_by_type.get(element, self)
+        return terms.launch_us + tensor_bytes / (terms.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
 
 
 class KernelCost(Model):
     """Cycles of a matrix multiplication of one tile: m*k*n / (peak * efficiency) + a*m*n + call.
 
+    A task pays two more: what exchanging its tiles costs beside the calls, and what giving away a result costs.
+
     Attributes:
         peak_mac_per_cycle: multiply-accumulates per cycle of one core.
         efficiency: share of the peak that the inner loop reaches.
         accumulate_cycles_per_element: a, the cost of loading and storing one accumulator per call of the kernel.
-        call_cycles: fixed cost per call (locks, prologue, epilogue).
+        call_cycles: fixed cost per call (prologue, epilogue).
+        task_cycles: fixed cost of a task that calls the kernel once or more often (locks, descriptors).
+        result_cycles: fixed cost of a task that gives away a result, where the tools empty the array between results.
+        drain_cycles_per_byte: what a core waits for its result to leave, beyond its own channel, where the tools let
+            all cores of a column finish before the next results are begun.
         multiple_of: the contract of a vendor's kernel: m, k and n are multiples of these. Any tile without it.
     """
 
@@ -214,6 +268,9 @@ class KernelCost(Model):
     efficiency: Share
     accumulate_cycles_per_element: NotNegative
     call_cycles: NotNegative
+    task_cycles: NotNegative = 0.0
+    result_cycles: NotNegative = 0.0
+    drain_cycles_per_byte: NotNegative = 0.0
     multiple_of: tuple[Count, Count, Count] | None = None
 
     def takes(self, m: int, k: int, n: int) -> bool:
@@ -242,9 +299,10 @@ class ElementwiseCost(Model):
 
 
 class ScalarLoop(Model):
-    """Scalar code: cycles of one iteration of an innermost source loop."""
+    """Scalar code: cycles of one iteration of an innermost source loop, and of a task that has such loops (locks)."""
 
     cycles_per_iteration: Positive
+    task_cycles: NotNegative
 
 
 KernelLibrary = Mapping[str, KernelCost]

@@ -97,7 +97,7 @@ class TestOptions:
     def test_variants_keep_what_they_do_not_mention(self) -> None:
         ph = self.device.with_options(board="ph")
         assert ph.clock_ghz == 1.8
-        assert ph.board.launch_us == self.device.board.launch_us
+        assert ph.board.reconfigure_us == self.device.board.reconfigure_us
         assert self.device.with_options(board="ph", clock_ghz=0.8).clock_ghz == 0.8
 
     def test_options_add_up(self) -> None:
@@ -118,7 +118,7 @@ class TestOptions:
         [
             ({"clock_gz": 1.0}, "no option 'clock_gz'.*did you mean 'clock_ghz'"),
             ({"board": "defualt"}, "no board variant 'defualt'.*did you mean 'default'"),
-            ({"kernel_library": "vendor"}, "no kernel library 'vendor'.*known: allo, tuned"),
+            ({"kernel_library": "vendor"}, "no kernel library 'vendor'.*known: allo, convolution, iron, tuned"),
             ({"clock_ghz": -1.0}, "clock_ghz: .*greater than 0, got -1.0"),
             ({"clock_ghz": float("nan")}, "clock_ghz: .*finite"),
             ({"dram_gb_s": "fast"}, "dram_gb_s: .*valid number, got 'fast'"),

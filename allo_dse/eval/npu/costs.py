@@ -27,7 +27,7 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
     Raises:
         SimulationError: if it calls a vendor kernel whose cycles nobody has said.
     """
-    total, accumulator = 0.0, None
+    total, accumulator, kernel = 0.0, None, None
     calls = iter(task_class.externals)
     for site, op in enumerate(task_class.work):
         if site in free:
@@ -37,9 +37,16 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
             continue
         if op.kind == "matmul":
             accumulator = (op.shape[0], op.shape[2])
-            total += _count(op) * device.matmul_cycles(op.dtypes, op.shape)
+            kernel = device.matmul_kernel(op.dtypes, op.shape)
+            total += _count(op) * kernel.cycles(*op.shape)
         elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
             total += _count(op) * _elementwise_cycles(op, device)
+    if any(op.kind == "loop" for op in task_class.work):
+        total += device.scalar_loop.task_cycles
+    if kernel is not None:
+        results = [port.tile_bytes for port in task_class.tensor_ports if port.writes]
+        total += kernel.task_cycles + kernel.drain_cycles_per_byte * sum(results)
+        total += kernel.result_cycles if results else 0.0
     return total
 
 

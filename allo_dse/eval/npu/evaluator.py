@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.model import Board
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
@@ -39,7 +40,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "2"
+    version = "3"
 
     def evaluate(self, design: Design) -> Metrics:
         """Metrics of one design that has passed the device checks.
@@ -50,15 +51,19 @@ class NpuSimulator:
         transport, schedules = design.mapping.transport, design.mapping.periods
         simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
         blocks = []
-        for periods, count in blocks_of(schedules[0].periods, transport):
+        for periods, count in blocks_of(schedules[0].periods, transport, NpuDevice.of(design.device).board):
             network, ticks = simulation.run(periods)
             blocks.append(_Block(periods, count, ticks, network))
         return _metrics(design, schedules, transport, blocks)
 
 
-def blocks_of(periods: int, transport: Transport) -> list[tuple[int, int]]:
-    """(periods, how many such blocks): the periods, shared out evenly between the host's interventions."""
-    count = min(periods, max((t.pattern.descriptors for t in transport.transfers), default=1))
+def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
+    """(periods, how many such blocks): the periods, shared out evenly between the host's interventions.
+
+    A host that needs no time for them writes descriptors ahead, while others are in use.
+    """
+    interventions = max((t.pattern.descriptors for t in transport.transfers), default=1) if board.host_rewrite_us else 1
+    count = min(periods, interventions)
     short, longer = divmod(periods, count)
     return [(p, n) for p, n in ((short, count - longer), (short + 1, longer)) if n]
 
@@ -144,11 +149,11 @@ def _metrics(
 
 
 def _host_us(design: Design, transport: Transport) -> float:
-    """The host's part of a call: launch, making its buffers visible to the device and back, rewriting descriptors."""
+    """The host's part of a call."""
+    tensors = design.program.tensors
+    element = type_key(tensors[0].dtype) if tensors else ""
     board = NpuDevice.of(design.device).board
-    tensor_bytes = sum(tensor.bytes for tensor in design.program.tensors)
-    sync_us = tensor_bytes / (board.host_sync_gb_s * 1e3)
-    return board.launch_us + sync_us + board.host_rewrite_us * transport.host_rewrites
+    return board.host_us(element, sum(tensor.bytes for tensor in tensors), transport.host_rewrites)
 
 
 def _over(block: _Block, first_and_steady: tuple[int, int]) -> int:

@@ -2,10 +2,11 @@
 
     DRAM ── shim channel ──► memory tile ──► core L1 ──► core ──► L1 ──► memory tile ──► shim channel ── DRAM
 
-Every buffer on the way is an object FIFO: a stream of full slots one way and a stream of free slots the other way. DRAM
-is one shared resource, served first come, first served; a shim channel holds it for the tile's bytes over the board's
-bandwidth and is itself busy for the tile's bytes over the channel's width. A tile that several cores need at the same
-place in their schedules is fetched once and sent to all of them together.
+Every buffer on the way is an object FIFO: a stream of full slots one way and a stream of free slots the other way.
+Reading and writing DRAM are two shared resources, served first come, first served, and so is each column's way there; a
+shim channel holds them for the tile's bytes over the board's bandwidths and is itself busy for the tile's bytes over
+the channel's width. A tile that several cores need at the same place in their schedules is fetched once and sent to all
+of them together.
 
 Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle, so that rounding a short transfer does not matter.
 """
@@ -19,10 +20,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from allo_dse.device.device import NpuDevice
+from allo_dse.device.model import Board
 from allo_dse.mapper.graph.periods import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
-from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transport
+from allo_dse.mapper.layouts.access import WORD_BYTES
+from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
+from allo_dse.program.tensors import Tensor
 from allo_dse.simulator.codegen.run_time.layout import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
@@ -51,6 +55,7 @@ class NpuNetwork:
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
         dram_bytes: bytes moved from and to DRAM in the first and in a later period.
+        memory_names: of the network's resources: DRAM and the columns' ways there, in each direction.
     """
 
     network: Network
@@ -60,6 +65,7 @@ class NpuNetwork:
     dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
     dram_bytes: tuple[int, int]
+    memory_names: tuple[str, ...]
 
     def with_periods(self, periods: int) -> NpuNetwork:
         """The same network for another number of periods; both numbers are at least `TEMPLATE_PERIODS`."""
@@ -86,7 +92,8 @@ class _Parts:
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    shim_channels: dict[tuple[tuple[int, str, int, int], ...], tuple[Table, float]] = field(default_factory=dict)
+    shim_channels: dict[tuple[tuple[int, str, int, int, bool], ...], tuple[Table, float]] = field(default_factory=dict)
+    memory: dict[tuple[str, int | None], int] = field(default_factory=dict)
 
     @contextmanager
     def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
@@ -126,11 +133,30 @@ class _Parts:
         """A tile through one DMA channel."""
         return self.ticks(tile_bytes / self.device.interconnect.stream_bytes_per_cycle)
 
-    def dram_ticks(self, flow: Flow) -> int:
-        """DRAM service for one tile: short contiguous runs waste bandwidth."""
+    def dram_ticks(self, staged: _Staged) -> int:
+        """DRAM service for one tile."""
         board = self.device.board
-        efficiency = flow.run_bytes / (flow.run_bytes + board.dram_burst_half_bytes)
-        return self.ticks(flow.tile_bytes * board.clock_ghz / (board.dram_gb_s * efficiency))
+        return self.ticks(
+            board.dram_us(staged.flow.tile_bytes, staged.flow.run_bytes, staged.paged) * self.cycles_per_us
+        )
+
+    def column_ticks(self, staged: _Staged) -> int:
+        """What one tile takes of its column's share of the bandwidth."""
+        return self.ticks(
+            self.device.board.column_us(staged.flow.tile_bytes, staged.flow.run_bytes) * self.cycles_per_us
+        )
+
+    @property
+    def cycles_per_us(self) -> float:
+        return self.device.board.clock_ghz * 1e3
+
+    def memory_ports(self, transfer: Transfer) -> tuple[int, int]:
+        """The resources that a transfer's tiles need: DRAM in its direction, and its column's way there."""
+        dram, column = (transfer.direction, None), (transfer.direction, transfer.column)
+        for key in (dram, column):
+            if key not in self.memory:
+                self.memory[key] = self.builder.resource()
+        return self.memory[dram], self.memory[column]
 
 
 def build_npu_network(
@@ -144,14 +170,14 @@ def build_npu_network(
     staged: list[_Staged] = []
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
         schedule = ports[flow.nodes[0], flow.tensor, flow.direction, flow.tile_bytes]
-        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth)))
+        paged = is_paged(transfer, schedule.port.tensor, device.board)
+        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), paged))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         for node, fifo in zip(flow.nodes, local, strict=True):
             ends[node, ports[node, flow.tensor, flow.direction, flow.tile_bytes].key] = fifo
         _memory_tile_channel(parts, tables, staged[-1], local)
-    dram = parts.builder.resource()
     for transfer in transport.transfers:
-        _shim_channel(parts, [staged[f] for f in transfer.flows], dram)
+        _shim_channel(parts, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
     core_ticks = _cores(parts, schedules, links, ends, transport.layouts)
     network = parts.build()
     return NpuNetwork(
@@ -159,19 +185,41 @@ def build_npu_network(
         periods=periods,
         counts=parts.counted_rows(network),
         core_ticks=core_ticks,
-        dram_ticks=_per_period([(parts.dram_ticks(s.flow), s.schedule) for s in staged]),
+        dram_ticks=max(_dram_ticks(parts, staged, direction) for direction in ("in", "out")),
         channel_ticks=parts.channel_ticks,
         dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
+        memory_names=tuple(
+            f"{'reads' if way == 'in' else 'writes'} of {'DRAM' if column is None else f'column {column}'}"
+            for way, column in parts.memory
+        ),
     )
 
 
 @dataclass(frozen=True)
 class _Staged:
-    """A flow, when its tiles move, and its buffer in the memory tile."""
+    """A flow, when its tiles move, its buffer in the memory tile, and whether it walks down pages."""
 
     flow: Flow
     schedule: PortSchedule
     buffer: Fifo
+    paged: bool
+
+
+def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
+    """Whether a transfer walks down rows that are a page long each, tile after tile, in a tensor out of reach.
+
+    Where the next tile continues the rows of the one before, the loop over rows ends with the tile.
+    """
+    if tensor.bytes <= board.page_reach_bytes or len(transfer.pattern.dims) < 2:
+        return False
+    rows, stride_words = transfer.pattern.dims[1]
+    rows_of_tile = transfer.tile_bytes // transfer.run_bytes
+    return stride_words * WORD_BYTES == board.page_bytes and rows > rows_of_tile
+
+
+def _dram_ticks(parts: _Parts, staged: list[_Staged], direction: str) -> tuple[int, int]:
+    """Ticks of DRAM service in one direction, in the first and in a later period."""
+    return _per_period([(parts.dram_ticks(s), s.schedule) for s in staged if s.flow.direction == direction])
 
 
 def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
@@ -224,15 +272,15 @@ def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: 
     return table
 
 
-def _shim_channel(parts: _Parts, flows: list[_Staged], dram: int) -> None:
+def _shim_channel(parts: _Parts, flows: list[_Staged], memory: tuple[int, int]) -> None:
     """One shim channel: the tiles of its flows in the order in which the cores need them."""
-    key = tuple((id(f.schedule), f.flow.direction, f.flow.tile_bytes, f.flow.run_bytes) for f in flows)
+    key = tuple((id(f.schedule), f.flow.direction, f.flow.tile_bytes, f.flow.run_bytes, f.paged) for f in flows)
     channel = parts.shim_channels.get(key)
     if channel is None:
         channel = parts.shim_channels[key] = _shim_table(parts, flows)
     table, ticks = channel
     streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
-    process = parts.process(table, streams, [dram])
+    process = parts.process(table, streams, memory)
     parts.channel_ticks[process] = ticks
 
 
@@ -246,7 +294,7 @@ def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
     else:
         _shim_moves(parts, table, flows, first, 1, 0)
         _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
-    times = [max(parts.dram_ticks(staged.flow), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
+    times = [max(sum(_memory_ticks(parts, staged)), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
     return table, float(sum(times[f] for f in steady))
 
 
@@ -264,12 +312,18 @@ def _shim_moves(
     with parts.repeat(table, periods, per_period), table.repeat(times):
         for position in pattern:
             flow = flows[position].flow
-            dram, channel = parts.dram_ticks(flow), parts.transfer_ticks(flow.tile_bytes)
+            (dram, column), channel = _memory_ticks(parts, flows[position]), parts.transfer_ticks(flow.tile_bytes)
             taken, given = (1, 0) if flow.direction == "in" else (0, 1)
             table.get(2 * position + taken)
             table.request(0, dram)
-            table.wait(max(0, channel - dram))
+            table.request(1, column)
+            table.wait(max(0, channel - dram - column))
             table.put(2 * position + given)
+
+
+def _memory_ticks(parts: _Parts, staged: _Staged) -> tuple[int, int]:
+    """What a tile takes of DRAM, and then of its column's way there."""
+    return parts.dram_ticks(staged), parts.column_ticks(staged)
 
 
 def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:

@@ -20,10 +20,11 @@ NAMED_NODES = 3
 
 @dataclass(frozen=True)
 class NpuLabels:
-    """Names of the processes and buffers of an NPU design's network."""
+    """Names of the processes, buffers and shared resources of an NPU design's network."""
 
     processes: tuple[str, ...]
     buffers: tuple[str, ...]
+    memory: tuple[str, ...]
 
     def task(self, task: int) -> str:
         return self.processes[task]
@@ -39,7 +40,7 @@ class NpuLabels:
         return f"operation {op} of {self.processes[task]}"
 
     def resource(self, resource: int) -> str:
-        return "DRAM"
+        return self.memory[resource]
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
     device = NpuDevice.of(design.device)
     transport, schedules = design.mapping.transport, design.mapping.periods
     links = design.mapping.view.channels
-    periods = blocks_of(schedules[0].periods, transport)[0][0]
-    network = build_npu_network(schedules, links, transport, device, periods).network
-    labels = _labels(design, transport, sorted(links.depth))
-    whole = whole_run(network, labels)
-    return NpuRecording(network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
+    periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
+    built = build_npu_network(schedules, links, transport, device, periods)
+    labels = _labels(design, transport, sorted(links.depth), built.memory_names)
+    whole = whole_run(built.network, labels)
+    return NpuRecording(built.network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
 
 
-def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -> NpuLabels:
+def _labels(design: Design, transport: Transport, channels: Sequence[Channel], memory: tuple[str, ...]) -> NpuLabels:
     """Names in the order in which `build_npu_network` makes processes and buffers."""
     nodes = [short_name(name) for name in design.vmg.nodes]
 
@@ -97,7 +98,7 @@ def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -
         buffers.append(f"memory tile, {where(flow)}")
         buffers += [f"{flow.tensor} {flow.direction} on {nodes[n]}" for n in flow.nodes]
     buffers += [f"{array}: {nodes[source]} to {nodes[target]}" for source, target, array in channels]
-    return NpuLabels(tuple(processes), tuple(buffers))
+    return NpuLabels(tuple(processes), tuple(buffers), memory)
 
 
 def short_name(node: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
+    from allo_dse.space.design import Design
     from allo_dse.space.programs import Programs
 
 
@@ -84,8 +85,8 @@ class StudySpec:
         schedules: str | Sequence[Any] = (),
         kernels: Sequence[str] = (),
         evaluator: Evaluator | Callable[[], Evaluator] | None = None,
-        check: Callable[[Any], Sequence[Any]] | None = None,
-        verifier: Callable[[Any], Verification] | None = None,
+        check: Callable[[Design], Sequence[Any]] | None = None,
+        verifier: Callable[[Design], Verification] | None = None,
         folds: Literal["kernels", "tasks"] | FoldChoice = "kernels",
         extra_choices: Sequence[Choice] = (),
         programs: Programs | None = None,
@@ -215,14 +216,14 @@ class StudySpec:
         """The evaluators of the ladder, the cheapest first."""
         return [self.make_evaluator(), *(_made(rung.evaluator) for rung in self.rungs)]
 
-    def check(self, design: Any) -> Sequence[Any]:
+    def check(self, design: Design) -> Sequence[Any]:
         """What limits of the device a design breaks."""
         if self._check is not None:
             return self._check(design)
         violations: Sequence[Any] = design.mapping.violations
         return violations
 
-    def verify(self, design: Any, seed: int = 0) -> Verification:
+    def verify(self, design: Design, seed: int = 0) -> Verification:
         """Run a design and compare its numbers with the reference."""
         if self._verifier is not None:
             return self._verifier(design)
@@ -231,7 +232,7 @@ class StudySpec:
         found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
         return Verification(found.ok, found.message, found.seconds)
 
-    def place(self, design: Any) -> PlacedDesign | Infeasible | None:
+    def place(self, design: Design) -> PlacedDesign | Infeasible | None:
         """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
         if getattr(design.device, "family", None) != "npu":
             return None

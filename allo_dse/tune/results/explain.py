@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.fold.fold import KernelFold
     from allo_dse.mapper.model.movement import LayoutChoice
-    from allo_dse.program.kernel import Kernel
+    from allo_dse.space.design import Design
 
 _RESOURCES = {
     "dram": "DRAM",
@@ -21,7 +20,7 @@ _RESOURCES = {
 }
 
 
-def explain(design: Any, metrics: Mapping[str, Any]) -> str:
+def explain(design: Design, metrics: Mapping[str, Any]) -> str:
     """One line, e.g. "chained 32 reduction steps, bundled 8x8 output tiles per core; 16 cores; bound by DRAM: 71 %".
 
     Args:
@@ -48,7 +47,7 @@ def explain(design: Any, metrics: Mapping[str, Any]) -> str:
     return "; ".join([*parts, bound] if bound else parts)
 
 
-def _fpga_words(design: Any, metrics: Mapping[str, Any]) -> list[str]:
+def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
     """How loops are unrolled, and the resource that is used most."""
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
@@ -66,7 +65,7 @@ def _library_words(device: Any) -> list[str]:
     return [f"kernels of the library {device.kernel_library!r}"]
 
 
-def _kernel_words(fold: KernelFold, kernel: Kernel | None, place: str) -> str:
+def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
     mesh = kernel.mesh if kernel is not None else [axis.spatial for axis in fold.axes]
     trips = [extent // axis.spatial for extent, axis in zip(mesh, fold.axes, strict=True)]
     chained = [a for a, axis in enumerate(fold.axes) if axis.how == "chain" and trips[a] > 1]
@@ -88,9 +87,9 @@ def _times(trips: list[int], axes: list[int]) -> str:
     return "x".join(str(trips[a]) for a in axes)
 
 
-def _loop_words(fold: KernelFold, bundled: list[int], trips: list[int]) -> str:
+def _loop_words(fold: Any, bundled: list[int], trips: list[int]) -> str:
     patterns = {fold.axes[a].pattern for a in bundled if fold.axes[a].spatial > 1}
-    notes: list[str] = []
+    notes = []
     if len(patterns) == 1:
         notes.append(patterns.pop())
     elif patterns:
@@ -101,32 +100,31 @@ def _loop_words(fold: KernelFold, bundled: list[int], trips: list[int]) -> str:
     return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _reduces(kernel: Kernel | None, axes: list[int]) -> bool:
+def _reduces(kernel: Any, axes: list[int]) -> bool:
     """Whether no written tensor is split along the axes: steps along them accumulate."""
     written = _written_axes(kernel)
     return bool(written) and not written.intersection(axes)
 
 
-def _writes_along(kernel: Kernel | None, axes: list[int]) -> bool:
+def _writes_along(kernel: Any, axes: list[int]) -> bool:
     return bool(_written_axes(kernel).intersection(axes))
 
 
-def _written_axes(kernel: Kernel | None) -> set[int]:
+def _written_axes(kernel: Any) -> set[int]:
     ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
     return {axis for port in ports for axis in port.layout if axis is not None}
 
 
-def _layout_words(design: Any) -> list[str]:
+def _layout_words(design: Design) -> list[str]:
     """Where layouts change, e.g. "B transposed by the memory tile's DMA"."""
     return [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
 
 
-def design_layouts(design: Any) -> tuple[LayoutChoice, ...]:
+def design_layouts(design: Design) -> tuple[LayoutChoice, ...]:
     """The changes of layout of a design's tensors; none on devices without an array."""
     if getattr(getattr(design, "device", None), "family", None) != "npu":
         return ()
-    choices: tuple[LayoutChoice, ...] = design.mapping.layouts.choices
-    return choices
+    return design.mapping.layouts.choices
 
 
 def _bound_words(metrics: Mapping[str, Any], place: str) -> str:

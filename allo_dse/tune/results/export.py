@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allo_dse.aliases import JsonObject
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
@@ -16,6 +15,7 @@ from .explain import design_layouts
 
 if TYPE_CHECKING:
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.space.design import Design
 
 MAX_JSON_PRIMITIVES = 5000
 HLS = "hls"
@@ -100,7 +100,7 @@ def export_design(
     return written
 
 
-def _hls_files(design: Any, metrics: Mapping[str, Any]) -> dict[str, str]:
+def _hls_files(design: Design, metrics: Mapping[str, Any]) -> dict[str, str]:
     """The design's HLS project, at the stream depths that were solved for it."""
     from allo_dse.eval.hls.design import hls_project
 
@@ -108,7 +108,7 @@ def _hls_files(design: Any, metrics: Mapping[str, Any]) -> dict[str, str]:
     return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 
-def _layouts(design: Any) -> JsonObject:
+def _layouts(design: Design) -> dict[str, Any]:
     """Where the layouts of tensors change, for designs in which they do."""
     choices = [choice.to_dict() for choice in design_layouts(design)]
     return {"layouts": choices} if choices else {}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas
 
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.space.design import Design
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class BestDesign:
         return self.study.candidate(self.record.key, self.record.genes)
 
     @property
-    def design(self) -> Any:
+    def design(self) -> Design:
         """The `Design`."""
         return self.candidate.design
 
@@ -77,8 +78,7 @@ class BestDesign:
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
         """The `chain` and `bundle` sequence that Allo takes."""
-        primitives: list[tuple[str, list[Any]]] = self.design.mapping_primitives
-        return primitives
+        return self.design.mapping_primitives
 
     def explain(self) -> str:
         """The design in words."""

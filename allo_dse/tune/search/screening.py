@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from allo_dse.errors import AlloDseError
+from allo_dse.space.design import Design
 from allo_dse.space.gene import Suggest
 from allo_dse.space.space import Candidate, Space
 
-Check = Callable[[Any], Sequence[Any]]
+Check = Callable[[Design], Sequence[Any]]
 Verdict = Literal["new", "repeat", "invalid", "illegal"]
 FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
 

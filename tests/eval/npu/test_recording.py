@@ -26,7 +26,7 @@ def test_all_blocks_take_what_the_evaluator_says(recording):
     assert blocks * recording.periods == recording.of
     run_us = blocks * recording.cycles / recording.ticks_per_cycle / 1e3
     metrics = NpuSimulator().evaluate(gemm_design())
-    assert 0.5 * metrics.latency_us < run_us <= metrics.latency_us
+    assert run_us == pytest.approx(metrics.latency_us * (1 - metrics.bound["host"]), rel=1e-3)
 
 
 def test_the_critical_path_covers_the_run(recording):

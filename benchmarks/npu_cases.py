@@ -1,0 +1,277 @@
+"""Published measurements of Ryzen AI NPUs as designs of the studies, for `npu_accuracy.py` and its test.
+
+They lie in ../shared/facts beside the project and are no part of it; docs/npu_model.md says where they come from.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from allo_dse import AxisFold, Buffering, Design, Device, KernelFold, MeshFold, NpuSimulator, load_program
+from allo_dse.device.device import NpuDevice
+from allo_dse.lang import install
+from allo_dse.lang.types import DType
+from allo_dse.mapper.program import Program
+
+install()
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from allo.ir.types import bfloat16, float32, int8, int16, int32
+
+from studies import (
+    elementwise_npu,
+    gemm_npu,
+    gemm_two_level_npu,
+    gemv_npu,
+    multihead_attention_npu,
+    norm_npu,
+    resnet_npu,
+    rope_npu,
+)
+
+FACTS = Path(__file__).resolve().parents[2] / "shared" / "facts"
+MEASURED = FACTS / "npu_measured"
+TYPES = {"i8": int8, "i16": int16, "i32": int32, "bf16": bfloat16, "f32": float32}
+CHAINED = AxisFold(1, "block", "chain")
+CAST_ELEMENTS = 4096
+
+
+Change = Callable[[NpuDevice], NpuDevice]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement.
+
+    Attributes:
+        group: what it is judged with.
+        label: what was measured.
+        designs: what runs; each after the first is begun within the same call.
+        measured_us: how long it took.
+        choice: measurements of one group among which a tile was chosen; empty where none was.
+        work: operations, to compare tiles on slightly different sizes.
+        relaunches: programs that are begun within the call beside the designs.
+    """
+
+    group: str
+    label: str
+    designs: tuple[Design, ...]
+    measured_us: float
+    choice: str = ""
+    work: float = 0.0
+    relaunches: int = 0
+
+    def predicted_us(self, change: Change | None = None) -> float:
+        """The model's time, with the designs' devices changed."""
+        total = 0.0
+        for position, design in enumerate(self.designs):
+            device = NpuDevice.of(design.device)
+            if change is not None:
+                device = change(device)
+            total += NpuSimulator().evaluate(replace(design, device=device)).latency_us
+            board = device.board
+            total += board.relaunch_us - board.launch_us if position else board.relaunch_us * self.relaunches
+        return total
+
+
+def rows_of(path: Path) -> Iterator[dict[str, str]]:
+    with path.open() as file:
+        yield from csv.DictReader(file)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """`64x32x128` as numbers."""
+    return tuple(int(number) for number in text.split("x"))
+
+
+@cache
+def _program(function: Any, params: tuple[tuple[str, Any], ...]) -> Program:
+    return load_program(function, **dict(params))
+
+
+def design(
+    function: Any, axes: dict[str, tuple[AxisFold, ...]], device: Device, buffering: Buffering, **params: Any
+) -> Design:
+    """A program with its kernels folded."""
+    program = _program(function, tuple(params.items()))
+    fold = MeshFold(tuple(KernelFold(name, own) for name, own in axes.items()))
+    return Design(program, fold.normalised(program.vmg.graph), buffering, device)
+
+
+Shape = tuple[int, int, int]
+
+
+def gemm_design(
+    shape: Shape, tile: Shape, types: tuple[DType, DType], cores: tuple[int, int], device: Device, output_depth: int = 2
+) -> Design:
+    """The hand-written mapping: chain along k, outputs bundled cyclically onto the cores."""
+    (m, k, n), (mt, kt, nt) = shape, tile
+    axes = (CHAINED, AxisFold(cores[0], "cyclic"), AxisFold(cores[1], "cyclic"))
+    return design(
+        gemm_npu.gemm,
+        {"gemm": axes},
+        device,
+        Buffering(output_depth=output_depth),
+        **{"M": m, "K": k, "N": n, "Pm": m // mt, "Pk": k // kt, "Pn": n // nt, "TyI": types[0], "TyO": types[1]},
+    )
+
+
+# -- XDNA1 -------------------------------------------------------------------------------------------------------------
+
+
+def npu1_gemms(device: Device | None = None, output_depth: int = 2) -> Iterator[Case]:
+    """Whole calls of GEMMs with one tile each."""
+    device = device or Device.load("npu1_4col")
+    for element, tile, path in (
+        ("i8", (64, 64, 128), MEASURED / "npu1_gemm_i8.csv"),
+        ("bf16", (64, 64, 64), MEASURED / "npu1_gemm_bf16.csv"),
+        ("i16", (64, 64, 64), FACTS / "npu_gemm_i16_measured.csv"),
+    ):
+        for row in rows_of(path):
+            shape = (int(row["M"]), int(row["K"]), int(row["N"]))
+            measured = float(row["latency_us"]) if "latency_us" in row else float(row["seconds"]) * 1e6
+            cores = (int(row.get("rows", 4)), int(row.get("columns", 4)))
+            group = f"XDNA1 GEMM {element}" + ("" if element != "i16" or min(shape) >= 512 else ", below 512")
+            made = gemm_design(shape, tile, (TYPES[element],) * 2, cores, device, output_depth)
+            yield Case(group, "x".join(map(str, shape)), (made,), measured)
+
+
+def npu1_tiles() -> Iterator[Case]:
+    """Sweeps over tiles on a Phoenix board."""
+    device = Device.load("npu1_4col").with_options(board="ph", kernel_library="iron")
+    for row in rows_of(MEASURED / "npu1_gemm_tiles.csv"):
+        if row["gflops"]:
+            shape, tile = sizes(row["MxKxN"]), sizes(row["tile_mxkxn"])
+            assert len(shape) == len(tile) == 3
+            operand, result = row["dtype"].split("->")
+            types = (TYPES[operand], TYPES[result])
+            made = gemm_design(shape, tile, types, (4, 4), device, int(row["output_buffers"]))
+            work = 2e-3 * shape[0] * shape[1] * shape[2]
+            sweep = f"{row['dtype']} {row['MxKxN']}"
+            yield Case(
+                "XDNA1 tile sweeps", f"{sweep}, {row['tile_mxkxn']}", (made,), work / float(row["gflops"]), sweep, work
+            )
+
+
+def tile_pairs() -> Iterator[Case]:
+    """The two best tiles of a type, on sizes of about 4,000 that they divide."""
+    cores = {"npu1": (4, 4), "npu2": (4, 8)}
+    for row in rows_of(MEASURED / "gemm_tile_pairs.csv"):
+        tile = sizes(row["tile_mxkxn"])
+        assert len(tile) == 3
+        rows, columns = cores[row["device"]]
+        steps = (tile[0] * rows, tile[1], tile[2] * columns)
+        shape = (steps[0] * (4224 // steps[0]), steps[1] * (4096 // steps[1]), steps[2] * (4224 // steps[2]))
+        operand, result = row["dtype"].split("->")
+        name = {"npu1": "npu1_4col", "npu2": "npu2"}[row["device"]]
+        device = Device.load(name).with_options(board="sb", kernel_library="tuned")
+        made = gemm_design(shape, tile, (TYPES[operand], TYPES[result]), (rows, columns), device, 1)
+        work = 2e-6 * shape[0] * shape[1] * shape[2]
+        pair = f"{row['device']} {row['dtype']}"
+        group = f"{'XDNA1' if row['device'] == 'npu1' else 'XDNA2'} tile pairs"
+        yield Case(group, f"{pair}, {row['tile_mxkxn']}", (made,), work / float(row["tops"]), pair, work)
+
+
+def npu1_operators() -> Iterator[Case]:
+    """Activations on 8 cores, and a ResNet bottleneck on 4."""
+    device = Device.load("npu1_4col").with_options(board="ph_host")
+    convolutions = Device.load(resnet_npu.DEVICE).with_options(board="ph_host", kernel_library="convolution")
+    for row in rows_of(MEASURED / "npu1_operators.csv"):
+        measured, label = float(row["latency_us"]), f"{row['op']} {row['shape']}"
+        if row["op"] == "resnet_bottleneck":
+            yield Case("XDNA1 bottleneck", label, (_bottleneck(sizes(row["shape"]), convolutions),), measured)
+            continue
+        length, cores = int(row["shape"]), int(row["cores"])
+        made = _elementwise(row["op"], length, int(row["tile"]), cores, device)
+        yield Case("XDNA1 elementwise", label, (made,), measured)
+
+
+def _elementwise(op: str, length: int, tile: int, cores: int, device: Device) -> Design:
+    axes = {"core": (AxisFold(cores, "cyclic"),)}
+    return design(elementwise_npu.PROGRAMS[op], axes, device, Buffering(), N=length, P=length // tile)
+
+
+def _bottleneck(shape: tuple[int, ...], device: Device) -> Design:
+    height, width, channels = shape
+    every = AxisFold(1)
+    axes = {"conv1": (every, every), "conv2": (every, AxisFold(2)), "conv3": (every, every)}
+    params = {"B": 1, "H": height, "W": width, "C": channels, "N": channels // 4, "P": 2}
+    return design(resnet_npu.bottleneck, axes, device, Buffering(output_depth=1), **params)
+
+
+# -- XDNA2 -------------------------------------------------------------------------------------------------------------
+
+
+def npu2_operators() -> Iterator[Case]:
+    """Operators of LLM inference."""
+    for row in rows_of(MEASURED / "npu2_operators.csv"):
+        columns, rows, measured = int(row["columns"]), int(row["rows"]), float(row["latency_us"])
+        device = Device.load("npu2" if columns == 8 else f"npu2_{columns}col")
+        op, label = row["op"], f"{row['op']} {row['shape']}, {columns}x{rows}, {row['tile']}"
+        if op.startswith("gemm"):
+            made = _npu2_gemm(row, columns, rows, device)
+            yield Case("XDNA2 GEMM", f"{label} {row['dtype']}", made, measured)
+        elif op == "attention":
+            yield Case("XDNA2 attention", label, (_attention(row["shape"]),), measured, relaunches=1)
+        else:
+            made = (_streaming(op, row, columns * rows, device),)
+            yield Case(f"XDNA2 {'elementwise' if op in elementwise_npu.PROGRAMS else op}", label, made, measured)
+
+
+def _streaming(op: str, row: dict[str, str], cores: int, device: Device) -> Design:
+    """An operator whose rows are shared out over the cores."""
+    spread = {"core": (AxisFold(cores, "cyclic"),)}
+    if op in elementwise_npu.PROGRAMS:
+        return _elementwise(op, int(row["shape"]), int(row["tile"]), cores, device)
+    m, n = sizes(row["shape"])
+    if op == "gemv":
+        rows_of_tile = int(row["tile"].split("/")[1])
+        return design(gemv_npu.gemv, spread, device, Buffering(), M=m, K=n, P=m // rows_of_tile)
+    if op == "rope":
+        return design(rope_npu.rope, spread, device, Buffering(), M=m, D=n, P=m)
+    return design(norm_npu.PROGRAMS[op][0], spread, device, Buffering(), M=m, N=n, P=m)
+
+
+def _npu2_gemm(row: dict[str, str], columns: int, rows: int, device: Device) -> tuple[Design, ...]:
+    """Rows of blocks of C over the columns, columns of blocks over the rows; "fused-cast" is a program after that."""
+    (m, k, n), (mt, kt, nt) = sizes(row["shape"]), sizes(row["tile"].split()[0])
+    outer = int(row["tile"].split("k ")[1].rstrip(")"))
+    variant = row["op"].removeprefix("gemm_")
+    by_hand = variant in ("external", "fused-cast")
+    result = float32 if variant == "fused-cast" else TYPES[row["dtype"].split("->")[1]]
+    params = {"M": m, "K": k, "N": n, "Pm": m // mt, "Pk": k // outer, "Pn": n // nt, "inner": kt}
+    axes = {"gemm": (CHAINED, AxisFold(columns, "cyclic"), AxisFold(rows, "cyclic"))}
+    library = device.with_options(kernel_library="air_external" if by_hand else "air")
+    product = design(
+        gemm_two_level_npu.gemm, axes, library, Buffering(output_depth=1), **params, TyI=bfloat16, TyO=result
+    )
+    if variant != "fused-cast":
+        return (product,)
+    spread = {"core": (AxisFold(8, "cyclic"),)}
+    cast = design(elementwise_npu.cast, spread, device, Buffering(), N=m * n, P=m * n // CAST_ELEMENTS)
+    return product, cast
+
+
+def _attention(shape: str) -> Design:
+    """Two heads and four blocks of queries over the columns, a cascade of four over the rows."""
+    lengths, width, _, heads, mask = shape.split()
+    length = sizes(lengths)[0]
+    queries, pairs = (int(number) for number in heads.split("/"))
+    axes = {"attend": (AxisFold(2), AxisFold(4, "cyclic"), AxisFold(4, "block", "chain"))}
+    params = {"L": length, "D": int(width[1:]), "KV": pairs, "G": queries // pairs, "T": 64}
+    depth = 2 if width == "d64" else 1  # with 128, two of everything do not fit the core
+    buffering = Buffering(input_depth=depth, output_depth=1)
+    device = Device.load(multihead_attention_npu.DEVICE)
+    return design(multihead_attention_npu.attention, axes, device, buffering, **params, causal=int(mask == "causal"))
+
+
+def all_cases() -> list[Case]:
+    """Every measurement at hand."""
+    sources = (npu1_gemms, npu1_tiles, tile_pairs, npu1_operators, npu2_operators)
+    return [case for source in sources for case in source()]

@@ -1,0 +1,130 @@
+"""Attention with several heads on a Ryzen AI NPU in one launch: grouped keys and values, causal masks, bfloat16.
+
+    allo-tune studies/multihead_attention_npu.py                                  # 8 heads of 64, 512 queries, on npu2
+    allo-tune studies/multihead_attention_npu.py --set kv_heads=2 --set causal=1
+
+Every block of queries of every head is a row of tasks, one per chunk of keys and values; query heads of a group follow
+each other along the same axis, as they share their keys and values. What passes from chunk to chunk is the online
+softmax's state: the result so far, the largest score and the sum of the weights of each query. Folding the last axis
+onto several cores in blocks makes a cascade of them. A causal mask hides the keys after a query; all tasks do the same
+work, so that they can share cores, also on chunks that are hidden altogether.
+
+Keys and values lie chunk by chunk in one tensor, T rows of keys and then T rows of values, because a core has two
+channels for what comes in.
+"""
+
+import math
+from pathlib import Path
+
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import Stream, bfloat16, float32
+from allo.memory import Layout
+
+import allo_dse as dse
+
+S, R = Layout.Shard, Layout.Replicate
+HIDDEN = -1.0e30
+DEVICE = Path(__file__).parent / "npu2_attention.toml"
+
+
+def attention(L=512, D=64, KV=8, G=1, T=64, causal=0, Ty=bfloat16):
+    """KV heads of keys and values, each for G heads of queries; blocks of T queries, chunks of T keys."""
+    rows, chunks = L // T, L // T
+    factor = 1.0 / math.sqrt(D)
+    LyQ, LyK = [S(0), S(1), R], [S(0), S(2), R]
+
+    @df.region()
+    def top(Q: Ty[KV, G * L, D], Pairs: Ty[KV, 2 * L, D], Out: Ty[KV, G * L, D]):
+        results: Stream[float32[T, D], 2][KV, G * rows, chunks]
+        tops: Stream[float32[T], 2][KV, G * rows, chunks]
+        sums: Stream[float32[T], 2][KV, G * rows, chunks]
+
+        @df.kernel(mapping=[KV, G * rows, chunks], args=[Q, Pairs, Out])
+        def attend(q: Ty[KV, G * L, D] @ LyQ, pair: Ty[KV, 2 * L, D] @ LyK, out: Ty[KV, G * L, D] @ LyQ):
+            head, row, chunk = df.get_pid()
+            result: float32[T, D]
+            largest: float32[T]
+            total: float32[T]
+            with allo.meta_if(chunk > 0):
+                result[:, :] = results[head, row, chunk - 1].get()
+                largest[:] = tops[head, row, chunk - 1].get()
+                total[:] = sums[head, row, chunk - 1].get()
+            with allo.meta_else():
+                result[:, :] = 0.0
+                largest[:] = HIDDEN
+                total[:] = 0.0
+            score: float32[T, T] = allo.matmul(q[0, :, :], pair[0, 0:T, :].T)
+            weight: Ty[T, T] = 0.0
+            scale: float32[T, 1] = 0.0
+            for i in range(T):
+                before: float32 = largest[i]
+                for j in range(T):
+                    with allo.meta_if(causal == 1):
+                        if chunk * T + j > row % rows * T + i:
+                            score[i, j] = HIDDEN
+                    largest[i] = max(largest[i], score[i, j] * factor)
+                scale[i, 0] = allo.exp(before - largest[i])
+                total[i] = total[i] * scale[i, 0]
+                for j2 in range(T):
+                    weight[i, j2] = allo.exp(score[i, j2] * factor - largest[i])
+                    total[i] += weight[i, j2]
+            result[:, :] = result * scale
+            part: float32[T, D] = allo.matmul(weight, pair[0, T : 2 * T, :])
+            result[:, :] = allo.add(result, part)
+            with allo.meta_if(chunk == chunks - 1):
+                for i2 in range(T):
+                    for d2 in range(D):
+                        out[0, i2, d2] = result[i2, d2] / total[i2]
+            with allo.meta_else():
+                results[head, row, chunk].put(result)
+                tops[head, row, chunk].put(largest)
+                sums[head, row, chunk].put(total)
+
+    return top
+
+
+def reference(Q, Pairs, chunk, causal=False):
+    """Q: [KV, G * L, D], a group's heads one after the other; Pairs: [KV, 2 * L, D]; `chunk`: T."""
+    heads, _, width = Pairs.shape
+    K, V = Pairs.reshape(heads, -1, 2, chunk, width).transpose(2, 0, 1, 3, 4).reshape(2, heads, -1, width)
+    length = K.shape[1]
+    Q = Q.reshape(heads, -1, length, width)
+    scores = Q @ K[:, None].transpose(0, 1, 3, 2) / np.sqrt(np.float32(width))
+    if causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result = (weights / weights.sum(axis=-1, keepdims=True)) @ V[:, None]
+    return result.reshape(heads, -1, width)
+
+
+VERIFIED_CHUNK = 4
+
+
+def study(
+    length: int = 512,
+    width: int = 64,
+    heads: int = 8,
+    kv_heads: int = 8,
+    causal: int = 0,
+    chunk: int = 32,
+    device: str = str(DEVICE),
+) -> dse.Study:
+    """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
+    return dse.Study(
+        f"multihead_attention_npu_{length}{'_causal' if causal else ''}",
+        program=attention,
+        params={
+            "L": length,
+            "D": width,
+            "KV": kv_heads,
+            "G": heads // kv_heads,
+            "T": chunk,
+            "causal": causal,
+        },
+        device=device,
+        objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
+        reference=lambda Q, Pairs: reference(Q, Pairs, VERIFIED_CHUNK, causal=bool(causal)),
+        verify_with=lambda p: {"L": p["L"] // p["T"] * VERIFIED_CHUNK, "D": 8, "T": VERIFIED_CHUNK},
+    )
