@@ -109,6 +109,7 @@ def study(length: int = 2048, head: int = 64, chunk: int = 32, device: str = "np
         program=attention,
         params={"L": length, "D": head, "Tq": chunk, "Tk": chunk},
         device=device,
+        target="model",  # Allo gives every chunk's `scales` a FIFO of its own, and a core has locks for eight
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
         reference=reference,
         verify_with=lambda p: {"L": p["L"] // p["Tq"] * 4, "D": 8, "Tq": 4, "Tk": 4},

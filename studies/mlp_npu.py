@@ -43,7 +43,7 @@ def perceptron(M=128, D=128, H=512, L=128, Pm=4, P=16, Ty=int16):
         def acc(local_Z: Ty[M, L] @ [S(0), R]):
             pm = df.get_pid()
             total: Ty[Mt, L] = 0
-            for p in range(P):
+            with allo.meta_for(P) as p:
                 total[:, :] = allo.add(total, parts[pm, p].get())
             local_Z[:, :] = total
 

@@ -95,6 +95,7 @@ def study(images: int = 8, device: str = str(DEVICE)) -> dse.Study:
         program=bottleneck,
         params={"B": images, "P": dse.choices([2, 4, 8], ordered=True)},
         device=device,
+        target="model",  # Allo moves vectors and matrices only, and compiles no functions that kernels call
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
         reference=reference,
         verify_with=lambda p: {"W": 4, "C": 8, "N": 2 * p["P"]},

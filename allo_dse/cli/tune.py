@@ -42,6 +42,8 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune dashboard [RUN]         all of it in a browser
   allo-tune report [RUN]            a page to keep or to send
 
+  allo-tune lint STUDY.py           what of a program Allo does not build, line by line
+
 Each has --help with examples, and --json. RUN is a run directory; without it, the newest in runs/.
 A study file with the name of a command is run as ./NAME.
 """
@@ -90,6 +92,14 @@ def tune(
             "--set", metavar="NAME=VALUE", help="Argument of the study function; repeatable.", show_default=False
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="What shall build the winner: allo, or model (the hardware's limits only). "
+            "\\[default: the study's, or allo for NPUs]",
+            show_default=False,
+        ),
+    ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Where log and results go. \\[default: runs/<study>]", show_default=False)
     ] = None,
@@ -129,6 +139,7 @@ def tune(
     from allo_dse.tune.show.reporters import JsonReporter
 
     command = _resume_command(sys.argv[1:])
+    chosen = [*(settings or []), *([f"target={target}"] if target else [])]
     options = {
         "trials": trials,
         "time": time,
@@ -148,9 +159,9 @@ def tune(
     try:
         if as_json:
             with json_only() as out:
-                code = _run(study, settings or [], {**options, "progress": JsonReporter(out)})
+                code = _run(study, chosen, {**options, "progress": JsonReporter(out)})
         else:
-            code = _run(study, settings or [], options)
+            code = _run(study, chosen, options)
     except KeyboardInterrupt:
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
         code = _EXIT_SIGNALS["Ctrl-C"]

@@ -46,6 +46,7 @@ def compile_region(
         kernels=tuple(kernel for part in parts for kernel in part.kernels),
         params=params,
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        constructs=tuple(one for part in parts for one in part.constructs),
         shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
         results=sum(kernel.results for kernel in source.kernels),
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allo_dse.program.kernel import Kernel
+from allo_dse.program.source import Construct
 from allo_dse.program.streams import StreamArray
 
 from .classes import compile_kernel
@@ -34,6 +35,7 @@ class CompiledPart:
     warnings: tuple[str, ...]
     handovers: tuple[StreamArray, ...] = ()
     shared: tuple[SharedArray, ...] = ()
+    constructs: tuple[Construct, ...] = ()
 
     @property
     def streams(self) -> tuple[StreamArray, ...]:
@@ -54,7 +56,12 @@ def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart
     every = [task for tasks in sets for task in tasks]
     handovers = {one.name: one for task in every for sync in task.handovers for one in (sync.start, sync.done)}
     shared = {one.parameter.tensor.name: one for task in every for one in task.shared}
-    parts = [CompiledPart(source, tuple(kept), tuple(warnings), tuple(handovers.values()), tuple(shared.values()))]
+    constructs = tuple(dict.fromkeys(one for task in every for one in task.constructs))
+    parts = [
+        CompiledPart(
+            source, tuple(kept), tuple(warnings), tuple(handovers.values()), tuple(shared.values()), constructs
+        )
+    ]
     for kernel, tasks in compiled:
         for task in tasks:
             for sources in _called(kernel, task, depth):

@@ -20,6 +20,7 @@ import numpy as np
 from .directive import Directive
 from .index_maps import IntArray
 from .kernel import Kernel
+from .source import Construct
 from .streams import StreamArray
 from .tensors import SharedTensor, Tensor
 
@@ -34,6 +35,7 @@ class CompiledProgram:
         results: how many tensors at the end of `tensors` stand for what a plain function returns.
         schedule: customizations, in the order in which they were applied.
         shared: memory of the program's own that tensor ports refer to beside the arguments.
+        constructs: what not every target builds.
     """
 
     name: str
@@ -45,6 +47,7 @@ class CompiledProgram:
     results: int = 0
     schedule: tuple[Directive, ...] = ()
     shared: tuple[SharedTensor, ...] = ()
+    constructs: tuple[Construct, ...] = ()
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:

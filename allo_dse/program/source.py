@@ -29,3 +29,18 @@ class SourceLoop:
     name: str
     grid: str
     location: SourceLocation
+
+
+@dataclass(frozen=True)
+class Construct:
+    """Something a task does that not everything builds, at its place in the source.
+
+    Attributes:
+        kind: "stream index" (computed while the task runs), "call" (of a function of the user's), "choice" (`a if c
+            else b`), "shift", or the name of the builtin function.
+        text: it, as written.
+    """
+
+    kind: str
+    text: str
+    location: SourceLocation

@@ -34,13 +34,15 @@ class Study(StudySpec):
         schedules: what may vary about loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
         evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
-        check: device limits, as a function of a design; those of its mapping (`Design.mapping.violations`) by default.
+        check: device limits, as a function of a design; those of its mapping and its target by default.
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
         folds: "kernels" folds whole kernels along the axes of their meshes, "tasks" gathers single tasks in nodes; or a
             choice of your own.
         extra_choices: what else may be chosen, after everything above.
         programs: compiles the program; for tests and other front ends.
         trials: how many designs `run` evaluates when it is not told.
+        target: what shall build the winner: "allo" (default for NPUs: what Allo's AIE backend builds), or "model" (the
+            device's limits only).
         rungs: dearer evaluators that the best designs are promoted to, as `Rung` objects.
 
     Raises:

@@ -21,6 +21,7 @@ from .declare.spec import StudySource
 from .study import Study
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
+_OWN_SETTINGS = ("target",)  # what can be set of a study whose function has no such argument
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
 
 
@@ -28,7 +29,8 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
     """The studies of a file, in the order of their definition.
 
     Args:
-        settings: arguments of the functions that return studies, as text (`--set name=value`).
+        settings: arguments of the functions that return studies, as text (`--set name=value`); `target` is every
+            study's own.
 
     Raises:
         StudyError: when there is no such file, it does not run, defines no study, or has no such setting.
@@ -38,13 +40,14 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
     module = _execute(file)
     functions = _study_functions(module)
     _refuse_unknown(settings, functions, file)
+    own = {name: settings[name] for name in _OWN_SETTINGS if name in settings}
     studies = [
-        _with_source(study, StudySource(str(file), name, {}))
+        _with_source(study, StudySource(str(file), name, own))
         for name, study in vars(module).items()
         if isinstance(study, Study)
     ]
     for name, function in functions.items():
-        accepted = {k: v for k, v in settings.items() if k in inspect.signature(function).parameters}
+        accepted = {k: v for k, v in settings.items() if k in inspect.signature(function).parameters} | own
         studies.append(_call(function, StudySource(str(file), name, accepted)))
     if not studies:
         raise StudyError(
@@ -145,7 +148,7 @@ def _study_functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
 def _refuse_unknown(settings: Mapping[str, str], functions: Mapping[str, Callable[..., Any]], file: Path) -> None:
     known = list(dict.fromkeys(p for f in functions.values() for p in inspect.signature(f).parameters))
     for name in settings:
-        if name not in known:
+        if name not in (*known, *_OWN_SETTINGS):
             if not known:
                 raise StudyError(f"--set {name}: the studies of {file} take no settings")
             near = difflib.get_close_matches(name, known)
@@ -160,7 +163,7 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
         raise StudyError(
             f"{source.file}: {source.function}() needs {', '.join(missing)}", hint=f"add --set {missing[0]}=VALUE"
         )
-    arguments = {name: _convert(parameters[name], text) for name, text in source.settings.items()}
+    arguments = {name: _convert(parameters[name], text) for name, text in source.settings.items() if name in parameters}
     try:
         study = function(**arguments)
     except AlloDseError:
@@ -176,6 +179,7 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 
 def _with_source(study: Study, source: StudySource) -> Study:
     study.source = source
+    study.target_name = source.settings.get("target", study.target_name)
     # Workers on a cluster have a working directory of their own.
     study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))
     return study

@@ -234,3 +234,17 @@ def test_importing_the_package_and_asking_for_help_stay_fast():
     code = "import sys, allo_dse; print(*(m for m in ('optuna', 'pandas', 'ray', 'numpy') if m in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""
+
+
+def test_lint_names_the_line_and_what_to_write(tmp_path):
+    done = allo_tune(tmp_path, "lint", ROOT / "studies" / "resnet_npu.py")
+    assert done.returncode == 1
+    source = (ROOT / "studies" / "resnet_npu.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(source, 1) if "rows[b, p, h].get()" in text)
+    assert f"resnet_npu.py:{line}:" in done.stdout
+    assert "with allo.meta_for(n) as i" in done.stdout
+
+
+def test_lint_of_a_program_that_allo_builds(tmp_path):
+    done = allo_tune(tmp_path, "lint", ROOT / "studies" / "vector_add_npu.py")
+    assert (done.returncode, done.stdout) == (0, "vector_add_npu: nothing that Allo does not build\n")

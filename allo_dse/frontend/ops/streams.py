@@ -71,6 +71,7 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tu
         )
     choices = [_choices(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)]
     if any(isinstance(value, Scalar) for value in ref.indices):
+        task.notice("stream index", ref.node)
         return _computed_port(task, ref, direction, choices, node)
     static = tuple(choice[0] for choice in choices)
     key = (ref.stream.name, direction, _key(static))

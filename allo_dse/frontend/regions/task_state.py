@@ -19,7 +19,7 @@ from allo_dse.aliases import Array
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck, IntArray
-from allo_dse.program.source import SourceLocation, SourceLoop
+from allo_dse.program.source import Construct, SourceLocation, SourceLoop
 from allo_dse.program.streams import StreamArray, StreamOp
 from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
 
@@ -167,6 +167,7 @@ class Task:
         declared_at: where each local array was declared, by the name of its buffer.
         spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
         warnings: what is not wrong, but hardly meant; without repetitions.
+        constructs: what not every target builds; without repetitions.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
     """
@@ -206,6 +207,7 @@ class Task:
     spreads: dict[str, Any] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
     warnings: dict[str, None] = field(default_factory=dict)
+    constructs: dict[Construct, None] = field(default_factory=dict)
     dead: bool = False
     returned: bool = False
 
@@ -216,6 +218,10 @@ class Task:
 
     def warn(self, node: ast.AST, message: str) -> None:
         self.warnings[f"{self.location(node)}: warning: {message}"] = None
+
+    def notice(self, kind: str, node: ast.AST) -> None:
+        """Remember something that not every target builds."""
+        self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
 
     def location(self, node: ast.AST) -> SourceLocation:
         return self.source.file.location(node)

@@ -36,6 +36,7 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     args = [task.lower(task, a) for a in node.args]
     options = {str(k.arg): task.lower(task, k.value) for k in node.keywords}
     if isinstance(callee, LocalFunction):
+        task.notice("call", node)
         return call_local(task, callee, args, options, node)
     function = callee.value
     region = as_region(function)
@@ -50,8 +51,11 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     if isinstance(function, DType):
         return _cast(task, function, args, node)
     if _is_builtin(function) and not all(isinstance(a, Const) for a in args):
+        if function in _COMPUTING:
+            task.notice(function.__name__, node)
         return _PYTHON[function](task, args, node)
     if isinstance(function, FunctionType) and is_helper(task, function):
+        task.notice("call", node)
         return call_helper(task, function, args, options, node)
     return _python(task, function, args, options, node)
 
@@ -313,6 +317,7 @@ def _int(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     return _cast(task, int32, args, node)
 
 
+_COMPUTING = (min, max, abs)  # those that are operations, not only another type
 _PYTHON: dict[object, Callable[[Task, Sequence[Value], ast.Call], Value]] = {
     min: _extreme("min"),
     max: _extreme("max"),

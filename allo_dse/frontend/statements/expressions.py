@@ -292,6 +292,7 @@ def _conditional(task: Task, node: ast.IfExp) -> Value:
     if isinstance(condition, (Const, Meta)):
         chosen = condition.value if isinstance(condition, Const) else task.uniform(condition)
         return lower(task, node.body if chosen else node.orelse)
+    task.notice("choice", node)
     test = scalars.truth(task, condition, node.test)
     with task.guarded(), task.text.captured() as then:
         yes = lower(task, node.body)

@@ -128,13 +128,14 @@ class Transfer(Struct, frozen=True):
 
 
 class StreamFlow(Struct, frozen=True):
-    """Streams of one array that lead from a node to another: after folding, one FIFO used in turn.
+    """Streams of one array that lead from a node to another in one iteration: after folding, one FIFO used in turn.
 
     Attributes:
         stream: name of the stream array.
         source, target: node numbers.
         depth: tokens the FIFO holds.
         token_bytes: bytes of one token.
+        count: how many streams they are.
     """
 
     stream: str
@@ -142,6 +143,7 @@ class StreamFlow(Struct, frozen=True):
     target: int
     depth: int
     token_bytes: int
+    count: int = 1
 
 
 LayoutPlace = Literal["memory tile", "core DMA", "core", "nowhere"]

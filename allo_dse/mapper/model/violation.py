@@ -39,13 +39,31 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "static_control": ("control that depends on data", ""),
 }
 
+# What a target refuses beside (`mapper.target`); docs/allo_target.md explains each.
+TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
+    "allo_source": ("what Allo does not compile", ""),
+    "allo_unused_tensor": ("unused arguments", ""),
+    "allo_kernel_shapes": ("shapes of one kernel of Allo", ""),
+    "allo_tasks": ("tasks that Allo folds", ""),
+    "allo_tensor_rank": ("dimensions that Allo moves", ""),
+    "allo_core_ports": ("tensors that Allo gives a core", ""),
+    "allo_transfers": ("transfers that Allo makes", ""),
+    "allo_rolled_streams": ("streams in loops of chained tasks", ""),
+    "allo_requests": ("requests that Allo queues", ""),
+}
+
+# Those that say no, with the reason in `detail`, and count nothing.
+REFUSALS = frozenset({"allo_source", "allo_unused_tensor", "allo_transfers", "allo_rolled_streams"})
+
+_KNOWN = {**CONSTRAINTS, **TARGET_CONSTRAINTS}
+
 
 @dataclass(frozen=True)
 class Violation:
     """One exceeded limit.
 
     Attributes:
-        constraint: machine name, one of `CONSTRAINTS`.
+        constraint: machine name, one of `CONSTRAINTS` or `TARGET_CONSTRAINTS`.
         where: the tile, node or tensor it concerns.
         needed, limit: in `unit`.
         detail: what makes up the need.
@@ -63,16 +81,18 @@ class Violation:
     @property
     def title(self) -> str:
         """What the limit counts, in words."""
-        return CONSTRAINTS[self.constraint][0]
+        return _KNOWN[self.constraint][0]
 
     @property
     def unit(self) -> str:
         """Unit of `needed` and `limit`; empty for things that are counted."""
-        return CONSTRAINTS[self.constraint][1]
+        return _KNOWN[self.constraint][1]
 
     def __str__(self) -> str:
         if self.constraint == "static_control":  # nothing that could be counted
             return f"{self.title}: {self.detail}"
+        if self.constraint in REFUSALS:
+            return f"{self.where}: {self.detail}"
         unit = f" {self.unit}" if self.unit else ""
         reason = f" ({self.detail})" if self.detail else ""
         return f"{self.title} on {self.where}: needs {self.needed:,}{unit}, has {self.limit:,}{unit}{reason}"

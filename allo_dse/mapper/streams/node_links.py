@@ -5,6 +5,7 @@ One round of each schedule says it all: the rounds of a bundle are isomorphic an
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,9 @@ def _between(puts: _OpenEnds, gets: _OpenEnds) -> tuple[StreamFlow, ...]:
     put_node, put_kind = np.concatenate(puts.node), np.concatenate(puts.kind)
     _, put, get = np.intersect1d(np.concatenate(puts.stream), np.concatenate(gets.stream), return_indices=True)
     source, target, kind = put_node[put].tolist(), np.concatenate(gets.node)[get].tolist(), put_kind[put].tolist()
-    arrays = {
-        (puts.ports[k].stream.name, a, b): puts.ports[k].stream for a, b, k in zip(source, target, kind, strict=True)
-    }
-    return tuple(StreamFlow(name, a, b, array.depth, array.token_bytes) for (name, a, b), array in arrays.items())
+    arrays = {port.stream.name: port.stream for port in puts.ports}
+    counts = Counter((puts.ports[k].stream.name, a, b) for a, b, k in zip(source, target, kind, strict=True))
+    return tuple(
+        StreamFlow(name, a, b, arrays[name].depth, arrays[name].token_bytes, count)
+        for (name, a, b), count in counts.items()
+    )

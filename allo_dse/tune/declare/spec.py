@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.mapper.program import Program
+    from allo_dse.mapper.target.target import Target
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.design import Design
@@ -92,6 +94,7 @@ class StudySpec:
         programs: Programs | None = None,
         trials: int = 500,
         rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
+        target: str | None = None,
     ) -> None:
         self.name = name
         self.program = program
@@ -107,6 +110,7 @@ class StudySpec:
         self.rungs = [rung if isinstance(rung, Rung) else Rung(rung) for rung in rungs]
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
+        self.target_name = target
         self._device = device
         self._evaluator = evaluator
         self._check = check
@@ -169,6 +173,17 @@ class StudySpec:
         return kinds[self._folds](self.device)
 
     @cached_property
+    def target(self) -> Target:
+        """What shall build the winner.
+
+        Raises:
+            AlloDseError: when there is no such target for the device.
+        """
+        from allo_dse.mapper.target.target import target
+
+        return target(self.target_name, self.device)
+
+    @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
         from allo_dse.space.choices.auto_schedules import schedules_of
@@ -179,6 +194,8 @@ class StudySpec:
 
         # Output ports of an FPGA design have no object FIFOs.
         depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
+        if self.target.fifo_depth is not None:
+            depths = (self.target.fifo_depth,)
         choices: list[Choice] = [ParameterChoice(self.parameters, self.programs), self.folds, OutputDepth(depths)]
         schedules = schedules_of(self.schedules, self.device)
         if schedules is not None:
@@ -220,8 +237,7 @@ class StudySpec:
         """What limits of the device a design breaks."""
         if self._check is not None:
             return self._check(design)
-        violations: Sequence[Any] = design.mapping.violations
-        return violations
+        return self.target.check(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
         """Run a design and compare its numbers with the reference."""
@@ -246,18 +262,26 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
+        return self.programs.digest(self.first_program()), f"{self.device.name} {self.device.key}"
+
+    def first_program(self) -> Program:
+        """The program of the first parameters.
+
+        Raises:
+            StudyError: when no parameters are legal.
+            AlloDseError: when the program does not compile.
+        """
         params = next(self.parameters.assignments(), None)
         if params is None:
             raise StudyError(f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`")
-        program = self.programs.digest(self.programs.load(params))
-        return program, f"{self.device.name} {self.device.key}"
+        return self.programs.load(params)
 
     def __getstate__(self) -> dict[str, Any]:
         """What workers need: the declaration, without compiled programs."""
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
-_DERIVED = ("space", "device", "programs", "folds", "_rebuilt")
+_DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt")
 """What is made from a declaration when it is asked for, and made anew in each worker."""
 
 

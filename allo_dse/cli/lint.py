@@ -1,0 +1,58 @@
+"""`allo-tune lint STUDY.py`: what of the programs of a study file its target does not build, line by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .output import JSON, print_json
+
+if TYPE_CHECKING:
+    from allo_dse.tune.study import Study
+
+EXIT_FOUND = 1
+
+_LINT = """What of a study's program Allo does not build, however it is folded: the line, and what to write instead.
+
+Looks at the program of the study's first parameters. Exit code 1 when there is something.
+
+[bold]Examples[/]
+
+  allo-tune lint studies/ffn_npu.py
+  allo-tune lint studies/ffn_npu.py --set device=npu2 --json
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("lint", help=_LINT)(lint)
+
+
+def lint(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Argument of the study function; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune.study_file import load_studies, parse_settings
+
+    found = {one.name: _findings(one) for one in load_studies(study, parse_settings(settings or []))}
+    if as_json:
+        print_json(found)
+    else:
+        for name, texts in found.items():
+            print("\n".join(texts) or f"{name}: nothing that Allo does not build")
+    raise typer.Exit(EXIT_FOUND if any(found.values()) else 0)
+
+
+def _findings(study: Study) -> list[str]:
+    """What Allo says about the program of the study's first parameters."""
+    from allo_dse.mapper.mapping import DeviceMapping
+    from allo_dse.mapper.target.target import TARGETS
+
+    mapping = DeviceMapping(study.first_program().vmg, study.device)
+    return [str(violation) for violation in TARGETS["allo"].check_program(mapping)]

@@ -1,0 +1,224 @@
+"""The tensor interfaces of folded nodes as Allo makes them: one per tensor argument of a node's kernel function.
+
+A node's function holds the body of each task once (`bundle` repeats it in a loop), so its arguments are those of the
+tasks of one iteration. The tiles that an argument stands for, iteration by iteration, are its sequence.
+
+Source: `allo.backend.aie.mapping` (CollocatedNode, ComputationGraph.get_global_io) and `allo.memory.DTensor`, commit
+a098603.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.tensors import TensorPort
+
+from ..fold.vmg import VMG
+from ..graph.groups import NodeGroup
+from ..graph.tree import Repeat, Seq, Task, Tree
+
+PORTS_PER_CORE = 2
+"""Interfaces of a core per direction: `allo.backend.aie.utils.Config` COMPUTE_MAX_RECV, COMPUTE_MAX_SEND."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interface:
+    """A tensor argument of a node.
+
+    Attributes:
+        tensor: its position among the region's tensors.
+        port: as one of the tasks uses it.
+        tiles: places of its tiles in the tensor's grid of tiles, in 4 dimensions: (groups, tiles per group, 4). Tiles
+            of one group are requested together: a group is an iteration of the node's outermost bundle.
+        leaves: positions in the node's schedule of the tasks that use them: (tiles,).
+    """
+
+    node: int
+    tensor: int
+    is_input: bool
+    port: TensorPort
+    tiles: IntArray
+    leaves: IntArray
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Place of the first tile."""
+        return tuple(self.tiles[0, 0].tolist())
+
+    def same_transfer(self, other: Interface) -> bool:
+        """Whether both need the same tiles at the same times, so that one transfer serves both."""
+        return (
+            self.tiles.shape == other.tiles.shape
+            and np.array_equal(self.leaves, other.leaves)
+            and np.array_equal(self.tiles, other.tiles)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PortShortage:
+    """A node with more tensors in one direction than a core has ports."""
+
+    node: int
+    is_input: bool
+    needed: int
+    tensors: tuple[str, ...]
+
+
+def one_iteration(tree: Tree, start: int = 0) -> list[tuple[Task, IntArray]]:
+    """The tasks in the body of a node's function, each with the positions in the schedule at which it runs."""
+    if isinstance(tree, Task):
+        return [(tree, np.array([start]))]
+    if isinstance(tree, Seq):
+        found = []
+        for child in tree.children:
+            found += one_iteration(child, start)
+            start += child.leaf_count
+        return found
+    length = tree.child.leaf_count
+    rounds = np.arange(tree.count)[:, None] * length
+    return [(task, (rounds + leaves).reshape(-1)) for task, leaves in one_iteration(tree.child, start)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Argument:
+    """One argument of the function of a group of nodes.
+
+    Attributes:
+        place: position of its task in the body.
+        tiles: as of an interface, for each node: (nodes, groups, tiles per group, 4).
+    """
+
+    place: int
+    tensor: int
+    is_input: bool
+    port: TensorPort
+    tiles: IntArray
+    leaves: IntArray
+
+
+def node_interfaces(vmg: VMG) -> Iterator[list[Interface] | PortShortage]:
+    """The interfaces of every node, node by node."""
+    first_node = 0
+    for group in vmg.groups:
+        arguments = _merged(_arguments(vmg, group), first_node)
+        for number in range(group.count):
+            if isinstance(arguments, PortShortage):
+                yield arguments
+            else:
+                yield [_interface(one, first_node, number) for one in arguments]
+        first_node += group.count
+
+
+def _interface(argument: _Argument, first_node: int, number: int) -> Interface:
+    a = argument
+    return Interface(first_node + number, a.tensor, a.is_input, a.port, a.tiles[number], a.leaves)
+
+
+def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
+    """The arguments of the function of a group, in order: task by task of the body, what is read before what is not."""
+    program, tasks = vmg.program, group.leaves.tasks()
+    tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
+    uses: dict[Task, list[tuple[int, IntArray]]] = {}
+    for place, (task, leaves) in enumerate(one_iteration(group.tree)):
+        uses.setdefault(task, []).append((place, leaves))
+    result: list[_Argument] = []
+    for task, own in uses.items():
+        groups = request_groups(vmg, group.tree, task.kernel)
+        ports = [p for p in program.kernels[task.kernel].classes[task.cls].tensor_ports if p.reads or p.writes]
+        leaves = np.stack([leaves for _, leaves in own])
+        pids = program.pids(task.kernel, tasks[:, leaves.reshape(-1)].reshape(-1))
+        for port in sorted(ports, key=lambda port: not port.reads):
+            places = tile_places(port, pids).reshape(group.count, len(own), groups, -1, 4)
+            tensor = tensors[port.tensor.name]
+            result += [
+                _Argument(place, tensor, not port.writes, port, places[:, number], leaves[number])
+                for number, (place, _) in enumerate(own)
+            ]
+    return sorted(result, key=lambda one: one.place)
+
+
+def _merged(arguments: list[_Argument], first_node: int) -> list[_Argument] | PortShortage:
+    """The arguments after Allo has merged as many as it must to get along with a core's ports.
+
+    It merges arguments for one tensor, the first of all first, whatever their direction, until both directions fit.
+    """
+    alike: dict[tuple[int, bool, int], list[_Argument]] = {}
+    for one in arguments:
+        alike.setdefault((one.tensor, one.is_input, one.tiles.shape[1]), []).append(one)
+    count = {way: sum(one.is_input == way for one in arguments) for way in (True, False)}
+    result: list[_Argument] = []
+    for members in alike.values():
+        kept = len(members)
+        while kept > 1 and max(count.values()) > PORTS_PER_CORE:
+            kept -= 1
+            count[members[0].is_input] -= 1
+        taken = len(members) - kept + 1
+        result += [_joined(members[:taken]), *members[taken:]]
+    if max(count.values()) <= PORTS_PER_CORE:
+        return sorted(result, key=lambda one: one.place)
+    is_input = count[True] > PORTS_PER_CORE
+    names = tuple(dict.fromkeys(one.port.tensor.name for one in result if one.is_input == is_input))
+    return PortShortage(first_node, is_input, count[is_input], names)
+
+
+def _joined(members: list[_Argument]) -> _Argument:
+    if len(members) == 1:
+        return members[0]
+    tiles = np.concatenate([one.tiles for one in members], axis=2)
+    return replace(members[0], tiles=tiles, leaves=np.concatenate([one.leaves for one in members]))
+
+
+def request_groups(vmg: VMG, tree: Tree, kernel: int) -> int:
+    """Into how many groups a node's requests fall: one per iteration of the bundle that was made last.
+
+    A chain made after all bundles puts them into one.
+    """
+    if not isinstance(tree, Repeat):
+        return 1
+    joint = vmg.joint
+    if joint is None:
+        return tree.count
+    linked = [(link, axis) for link, axis in joint.loops[kernel] if link is not None]
+    if not linked:
+        return tree.count
+    order = [step.link for step in joint.steps or () if step.link is not None]
+    _, axis = max(linked, key=lambda item: order.index(item[0]))
+    return vmg.program.kernels[kernel].mesh[axis] // joint.fold.kernels[kernel].axes[axis].spatial
+
+
+def tile_places(port: TensorPort, pids: IntArray) -> IntArray:
+    """Places of the tiles of tasks in 4 dimensions, as Allo numbers them: (tasks, 4).
+
+    A vector's tiles lie along dimension 2, those of a matrix that is cut along one dimension along dimension 1, and
+    those of one that is cut along both along dimensions 0 and 1.
+    """
+    places = np.zeros((len(pids), 4), np.int64)
+    for dimension, coordinate in zip(
+        tile_dimensions(port), np.unravel_index(port.tile.linear(pids), port.tile.grid or (1,)), strict=True
+    ):
+        if dimension is not None:
+            places[:, dimension] = coordinate
+    return places
+
+
+def tile_dimensions(port: TensorPort) -> list[int | None]:
+    """Per dimension of the tensor the dimension its tiles are numbered along; None where it is not cut."""
+    cut = [axis is not None for axis in port.layout]
+    if len(cut) == 1:
+        return [2 if cut[0] else None]
+    if all(cut):
+        return list(range(len(cut)))
+    return [1 if one else None for one in cut]
+
+
+def tile_counts(port: TensorPort) -> list[int]:
+    """How many tiles there are in each of the 4 dimensions."""
+    counts = [1, 1, 1, 1]
+    for dimension, count in zip(tile_dimensions(port), port.tile.grid or (1,), strict=True):
+        if dimension is not None:
+            counts[dimension] = count
+    return counts

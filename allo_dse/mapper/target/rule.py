@@ -1,0 +1,98 @@
+"""What a rule of a target is, and what it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.program.compiled import CompiledProgram
+
+from ..fold.vmg import VMG
+from ..graph.groups import NodeGroup
+from ..graph.labels import short_node_name
+from ..mapping import DeviceMapping
+from ..model.violation import Violation
+from ..streams.view import MappingView
+from .interfaces import Interface, PortShortage, node_interfaces
+from .transfers import NoPorts, TransferPlan, TransferRun
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A mapping on an NPU that shall be built; what several rules derive from it, once."""
+
+    mapping: DeviceMapping
+
+    @property
+    def vmg(self) -> VMG:
+        return self.mapping.vmg
+
+    @property
+    def program(self) -> CompiledProgram:
+        return self.vmg.program
+
+    @property
+    def device(self) -> NpuDevice:
+        return self.mapping.npu
+
+    @property
+    def view(self) -> MappingView:
+        """Tiles and streams of the nodes."""
+        return self.mapping.view
+
+    @cached_property
+    def interfaces(self) -> list[list[Interface] | PortShortage]:
+        """The interfaces of each node after merging."""
+        return list(node_interfaces(self.vmg))
+
+    @cached_property
+    def transfers(self) -> tuple[TransferRun, ...] | NoPorts | None:
+        """The transfers, or the stream that finds no ports; None when a node has too many interfaces."""
+        by_tensor: dict[int, list[Interface]] = {}
+        for own in self.interfaces:
+            if isinstance(own, PortShortage):
+                return None
+            for one in own:
+                by_tensor.setdefault(one.tensor, []).append(one)
+        plan = TransferPlan(self.device.array.columns, self.device.array.columns)
+        try:
+            for interfaces in by_tensor.values():
+                plan.add_tensor(interfaces)
+        except NoPorts as refusal:
+            return refusal
+        return tuple(plan.runs)
+
+    def node_name(self, node: int) -> str:
+        """A node as messages name it."""
+        group, position = self.group_of(node)
+        return f"core {short_node_name(self.program, group, position)}"
+
+    def group_of(self, node: int) -> tuple[NodeGroup, int]:
+        """The group of a node, and its position in it."""
+        for group in self.vmg.groups:
+            if node < group.count:
+                return group, node
+            node -= group.count
+        raise IndexError(node)
+
+
+class Rule(Protocol):
+    """Something that what builds a design refuses. An instance without state; see `allo_rules.py` for examples.
+
+    Attributes:
+        name: one of `violation.CONSTRAINTS` or `TARGET_CONSTRAINTS`.
+        source: where it is written down: module and function of the builder, or a document.
+        folded: whether it looks at nodes, which there must not be more of than the device has tiles; else at the
+            program only.
+    """
+
+    name: str
+    source: str
+    folded: bool
+
+    def check(self, subject: Subject) -> Iterable[Violation]:
+        """Where a mapping breaks the rule."""
+        ...

@@ -1,0 +1,76 @@
+"""Targets: what shall build the winner of a study, each a set of rules beside the device's limits.
+
+    TARGETS["allo"].check(DeviceMapping(vmg, device))       # list[Violation]; empty when Allo builds it
+
+`"allo"`: designs that Allo's AIE backend builds, up to the vendor's tools. `"model"`: whatever the hardware can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from allo_dse.device.device import Device
+from allo_dse.errors import AlloDseError
+
+from ..mapping import DeviceMapping
+from ..model.violation import Violation
+from .allo_rules import ALLO_RULES
+from .rule import Rule, Subject
+
+
+@dataclass(frozen=True)
+class Target:
+    """What builds a design.
+
+    Attributes:
+        rules: checked in this order; those of the program first.
+        replaced: limits of the device that its rules state in its own way.
+        fifo_depth: the depth of the object FIFOs that it makes for tensors; None when it makes any.
+    """
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    replaced: frozenset[str] = frozenset()
+    fifo_depth: int | None = None
+
+    def check(self, mapping: DeviceMapping) -> list[Violation]:
+        """All limits of the device that a mapping exceeds, and all rules of the target that it breaks.
+
+        Rules about nodes are only asked about mappings that break nothing else, one rule after the other.
+        """
+        found = [violation for violation in mapping.violations if violation.constraint not in self.replaced]
+        found += self.check_program(mapping)
+        subject = Subject(mapping)
+        for rule in self.rules:
+            if rule.folded and not found:
+                found += rule.check(subject)
+        return found
+
+    def check_program(self, mapping: DeviceMapping) -> list[Violation]:
+        """The rules that the program breaks however it is folded."""
+        subject = Subject(mapping)
+        return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
+
+
+TARGETS: Mapping[str, Target] = {
+    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), fifo_depth=2),
+    "model": Target("model"),
+}
+
+
+def target(name: str | None, device: Device) -> Target:
+    """A target by name; without one, Allo for NPUs and the model for everything else.
+
+    Raises:
+        AlloDseError: for an unknown name, or a target that does not build for the device.
+    """
+    npu = device.family == "npu"
+    found = TARGETS.get(name if name is not None else "allo" if npu else "model")
+    if found is None:
+        raise AlloDseError(f"there is no target {name!r}", hint=f"targets are {', '.join(TARGETS)}")
+    if found.rules and not npu:
+        raise AlloDseError(
+            f"target {found.name!r} builds for NPUs, and {device.name} is none", hint='use target="model"'
+        )
+    return found

@@ -1,0 +1,240 @@
+"""How Allo takes tiles from DRAM to the cores and back: which interfaces share a transfer, and on which tiles they run.
+
+Interfaces that need the same tiles at the same times are served by one stream (multicast); those whose tiles lie next
+to each other in the tensor's grid are served by one transfer between DRAM and a memory tile, as far as the tile has
+ports. A transfer that finds no ports is cut into smaller ones until they do; one that cannot be cut any further makes
+Allo give up ("Fail to partition").
+
+Source: `CodeGenerator.map_data_transfer` in `allo.backend.aie.mlir_codegen`, `coalesce_memory_access` in `allo.memory`,
+commit a098603. Written anew from what they do; `docs/allo_target.md` says how the verdicts were compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .interfaces import Interface, tile_counts
+
+Place = tuple[int, ...]
+Stream = tuple[Interface, ...]
+"""Interfaces that one stream serves."""
+
+MEMORY_TILE_PORTS = 6
+SHIM_PORTS = 2
+"""Channels per direction that Allo counts with: `allo.backend.aie.utils.Config`."""
+
+
+class NoPorts(Exception):
+    """A transfer of one stream for which no memory tile or no shim tile has ports left."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+
+@dataclass(frozen=True, eq=False)
+class TransferRun:
+    """What one shim channel moves.
+
+    Attributes:
+        shim: number of the shim tile.
+        size: tiles that one request moves, in 4 dimensions.
+    """
+
+    shim: int
+    streams: tuple[Stream, ...]
+    size: tuple[int, ...]
+
+    @property
+    def sample(self) -> Interface:
+        """The interface whose tiles say where requests begin."""
+        return self.streams[0][0]
+
+
+@dataclass(eq=False)
+class _Ports:
+    """Ports taken on a tile."""
+
+    send: int = 0
+    receive: int = 0
+
+    def has(self, send: int, receive: int, limit: int) -> bool:
+        return self.send + send <= limit and self.receive + receive <= limit
+
+    def take(self, send: int, receive: int) -> None:
+        self.send += send
+        self.receive += receive
+
+
+@dataclass(eq=False)
+class TransferPlan:
+    """Transfers on the memory and shim tiles of an array, made tensor by tensor.
+
+    Attributes:
+        memory_tiles, shims: how many the array has.
+    """
+
+    memory_tiles: int
+    shims: int
+    runs: list[TransferRun] = field(default_factory=list)
+    _memory: list[_Ports] = field(default_factory=list)
+    _shim: list[_Ports] = field(default_factory=list)
+    _turn: int = 0
+
+    def add_tensor(self, interfaces: Sequence[Interface]) -> None:
+        """Plan all transfers of one tensor.
+
+        Raises:
+            NoPorts: where Allo cannot partition a transfer.
+        """
+        self._turn = 0
+        for streams, size in adjacent_streams(multicast(interfaces)):
+            self._transfer(streams, size)
+
+    def _transfer(self, streams: tuple[Stream, ...], size: tuple[int, ...]) -> None:
+        """Assign a transfer, in parts of equal width along the first dimension it extends in."""
+        along: int | None = None
+        while streams:
+            if self._assign(streams, size):
+                return
+            part = size
+            while True:
+                dimension = next((d for d in range(3) if part[d] > 1), None)
+                if dimension is None:
+                    raise NoPorts(streams[0])
+                smaller = (*part[:dimension], part[dimension] - 1, *part[dimension + 1 :])
+                along = dimension if along is None else along
+                if along != dimension:  # cut away all but one row: go on inside the row
+                    self._transfer(streams[: math.prod(part)], part)
+                    break
+                part = smaller
+                if self._assign(streams[: math.prod(part)], part):
+                    break
+            streams = streams[math.prod(part) :]
+            size = tuple(a - b if a != b else a for a, b in zip(size, part, strict=True))
+
+    def _assign(self, streams: tuple[Stream, ...], size: tuple[int, ...]) -> bool:
+        """Take ports on a memory tile and a shim tile; False when there are none."""
+        is_input = streams[0][0].is_input
+        send = len(streams) if is_input else 1
+        receive = 1 if is_input else sum(map(len, streams))
+        memory = self._memory_tile(send, receive)
+        if memory is None:
+            return False
+        shim = self._shim_tile(is_input)
+        if shim is None:
+            return False
+        memory.take(send, receive)
+        self._shim[shim].take(int(is_input), int(not is_input))
+        self.runs.append(TransferRun(shim, streams, size))
+        return True
+
+    def _memory_tile(self, send: int, receive: int) -> _Ports | None:
+        """A fresh one while there are any, then those in use by turns."""
+        if len(self._memory) < self.memory_tiles and max(send, receive) <= MEMORY_TILE_PORTS:
+            self._memory.append(_Ports())
+            self._turn = len(self._memory)
+            return self._memory[-1]
+        for offset in range(len(self._memory)):
+            number = (self._turn + offset) % len(self._memory)
+            if self._memory[number].has(send, receive, MEMORY_TILE_PORTS):
+                self._turn = (number + 1) % len(self._memory)
+                return self._memory[number]
+        return None
+
+    def _shim_tile(self, is_input: bool) -> int | None:
+        if len(self._shim) < self.shims:
+            self._shim.append(_Ports())
+            return len(self._shim) - 1
+        free = (n for n, own in enumerate(self._shim) if own.has(int(is_input), int(not is_input), SHIM_PORTS))
+        return next(free, None)
+
+
+def multicast(interfaces: Sequence[Interface]) -> dict[Place, list[Stream]]:
+    """The streams that serve interfaces of one tensor, by the place of their first tile."""
+    found: dict[Place, list[list[Interface]]] = {}
+    for one in interfaces:
+        streams = found.setdefault(one.first, [])
+        same = next((s for s in streams if s[0].same_transfer(one)), None)
+        if same is None:
+            streams.append([one])
+        else:
+            same.append(one)
+    return {place: [tuple(stream) for stream in streams] for place, streams in found.items()}
+
+
+def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[tuple[tuple[Stream, ...], tuple[int, ...]]]:
+    """Streams whose tiles lie next to each other, together with the size of what they make up."""
+    for places in adjacent_places(list(at)):
+        rows = [list(at[place]) for place in places]
+        for number in range(len(rows)):
+            while rows[number]:
+                yield _run(rows, number)
+
+
+def _run(rows: list[list[Stream]], number: int) -> tuple[tuple[Stream, ...], tuple[int, ...]]:
+    """Take the first stream left at a place, and what continues it at the following places."""
+    streams = [rows[number].pop(0)]
+    size: Place = (1, 1, 1, 1)
+    along: int | None = None
+    for row in rows[number + 1 :]:
+        for position, other in enumerate(row):
+            step = _step(streams[-1], other, along)
+            if step is not None:
+                along, difference = step
+                size = tuple(a + b for a, b in zip(size, difference, strict=True))
+                streams.append(row.pop(position))
+                break
+        else:
+            break
+    return tuple(streams), size
+
+
+def _step(one: Stream, other: Stream, along: int | None) -> tuple[int | None, tuple[int, ...]] | None:
+    """The dimension in which a stream continues another, all the time, and by how much; None when it does not."""
+    first, second = one[0], other[0]
+    if first.tiles.shape != second.tiles.shape or {i.node for i in one} & {i.node for i in other}:
+        return None
+    difference = (second.tiles - first.tiles).reshape(-1, 4)
+    if (difference != difference[0]).any():
+        return None
+    counts = tile_counts(first.port)
+    strides = [math.prod(counts[dimension + 1 :]) for dimension in range(4)]
+    distance = int(np.dot(difference[0], strides))
+    dimension = None
+    for candidate, stride in enumerate(strides):
+        if distance >= stride:
+            if distance % stride:
+                return None
+            distance //= stride
+            if distance == 1:
+                dimension = candidate
+                break
+    if along is not None and along != dimension:
+        return None
+    return dimension, tuple(difference[0].tolist())
+
+
+def adjacent_places(places: Sequence[Place]) -> list[list[Place]]:
+    """Places in runs: first along the last dimension, then runs that lie one above the other, and so on."""
+    runs = {place: [place] for place in places}
+    for dimension in (3, 2, 1, 0):
+        taken: set[Place] = set()
+        base: Place | None = None
+        end: Place = ()
+        for place in sorted(runs):
+            if place in taken:
+                continue
+            following = (*end[:dimension], end[dimension] + 1, *end[dimension + 1 :]) if base is not None else ()
+            if base is not None and following in runs:
+                taken.add(following)
+                runs[base] += runs[following]
+                end = following
+            else:
+                base = end = place
+        for place in taken:
+            del runs[place]
+    return list(runs.values())

@@ -1,0 +1,75 @@
+"""The rules of target "allo" say what Allo said.
+
+`tests/data/allo_verdicts.json` holds designs of the studies and what Allo itself (the commit that the file names, run
+up to the vendor's tools) made of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allo_dse.device.device import Device
+from allo_dse.lang import install
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.program import Program, load_program
+from allo_dse.mapper.target.target import TARGETS
+
+install()
+
+import allo.ir.types
+
+DESIGNS = json.loads((Path(__file__).parents[2] / "data" / "allo_verdicts.json").read_text())["designs"]
+FUNCTIONS = {
+    "gemm_npu": "gemm",
+    "mlp_npu": "perceptron",
+    "reduction_npu": "column_sums",
+    "vector_add_npu": "vector_add",
+}
+LATER = {"core_memory", "core_locks"}
+"""What Allo does not look at: its vendor's tools refuse it."""
+
+
+@lru_cache(maxsize=64)
+def _program(study: str, params: str) -> Program:
+    given = {
+        name: getattr(allo.ir.types, value) if isinstance(value, str) else value
+        for name, value in json.loads(params).items()
+    }
+    return load_program(getattr(importlib.import_module(f"studies.{study}"), FUNCTIONS[study]), **given)
+
+
+def _refused(study: str, design: dict[str, Any]) -> set[str]:
+    program = _program(study, json.dumps(design["params"]))
+    fold = MeshFold(
+        tuple(
+            KernelFold(kernel, tuple(AxisFold(*axis) for axis in axes), tuple(order))
+            for kernel, axes, order in design["fold"]
+        )
+    )
+    found = TARGETS["allo"].check(DeviceMapping(program.vmg.fold(fold), Device.load("npu1_4col")))
+    return {violation.constraint for violation in found}
+
+
+@pytest.mark.parametrize("study", sorted(DESIGNS))
+def test_what_is_called_buildable_is_what_allo_accepts(study: str) -> None:
+    wrong = []
+    for design in DESIGNS[study]:
+        names = _refused(study, design)
+        if names <= LATER and names:
+            continue
+        if (not names) != design["accepted"]:
+            wrong.append((design, names))
+    assert not [w for w in wrong if not w[1]], "Allo refuses what is called buildable"
+    assert len(wrong) <= 0.05 * len(DESIGNS[study]), "Allo accepts what is refused here"
+
+
+def test_the_data_show_both_verdicts() -> None:
+    for designs in DESIGNS.values():
+        assert {design["accepted"] for design in designs} == {True, False}

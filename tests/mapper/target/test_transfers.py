@@ -1,0 +1,83 @@
+"""Transfers as Allo makes them: which tiles lie next to each other, and when ports run out."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.tree import Task, repeat, seq
+from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.target.interfaces import PortShortage, one_iteration
+from allo_dse.mapper.target.rule import Subject
+from allo_dse.mapper.target.transfers import NoPorts, adjacent_places
+from tests.support.programs import gemm_program
+
+NPU = NpuDevice.of(Device.load("npu1_4col"))
+
+
+def subject(m: AxisFold, n: AxisFold, pk: int = 4, mesh: int = 16) -> Subject:
+    program = gemm_program(Pm=mesh, Pn=mesh, Pk=pk)
+    fold = MeshFold((KernelFold("gemm", (AxisFold(1, "block", "chain"), m, n)),))
+    return Subject(DeviceMapping(VMG.of(program).fold(fold), NPU))
+
+
+def test_tiles_by_turns_find_ports_and_tiles_in_blocks_do_not() -> None:
+    runs = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic")).transfers
+    assert isinstance(runs, tuple)
+    assert [run.sample.port.tensor.name for run in runs] == ["A", "B", "C", "C", "C", "C"]
+    assert [sum(map(len, run.streams)) for run in runs] == [16, 16, 4, 4, 4, 4]
+    assert isinstance(subject(AxisFold(4, "cyclic"), AxisFold(4, "block")).transfers, NoPorts)
+
+
+def test_few_blocks_find_ports() -> None:
+    runs = subject(AxisFold(1, "block"), AxisFold(2, "block")).transfers
+    assert isinstance(runs, tuple)
+    assert len(runs) == 5  # A once for both; B and C for each
+
+
+def test_a_wide_transfer_is_cut_until_it_fits_a_memory_tile() -> None:
+    runs = subject(AxisFold(1, "block"), AxisFold(8, "cyclic")).transfers
+    assert isinstance(runs, tuple)
+    assert [len(run.streams) for run in runs if run.sample.port.tensor.name == "B"] == [6, 2]
+
+
+def test_arguments_for_one_tensor_are_merged_only_when_there_are_too_many() -> None:
+    merged = subject(AxisFold(1, "block"), AxisFold(1, "block")).interfaces[0]
+    assert not isinstance(merged, PortShortage)
+    assert [(one.port.tensor.name, one.tiles.shape[:2]) for one in merged] == [
+        ("A", (256, 4)),
+        ("B", (256, 4)),
+        ("C", (256, 1)),
+    ]
+
+
+def test_a_body_holds_each_task_of_an_iteration_once() -> None:
+    a, b = Task(0, 0), Task(0, 1)
+    body = one_iteration(repeat(3, seq([a, repeat(2, b)])))
+    assert [(task, leaves.tolist()) for task, leaves in body] == [(a, [0, 3, 6]), (b, [1, 2, 4, 5, 7, 8])]
+
+
+@given(st.integers(1, 4), st.integers(1, 5))
+def test_a_full_grid_is_one_run_in_row_major_order(rows: int, columns: int) -> None:
+    grid = [(a, b, 0, 0) for a, b in itertools.product(range(rows), range(columns))]
+    assert adjacent_places(grid) == [grid]
+
+
+@given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1))
+def test_every_place_is_in_exactly_one_run(places: set[tuple[int, int]]) -> None:
+    grid = [(a, b, 0, 0) for a, b in places]
+    runs = adjacent_places(grid)
+    assert sorted(place for run in runs for place in run) == sorted(grid)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_smaller_array_has_fewer_ports(columns: int) -> None:
+    small = NpuDevice.of(Device.load(f"npu1_{columns}col"))
+    whole = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
+    assert isinstance(Subject(DeviceMapping(whole.vmg, small)).transfers, NoPorts)
