@@ -24,7 +24,7 @@ from .conftest import served
 
 STUDY = """
 import allo_dse as dse
-from allo_dse.eval.fpga import FpgaSimulator
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from studies.systolic_fpga import plain
 
 

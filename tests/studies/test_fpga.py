@@ -18,6 +18,7 @@ install()
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.space.choices.auto_schedules import schedules_of
 from studies import gemm_zcu102, polybench_fpga, systolic_fpga
+from tests.backends.fpga import programs
 
 SMALL: dict[str, dict[str, int]] = {
     "gemm": {"H": 4, "J": 6, "K": 8, "P": 2},
@@ -94,3 +95,13 @@ def test_the_command_tunes_an_fpga_study(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Pareto front" in done.stdout
     assert (run / "pareto.csv").exists()
+
+
+def test_a_study_of_control_on_data_says_where_that_is_and_what_to_do(tmp_path: Path) -> None:
+    study = dse.Study(
+        "chosen", program=lambda N: programs.chosen(), params={"N": dse.choices([1, 2])}, device="u280",
+        objectives=[dse.minimize("latency_cycles")], trials=2,
+    )  # fmt: skip
+    with pytest.raises(dse.StudyError, match="static_control") as error:
+        study.run(run_dir=tmp_path / "run")
+    assert "`pipe.put(x[i])`: whether this stream operation happens depends on data; use bounds" in error.value.hint

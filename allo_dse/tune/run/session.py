@@ -311,10 +311,15 @@ class _Session:
             limits = ", ".join(f"{name} ({count})" for name, count in self.screen.killed.most_common(5))
             raise StudyError(
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"widen the parameters; {self.directory.log} has the violations in full",
+                hint=f"{self._example()}; {self.directory.log} has the violations in full",
             )
         self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
+
+    def _example(self) -> str:
+        """What to do about the limit that most designs break; control that depends on data is the program's matter."""
+        most, _ = self.screen.killed.most_common(1)[0]
+        return self.screen.examples[most] if most == "static_control" else "widen the parameters"
 
     def _on_violation(self, candidate: Candidate, violations: list[dict[str, str]]) -> None:
         assert self.driver is not None

@@ -37,6 +37,7 @@ class Screen:
         self._on_violation = on_violation
         self._known: set[str] = set()
         self.killed: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}  # per constraint what its first violation says
         self.invalid = 0
         self.repeats = 0
         self.illegal = 0
@@ -93,4 +94,6 @@ class Screen:
 
     def _count(self, violations: Iterable[dict[str, str]]) -> None:
         self.invalid += 1
-        self.killed.update({v["constraint"] for v in violations})
+        first = {v["constraint"]: v.get("text", "") for v in violations}
+        self.killed.update(first.keys())
+        self.examples = {**first, **self.examples}
