@@ -31,6 +31,7 @@ class StreamEvent:
         stage: cycles after the round begins.
         tests: conditions under which it happens, with the side of each it is on; None for one on data.
         copies: values of the unrolled loops' variables.
+        path: the same conditions by their value numbers, with sides.
     """
 
     stage: int
@@ -41,6 +42,7 @@ class StreamEvent:
     copies: tuple[tuple[int, int], ...] = ()
     level: int = 0
     after: bool = False
+    path: tuple[tuple[int, bool], ...] = ()
 
 
 @dataclass
@@ -69,6 +71,7 @@ class Walk:
     level: int = 0
     tests: tuple[tuple[Test | None, bool], ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
+    path: tuple[tuple[int, bool], ...] = ()
     macs: dict[int, Op] = field(default_factory=dict)
 
     def block(self, items: Iterable[Item]) -> None:
@@ -166,25 +169,25 @@ class Walk:
         cycle = ready[0] + (1 if ready[1] > 0 else 0)
         cycle = max(cycle, self.last.get(op.stream, -1) + 1)
         self.last[op.stream] = cycle
-        self.events.append(
-            StreamEvent(
-                cycle, op.direction, op.stream, op.op, self.tests, self.copies, self.level, after=self.guard > 0
-            )
+        event = StreamEvent(
+            cycle, op.direction, op.stream, op.op, self.tests, self.copies, self.level, self.guard, self.path
         )
+        self.events.append(event)
         self._set(op, (cycle, self.device.clock.usable_ns))
         self.finish = max(self.finish, cycle)
 
     def _branch(self, branch: Branch) -> None:
-        outer, before, clocked = self.tests, dict(self.stored), set(self.clocked)
+        outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
         ends, outcomes = [], []
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (branch.test, number == 0))
+            self.path = (*path, (branch.condition, number == 0))
             self.stored = dict(before)
             self.block(side)  # type: ignore[arg-type]
             outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
-        self.tests, self.stored = outer, before
+        self.tests, self.path, self.stored = outer, path, before
         self._join(outcomes, clocked)
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:

@@ -222,8 +222,16 @@ def _is_store(use: Use) -> bool:
 
 
 def _stream_interval(events: Iterable[StreamEvent]) -> int:
-    """A stream moves one token a cycle; operations on either side of a condition do not meet."""
-    counts: dict[tuple[int, object], int] = defaultdict(int)
+    """A stream moves one token a cycle; operations on either side of one condition do not meet."""
+    paths: dict[int, list[tuple[tuple[int, bool], ...]]] = defaultdict(list)
     for event in events:
-        counts[event.stream, event.tests[-1][1] if event.tests else True] += 1
-    return max(counts.values(), default=1)
+        paths[event.stream].append(event.path)
+    return max(map(_most_at_once, paths.values()), default=1)
+
+
+def _most_at_once(paths: list[tuple[tuple[int, bool], ...]]) -> int:
+    """Most of some operations that one round does, each given by the conditions around it and their sides."""
+    inside: dict[int, tuple[list[tuple[tuple[int, bool], ...]], ...]] = {}
+    for (condition, side), *rest in filter(None, paths):
+        inside.setdefault(condition, ([], []))[side].append(tuple(rest))
+    return paths.count(()) + sum(max(map(_most_at_once, sides)) for sides in inside.values())

@@ -126,3 +126,27 @@ def test_a_store_that_a_later_one_replaces_needs_no_port() -> None:
     ]
     elsewhere = Op("load", (), (7,), "f32", 32, (), Access("a", False, (None,)))
     assert len(effects_of([first, elsewhere, second]).uses) == 3
+
+
+def put(value: int, stream: int = 0) -> Op:
+    return Op("df.put", (value,), (), "", 32, stream=stream, op=value)
+
+
+def under(condition: int, then: tuple[Op, ...], otherwise: tuple[Op, ...] = ()) -> Branch:
+    return Branch(condition, None, (then, otherwise), (), ((), ()), 0)
+
+
+@pytest.mark.parametrize(
+    ("items", "interval"),
+    [
+        ([put(1), put(2)], 2),
+        ([under(9, (put(1),), (put(2),))], 1),
+        ([under(9, (put(1),)), under(9, (), (put(2),))], 1),
+        ([under(8, (put(1),)), under(9, (), (put(2),))], 2),
+        ([under(9, (put(1), put(2)), (put(3),)), put(4)], 3),
+        ([put(1), put(2, 1)], 1),
+    ],
+    ids=["both", "either", "one condition twice", "two conditions", "sides of different length", "two streams"],
+)
+def test_tokens_that_a_round_may_move_through_one_stream(items: list[Item], interval: int) -> None:
+    assert pipelined(items, {}).ii == interval
