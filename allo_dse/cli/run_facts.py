@@ -59,7 +59,7 @@ def design_facts(table: RunTable, row: int) -> JsonObject:
     return {
         **record,
         "values": {name: table.columns[name].value(row) for name in table.objectives if name in table.columns},
-        "rungs": {rung.evaluator: dict(rung.metrics) for rung in table.rungs.get(key, ())},
+        "rungs": {rung.evaluator: dict(rung.metrics or {}) for rung in table.rungs.get(key, ())},
         "on_front": row in set(table.front.tolist()),
         "verified": None if verification is None else verification.ok,
         "verification": None if verification is None else verification.message,

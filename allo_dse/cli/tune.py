@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +15,7 @@ import typer
 from rich.console import Console
 
 from allo_dse import __version__
+from allo_dse.tune.run.options import RunOptions
 
 from .output import json_only
 
@@ -57,35 +61,50 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "trials": (int, {}),
+    "time": (str, {}),
+    "seed": (int, {}),
+    "workers": (int, {}),
+    "ray_address": (str, {"flag": "--ray", "metavar": "ADDRESS"}),
+    "sampler": (str, {}),
+    "run_dir": (Path, {}),
+    "cache": (Path, {}),
+    "storage": (str, {"metavar": "URL"}),
+    "deadline": (list[str], {"metavar": "[NAME=]DURATION"}),
+    "fresh": (bool, {"flag": "--fresh"}),
+    "verify": (bool, {"flag": "--verify/--no-verify"}),
+}
+"""The options of a run that are flags: their types there, and what is not as one would expect. Everything else that is
+to say of them, `RunOptions` says."""
+
+
+def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the options of a run beside its own parameters, in the place of `**given`."""
+    signature, help = inspect.signature(command, eval_str=True), RunOptions.help()
+    defaults = {option.name: option.default for option in dataclasses.fields(RunOptions)}
+    flags = []
+    for name, (kind, how) in _FLAGS.items():
+        names = [how["flag"]] if "flag" in how else []
+        text = help[name].replace("[", "\\[")
+        shown = typer.Option(*names, metavar=how.get("metavar"), help=text, show_default=bool(defaults[name]))
+        annotation = Annotated[kind if kind is bool or defaults[name] else kind | None, shown]  # type: ignore[valid-type]
+        flags.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+        )
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
+    own.sort(key=lambda parameter: parameter.kind)  # positional ones before the flags
+    command.__signature__ = signature.replace(parameters=[*own[:1], *flags, *own[1:]])  # type: ignore[attr-defined]
+    return command
+
+
 @app.command(help=_HELP, epilog=_EPILOG)
+@_taking_flags
 def tune(
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.", show_default=False)
     ],
-    trials: Annotated[
-        int | None, typer.Option(help="Designs to evaluate in all, those of earlier runs included.", show_default=False)
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(help="Time budget of this run: 90s, 5m, 1h30m.", show_default=False)
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Same seed and one worker: same trials. \\[default: the earlier run's, or 0]", show_default=False
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="1 evaluates in this process, more in worker processes. \\[default: 1; with --ray one per CPU]",
-            show_default=False,
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Use the workers of a running Ray cluster.", show_default=False),
-    ] = None,
-    sampler: Annotated[str, typer.Option(help="auto, evolution, random, nsga2, tpe or exhaustive.")] = "auto",
+    *,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,93 +119,44 @@ def tune(
             show_default=False,
         ),
     ] = None,
-    run_dir: Annotated[
-        Path | None, typer.Option(help="Where log and results go. \\[default: runs/<study>]", show_default=False)
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Results shared with other runs. \\[default: runs/.results, none with --run-dir]", show_default=False
-        ),
-    ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate everything again.")] = False,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Copy trials to an Optuna storage, and share the study with its other drivers: "
-            "postgresql://..., sqlite:///FILE, journal.",
-            show_default=False,
-        ),
-    ] = None,
-    deadline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NAME=]DURATION",
-            help="How long one design may take, at one evaluator or all, in a process of its own; repeatable. "
-            "\\[default: as the evaluators say]",
-            show_default=False,
-        ),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard an earlier run in that directory.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not run and compare the final designs.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    **given: Any,
 ) -> None:
+    """Run every study of a file and print what came out."""
+    from allo_dse.tune.run.session import run_study
+    from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
+    from allo_dse.tune.store.file_names import file_name
+    from allo_dse.tune.study_file import load_studies, parse_settings
 
-    command = _resume_command(sys.argv[1:])
+    command, code = _resume_command(sys.argv[1:]), 0
+    given["deadline"] = {name: value for name, _, value in (text.rpartition("=") for text in given["deadline"] or ())}
+    given["cache"] = False if no_cache else given["cache"]
+    run_dir = given["run_dir"]
     chosen = [*(settings or []), *([f"target={target}"] if target else [])]
-    options = {
-        "trials": trials,
-        "time": time,
-        "workers": workers,
-        "ray_address": ray,
-        "seed": seed,
-        "sampler": sampler,
-        "run_dir": run_dir,
-        "fresh": fresh,
-        "verify": not no_verify,
-        "progress": "quiet" if quiet else "auto",
-        "command": command,
-        "storage": storage,
-        "deadline": {name: value for name, _, value in (text.rpartition("=") for text in deadline or ())},
-        "cache": False if no_cache else cache,
-    }
     try:
-        if as_json:
-            with json_only() as out:
-                code = _run(study, chosen, {**options, "progress": JsonReporter(out)})
-        else:
-            code = _run(study, chosen, options)
+        with json_only() if as_json else nullcontext() as out:
+            studies = load_studies(study, parse_settings(chosen))
+            for one in studies:
+                progress = JsonReporter(out) if as_json else "quiet" if quiet else "auto"
+                if run_dir is not None and len(studies) > 1:
+                    given["run_dir"] = run_dir / file_name(one.name)
+                result = run_study(one, RunOptions(**given, command=command, progress=progress))
+                if not as_json:  # else the reporter has shown the result itself
+                    print_result(result, Console(highlight=False), command)
+                if result.stopped in _EXIT_SIGNALS:
+                    raise typer.Exit(_EXIT_SIGNALS[result.stopped])
+                if result.wrong or not result.front:
+                    code = _EXIT_NO_RESULT
     except KeyboardInterrupt:
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
         code = _EXIT_SIGNALS["Ctrl-C"]
     raise typer.Exit(code)
-
-
-def _run(file: Path, settings: list[str], options: dict[str, Any]) -> int:
-    """Run every study of a file and print what came out; returns the exit code."""
-    from allo_dse.tune.show.output import print_result
-    from allo_dse.tune.store.file_names import file_name
-    from allo_dse.tune.study_file import load_studies, parse_settings
-
-    studies = load_studies(file, parse_settings(settings))
-    run_dir, code = options["run_dir"], 0
-    for study in studies:
-        if run_dir is not None and len(studies) > 1:
-            options["run_dir"] = run_dir / file_name(study.name)
-        result = study.run(**options)
-        if isinstance(options["progress"], str):  # a reporter has shown the result itself
-            print_result(result, Console(highlight=False), options["command"])
-        if result.stopped in _EXIT_SIGNALS:
-            return _EXIT_SIGNALS[result.stopped]
-        if result.wrong or not result.front:
-            code = _EXIT_NO_RESULT
-    return code
 
 
 def _resume_command(arguments: Sequence[str]) -> list[str]:

@@ -11,6 +11,8 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from msgspec import structs
+
 from allo_dse.errors import AlloDseError, StudyError
 
 from .data.board import Board, Ref
@@ -39,7 +41,7 @@ def design_json(board: Board, _: Programs, ref: Ref) -> Content:
             "run": str(table.path),
             "command": list(table.facts.command),
             "records": [table.record(ref.row, position) for position in range(len(table.rungs[key]))],
-            "verification": None if verification is None else vars(verification),
+            "verification": None if verification is None else structs.asdict(verification),
         },
     )
 

@@ -14,13 +14,13 @@ from allo_dse.errors import AlloDseError, StudyError
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate
 
-from .declare.spec import StudySource, StudySpec, Verification
+from .declare.spec import StudySource, StudySpec
 from .run.reproposal import Reproposal, propose_again
 from .search.screening import FOLDING_RULES
 from .store.log import read_log, sensible
-from .store.record import Record
+from .store.record import Measurement, Record, Verification, decode_entry
 from .store.rundir import RunInfo, read_info
-from .workers.evaluate_one import Bench, Finding, make_bench
+from .workers.evaluate_one import Bench, make_bench
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
@@ -83,7 +83,7 @@ class Replayer:
         """Everything the log says of designs, in its order."""
         log = self.path / "log.jsonl"
         with sensible(log):
-            return [Record.from_dict(e) for e in read_log(log).entries if e["type"] == "design"]
+            return [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
         """Propose what the log's runs proposed; evaluates nothing."""
@@ -131,7 +131,7 @@ class Replayer:
         bench = self._benches.get(record.rung)
         if bench is None:
             bench = self._benches[record.rung] = make_bench(self._study, record.rung, self._evaluators[record.rung])
-        rows, text = _compare(record, bench.run(candidate))
+        rows, text = _compare(record, bench.run(record.number, candidate))
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
     def _limits(self, record: Record, candidate: Candidate) -> str:
@@ -230,13 +230,13 @@ def replay_run(
         return found
 
 
-def _compare(record: Record, finding: Finding) -> tuple[list[tuple[str, Any, Any]], str]:
+def _compare(record: Record, found: Measurement) -> tuple[list[tuple[str, Any, Any]], str]:
     """Metrics recorded and now, and what differs in words."""
-    recorded, now = record.metrics or {}, finding.metrics or {}
+    recorded, now = record.metrics or {}, found.metrics or {}
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
     text = ", ".join(name for name, a, b in rows if not _equal(a, b))
-    if finding.error != record.error and (finding.error is not None or not now):
-        text = f"recorded {record.error or 'metrics'}, now {finding.error}"
+    if found.error != record.error and (found.error is not None or not now):
+        text = f"recorded {record.error or 'metrics'}, now {found.error}"
     return rows, text
 
 

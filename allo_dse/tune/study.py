@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
-
 from .declare.spec import StudySpec
-from .results.result import Result
-from .run.session import RunOptions, run_study
+from .run.options import RunOptions, method
+from .run.session import run_study
 
 
 class Study(StudySpec):
@@ -49,65 +45,4 @@ class Study(StudySpec):
         StudyError: when the declaration cannot work.
     """
 
-    def run(
-        self,
-        trials: int | None = None,
-        *,
-        time: str | float | None = None,
-        workers: int | None = None,
-        seed: int | None = None,
-        sampler: Any = "auto",
-        run_dir: str | Path | None = None,
-        fresh: bool = False,
-        verify: bool = True,
-        ray_address: str | None = None,
-        progress: Any = "auto",
-        command: Sequence[str] = (),
-        cache: str | Path | Literal[False] | None = None,
-        storage: str | None = None,
-        deadline: str | float | Mapping[str, str | float] | None = None,
-    ) -> Result:
-        """Search. Running again with the same run directory goes on where the last run stopped.
-
-        Args:
-            trials: designs to evaluate in all, those of earlier runs in the same directory included.
-            time: budget of this run, in seconds or as "90s", "5m", "1h30m".
-            workers: 1 evaluates in this process; more start as many worker processes through Ray. By default 1, or with
-                `ray_address` one per CPU of the cluster.
-            seed: with one worker, the same seed gives the same trials; by default that of the earlier run, or 0.
-            sampler: "auto", "evolution", "random", "nsga2", "tpe", "exhaustive" or an Optuna sampler.
-            run_dir: `runs/<name>` by default.
-            fresh: discard an earlier run in the directory.
-            verify: run the designs of the final front and compare their numbers.
-            ray_address: of a running Ray cluster.
-            progress: "auto", "live", "plain", "json", "quiet" or a `Reporter`.
-            command: the command line, to be shown where a run can be resumed.
-            cache: directory of results to share with other runs; False for none. By default `runs/.results` for a run
-                in its default directory, and none for others.
-            storage: an Optuna storage that gets the same trials and in which several drivers share a study, each with a
-                run directory of its own: an address as SQLAlchemy has it, "journal" or "journal:FILE".
-            deadline: how long one design may take, in seconds or as "30s", instead of what the evaluators say, or the
-                same by an evaluator's name. Evaluators with one run in a process of their own.
-
-        Raises:
-            StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
-        """
-        return run_study(
-            self,
-            RunOptions(
-                trials=self.trials if trials is None and time is None else trials,
-                time=time,
-                workers=workers,
-                seed=seed,
-                sampler=sampler,
-                run_dir=None if run_dir is None else Path(run_dir),
-                fresh=fresh,
-                verify=verify,
-                ray_address=ray_address,
-                progress=progress,
-                command=tuple(command),
-                cache=Path(cache) if isinstance(cache, str) else cache,
-                storage=storage,
-                deadlines=deadline if isinstance(deadline, Mapping) else {} if deadline is None else {"": deadline},
-            ),
-        )
+    run = method(run_study, RunOptions)

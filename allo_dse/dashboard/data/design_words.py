@@ -44,9 +44,10 @@ def status_text(board: Board, ref: Ref) -> str:
 def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     """A design's metrics with a column per evaluator: the head, and a row per metric."""
     rungs = table.rungs[key]
-    names = dict.fromkeys(n for rung in rungs for n, v in rung.metrics.items() if not isinstance(v, dict | list))
+    found = [rung.metrics or {} for rung in rungs]
+    names = dict.fromkeys(n for metrics in found for n, v in metrics.items() if not isinstance(v, dict | list))
     head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
-    return head, [[label(n), *(text(rung.metrics.get(n)) for rung in rungs)] for n in names]
+    return head, [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:

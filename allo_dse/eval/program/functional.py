@@ -73,7 +73,7 @@ def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
     return kernel.classes[int(kernel.class_of(program.pids(number, np.array([task])))[0])]
 
 
-def run_graph(
+def run_graph(  # noqa: PLR0913 (keywords, all of them asked for by users)
     vmg: VMG,
     *arrays: object,
     depths: Mapping[str, int] | None = None,

@@ -66,7 +66,7 @@ class Engine:
                 self._codes[variant] = _Code(run, destroy, compiled)
             return self._codes[variant]
 
-    def run(
+    def run(  # noqa: PLR0913 (keywords, all of them asked for by users)
         self,
         network: Network,
         *,

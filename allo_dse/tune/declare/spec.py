@@ -14,6 +14,7 @@ from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung
 from ..search.objectives import Constraint, Objective
+from ..store.record import Verification
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -45,33 +46,15 @@ class StudySource:
     function: str
     settings: Mapping[str, str]
 
-
-@dataclass(frozen=True)
-class Verification:
-    """What running a design and comparing its numbers showed."""
-
-    ok: bool
-    message: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class PlacementNote:
-    """Whether a design can be placed and routed on the device's array.
-
-    Attributes:
-        reason: the limits that forbid it; how it is placed when it can be.
-    """
-
-    ok: bool
-    reason: str
-    seconds: float
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, with the file's full path."""
+        return {**vars(self), "file": str(Path(self.file).resolve()), "settings": dict(self.settings)}
 
 
 class StudySpec:
     """The declaration of a study, without what runs it; see `Study` for the arguments."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (a public constructor)
         self,
         name: str,
         *,

@@ -16,10 +16,10 @@ from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
 
-from ..declare.spec import PlacementNote, StudySpec, Verification
+from ..declare.spec import StudySpec
 from ..search.front import knee, pareto_positions
 from ..store.placements import placement_of
-from ..store.record import Record
+from ..store.record import PlacementNote, Record, Verification
 from .explain import explain
 from .export import export_design
 

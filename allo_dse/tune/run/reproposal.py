@@ -11,29 +11,13 @@ from typing import Any
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError
-from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..search.proposals import SAMPLERS, Proposer, make_proposer
+from ..search.judge import Judge
+from ..search.proposals import Proposer, make_proposer
 from ..search.screening import Screen
-from ..store.record import Record, decode_entry
-from .driver import Judge
+from ..store.record import Record, Session, decode_entry
 from .restore import read_history
-
-SESSION = "session"  # type of the entry with which each run of a log begins
-
-
-def session_entry(proposer: Proposer, *, seed: int, done: int, strict: bool, shared: bool) -> JsonObject:
-    """What a run's log says of how its proposals are made.
-
-    Args:
-        done: proposals made by the runs before.
-        strict: whether proposals depend on nothing but the seed and the results before them.
-        shared: whether other drivers' results count.
-    """
-    named = proposer.name if proposer.name in SAMPLERS else None
-    return {"type": SESSION, "sampler": proposer.name, "named": bool(named), "seed": seed, "done": done,
-            "strict": strict, "shared": shared}  # fmt: skip
 
 
 @dataclass
@@ -63,7 +47,7 @@ class Reproposal:
 class _Run:
     """One run of a log: how it proposed, the lines before it, and its own records."""
 
-    how: JsonObject
+    how: Session | None
     before: Sequence[bytes]
     designs: list[Record]
     violations: list[Record]
@@ -73,12 +57,12 @@ class _Run:
         """Why its proposals cannot be made again; empty when they can."""
         if not self.how:
             return "the log does not say how they were proposed"
-        if self.how["shared"]:
+        if self.how.shared:
             return "proposed while other drivers' results came in"
-        if not self.how["strict"]:
+        if not self.how.strict:
             return "proposed for several workers, in the order of their results"
-        if not self.how["named"]:
-            return f"the sampler {self.how['sampler']} was given as an object"
+        if not self.how.named:
+            return f"the sampler {self.how.sampler} was given as an object"
         return ""
 
 
@@ -93,52 +77,48 @@ def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Call
     for run in _runs(lines):
         if found.difference or found.stopped or not run.designs:
             continue
-        if run.obstacle:
+        if run.how is None or run.obstacle:
             found.skipped[run.obstacle] += len(run.designs)
         else:
-            _repeat(study, run, found, stop_requested)
+            _repeat(study, run, run.how, found, stop_requested)
     return found
 
 
 def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
-    run = _Run({}, [], [], [])
+    run = _Run(None, [], [], [])
     for position, line in enumerate(lines):
         entry = decode_entry(line)
-        if not isinstance(entry, Record):
-            if entry["type"] == SESSION:
-                yield run
-                run = _Run(entry, lines[:position], [], [])
-        elif not entry.evaluated:
+        if isinstance(entry, Session):
+            yield run
+            run = _Run(entry, lines[:position], [], [])
+        elif isinstance(entry, Record) and not entry.evaluated:
             run.violations.append(entry)
-        elif not entry.rung:
+        elif isinstance(entry, Record) and not entry.rung:
             run.designs.append(entry)
     yield run
 
 
-def _repeat(study: StudySpec, run: _Run, found: Reproposal, stop_requested: Callable[[], str]) -> None:
+def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_requested: Callable[[], str]) -> None:
     """Propose again what one run proposed."""
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
-
-    def broken(candidate: Candidate, limits: list[dict[str, str]]) -> None:
-        violations.append(candidate.key)
-
-    screen = Screen(study.space, study.check, broken)
+    screen = Screen(study.space, study.check)
     history = read_history(run.before, judge, screen)
     proposer = make_proposer(
-        run.how["sampler"], study.space, screen, study.objectives,
-        seed=run.how["seed"], done=run.how["done"], trials=None, strict=True,
+        how.sampler, study.space, screen, study.objectives, seed=how.seed, done=how.done, trials=None, strict=True,
     )  # fmt: skip
     try:
-        proposer.restore(history.designs, judge.told, run.how["done"])
+        proposer.restore(history.designs, judge.told, how.done)
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:
                 return
-            found.difference = _ask(proposer, record) or _broken(run.violations, violations)
+            found.difference = _ask(proposer, record)
+            violations += [candidate.key for candidate, _ in screen.taken()]
+            found.difference = found.difference or _broken(run.violations, violations)
             if found.difference:
                 return
-            proposer.tell(record.number, judge.told(judge.again(record)))
+            proposer.tell(record.number, judge.told(judge.judged(record)))
             found.proposed += 1
     except AlloDseError as error:  # the study has changed
         found.difference = error.message

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..declare.spec import PlacementNote, Verification
+from ..search.judge import Judge
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import Record, decode_entry
-from .driver import Judge
+from ..store.record import PlacementNote, Record, Revaluation, Verification, decode_entry
 
 
 @dataclass
@@ -30,7 +28,7 @@ class History:
     higher: list[Record] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
-    changed: list[dict[str, Any]] = field(default_factory=list)
+    changed: list[Revaluation] = field(default_factory=list)
     started_at: float = 0.0
 
     @property
@@ -51,17 +49,17 @@ class History:
 def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen) -> History:
     """Take over the intact lines of a log; the screen learns which designs are known."""
     history, found = History(), []
-    stated: dict[str, tuple[str, dict[str, float] | None]] = {}  # by key, what the log said last
+    stated: dict[str, Revaluation] = {}  # by key, what the log said last
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
             found.append(entry)
-        elif entry["type"] == "values":
-            stated[entry["key"]] = entry["status"], entry["values"] or None
-        elif entry["type"] == "verify":
-            history.verified[entry["key"]] = Verification(entry["ok"], entry["message"], entry["seconds"])
-        elif entry["type"] == "place":
-            history.placed[entry["key"]] = PlacementNote(entry["ok"], entry["reason"], entry["seconds"])
+        elif isinstance(entry, Revaluation):
+            stated[entry.key] = entry
+        elif isinstance(entry, Verification):
+            history.verified[entry.key] = entry
+        elif isinstance(entry, PlacementNote):
+            history.placed[entry.key] = entry
     for record in found:
         history.started_at = max(history.started_at, record.at)
         if record.rung:
@@ -70,9 +68,8 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen) -> Histor
         screen.remember(record.key, record.violations)
         if not record.evaluated:
             continue
-        now = judge.again(record)
-        if stated.get(record.key, (record.status, record.values)) != (now.status, now.values):
-            values = now.values or {}
-            history.changed.append({"type": "values", "key": now.key, "status": now.status, "values": values})
+        now, said = judge.judged(record), stated.get(record.key, record)
+        if (said.status, said.values or None) != (now.status, now.values or None):
+            history.changed.append(Revaluation(key=now.key, status=now.status, values=now.values or {}))
         history.designs.append(now)
     return history

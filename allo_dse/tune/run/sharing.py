@@ -6,7 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..workers.executor import Executor, Job, Outcome
+from msgspec import structs
+
+from ..store.record import Measurement
+from ..workers.executor import Executor, Job
 from .claims import STALE_SECONDS
 from .storage import LOOK_SECONDS, SharedStudy
 
@@ -39,14 +42,14 @@ class SharingExecutor:
     def __init__(self, executor: Executor, shared: SharedStudy) -> None:
         self._executor, self._shared = executor, shared
         self._left: dict[tuple[int, str], Job] = {}  # to others
-        self._found: list[Outcome] = []
+        self._found: list[Measurement] = []
         self._claiming, self._evaluating = _Mean(), dict[int, _Mean]()
         self._looked = time.monotonic()
         self._said: list[str] = []
         self._waiting = False  # nothing else left to do, and this has been said
 
     def outstanding(self, rung: int | None = None) -> int:
-        rungs = [job.rung for job in self._left.values()] + [outcome.rung for outcome in self._found]
+        rungs = [job.rung for job in self._left.values()] + [found.rung for found in self._found]
         return sum(rung in (None, each) for each in rungs) + self._executor.outstanding(rung)
 
     def room(self, rung: int) -> int:
@@ -78,7 +81,7 @@ class SharingExecutor:
             result = self._shared.result(*wanted)
             if result is not None:
                 job = self._left.pop(wanted)
-                self._found.append(result.outcome(job.number))
+                self._found.append(structs.replace(result.measured, number=job.number))
 
     def _look(self) -> None:
         """See what has become of the jobs that were left to others; those that nobody does any more are ours."""
@@ -88,20 +91,20 @@ class SharingExecutor:
         free = [wanted for wanted in self._left if wanted not in busy]
         self.submit([self._left.pop(wanted) for wanted in free])
 
-    def collect(self) -> list[Outcome]:
+    def collect(self) -> list[Measurement]:
         if self._left and time.monotonic() - self._looked >= LOOK_SECONDS:
             self._look()
-        outcomes, self._found = self._found, []
+        delivered, self._found = self._found, []
         if self._executor.outstanding():
             self._waiting = False
             found = self._executor.collect()
-            for outcome in (each for each in found if not each.cached):
-                self._evaluating.setdefault(outcome.rung, _Mean()).learn(outcome.seconds)
-            return outcomes + found
-        if not outcomes:
+            for measured in (each for each in found if not each.cached):
+                self._evaluating.setdefault(measured.rung, _Mean()).learn(measured.seconds)
+            return delivered + found
+        if not delivered:
             self._say_waiting()
             time.sleep(WAIT_SECONDS)
-        return outcomes
+        return delivered
 
     def _say_waiting(self) -> None:
         """Say once why nothing happens any more."""

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from allo_dse.space.space import Candidate
 
 from ..search.screening import Screen
-from ..store.log import RunLog
+from ..store.record import Measurement, Tick
 from ..store.rundir import LOGS, RunDirectory
-from ..workers.executor import Outcome
 from .cache import ResultCache
 
 TICK_SECONDS = 2.0
@@ -24,42 +25,37 @@ class Keeper:
         caches: one per rung, or none at all.
     """
 
-    def __init__(self, directory: RunDirectory, log: RunLog, screen: Screen, caches: Sequence[ResultCache]) -> None:
-        self._directory, self._log, self._screen, self._caches = directory, log, screen, caches
+    def __init__(self, directory: RunDirectory, screen: Screen, caches: Sequence[ResultCache]) -> None:
+        self._directory, self._screen, self._caches = directory, screen, caches
         self._ticked = time.monotonic()
-        self._last: dict[str, int] = {}
+        self._last: Tick | None = None
 
     def known(self, candidate: Candidate, rung: int) -> dict[str, Any] | None:
         """Metrics that an earlier run found."""
         return self._caches[rung].get(candidate) if self._caches else None
 
-    def keep(self, candidate: Candidate, outcome: Outcome) -> dict[str, Any]:
-        """Keep what comes with an outcome; returns fields of its record."""
-        if outcome.metrics is not None and not outcome.cached and self._caches:
-            self._caches[outcome.rung].put(candidate, outcome.metrics, outcome.seconds)
-        if outcome.metrics is not None or not outcome.printed:
-            return {}
-        name = f"{LOGS}/{candidate.key}-{outcome.rung}.txt"
-        self._directory.write(name, outcome.printed)
-        return {"log": name}
+    def keep(self, candidate: Candidate, found: Measurement) -> str | None:
+        """Keep what comes with a measurement; returns the file that has what was printed, if anything was."""
+        if found.metrics is not None and not found.cached and self._caches:
+            self._caches[found.rung].put(candidate, found.metrics, found.seconds)
+        if found.metrics is not None or not found.printed:
+            return None
+        name = f"{LOGS}/{candidate.key}-{found.rung}.txt"
+        self._directory.write(name, found.printed)
+        return name
 
-    def tick(self, at: float) -> None:
-        """Write running totals to the log, now and then."""
+    def tick(self, at: float) -> Tick | None:
+        """Running totals for the log, now and then, when they have changed."""
         now = time.monotonic()
-        if now - self._ticked >= TICK_SECONDS:
-            self._ticked = now
-            self._write(at)
-
-    def _write(self, at: float) -> None:
-        totals = {
-            "repeats": self._screen.repeats,
-            "illegal": self._screen.illegal,
-            "invalid": self._screen.invalid,
-            "cache_hits": sum(cache.hits for cache in self._caches),
-        }
-        if totals != self._last:
-            self._last = totals
-            self._log.append([{"type": "tick", "at": round(at, 4), **totals}])
+        if now - self._ticked < TICK_SECONDS:
+            return None
+        self._ticked = now
+        screen, hits = self._screen, sum(cache.hits for cache in self._caches)
+        totals = Tick(at=0.0, repeats=screen.repeats, illegal=screen.illegal, invalid=screen.invalid, cache_hits=hits)
+        if totals == self._last:
+            return None
+        self._last = totals
+        return structs.replace(totals, at=at)
 
     def close(self) -> None:
         for cache in self._caches:

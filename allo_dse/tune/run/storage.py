@@ -14,18 +14,16 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allo_dse.errors import StudyError
 from allo_dse.space.gene import Gene
 
+from ..search.judge import Judge
 from ..store.log import stored
-from ..store.record import Record
-from ..workers.executor import Outcome
+from ..store.record import Measurement, Record
 from .claims import Claims, Wanted
-from .driver import Judge
 
 if TYPE_CHECKING:
     import optuna
@@ -38,20 +36,12 @@ _IDENTITY = "allo_dse"
 _KINDS = "postgresql://..., sqlite:///file.db, mysql://..., journal or journal:FILE"
 
 
-@dataclass(frozen=True)
-class Foreign:
+class Foreign(NamedTuple):
     """A design that another driver has evaluated."""
 
-    rung: int
     key: str
     genes: dict[str, int]
-    metrics: dict[str, Any] | None
-    error: str | None
-    driver: str
-
-    def outcome(self, number: int) -> Outcome:
-        """As if an executor had found it out for a proposal."""
-        return Outcome(number, self.rung, self.metrics, self.error, 0.0, worker=self.driver, cached=True)
+    measured: Measurement
 
 
 class SharedStudy:
@@ -234,9 +224,11 @@ class SharedStudy:
 
 def _foreign(rung: int, trial: optuna.trial.FrozenTrial) -> Foreign:
     told = trial.user_attrs
-    return Foreign(
-        rung, told["key"], dict(trial.params), told.get("metrics"), told.get("error"), str(told.get("driver"))
-    )
+    measured = Measurement(
+        rung=rung, evaluator=told["evaluator"], worker=str(told.get("driver")), metrics=told.get("metrics"),
+        error=told.get("error"), cached=True,
+    )  # fmt: skip
+    return Foreign(told["key"], dict(trial.params), measured)
 
 
 def without_password(url: str) -> str:

@@ -72,9 +72,9 @@ class Budget:
         return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
 
     def trials_left(self, done: int) -> int:
-        """How many more designs may be started."""
+        """How many more designs may be started; one in any case, however short the time, so that there is a result."""
         if self.search_time_is_up:
-            return 0
+            return 0 if done else 1
         return 1 << 30 if self.trials is None else max(0, self.trials - done)
 
     def remaining_seconds(self, done_now: int, done: int) -> float | None:

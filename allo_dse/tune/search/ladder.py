@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.errors import StudyError
-from allo_dse.space.space import Candidate
 
 from ..store.record import Record
 from .front import Points, pareto_positions
@@ -88,12 +87,10 @@ class Ladder:
         rungs: Sequence[Rung | None],
         tally: Tally,
         signs: Sequence[float],
-        rebuild: Callable[[Record], Candidate],
     ) -> None:
         self._rungs = rungs
         self._tally = tally
         self._signs = tuple(signs)
-        self._rebuild = rebuild
         self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
 
     @property
@@ -101,7 +98,7 @@ class Ladder:
         """Rungs above the first that can be used."""
         return [n for n, rung in enumerate(self._rungs, 1) if rung is not None]
 
-    def next(self, number: int, room: int, *, over: bool) -> list[tuple[int, Candidate]]:
+    def next(self, number: int, room: int, *, over: bool) -> list[Record]:
         """Up to `room` designs to promote to a rung.
 
         Args:
@@ -121,7 +118,7 @@ class Ladder:
             keys = list(self._tally.front.keys) if settled else []
         chosen = [key for key in keys if key not in sent][: max(0, min(room, left))]
         sent.update(chosen)
-        return [(record.number, self._rebuild(record)) for record in map(self._tally.record, chosen)]
+        return [self._tally.record(key) for key in chosen]
 
     def spare(self, number: int, key: str) -> bool:
         """Leave a design out because its result at a rung has come from elsewhere; False when it was promoted."""

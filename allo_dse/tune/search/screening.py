@@ -21,7 +21,6 @@ class Screen:
 
     Args:
         check: the device's limits; returns violations with a `constraint` name.
-        on_violation: told about each design that breaks a limit, once.
 
     Attributes:
         killed: how many distinct designs each constraint has ruled out (a design may break several).
@@ -29,12 +28,10 @@ class Screen:
         repeats, illegal: proposals of known designs; proposals that no design corresponds to.
     """
 
-    def __init__(
-        self, space: Space, check: Check, on_violation: Callable[[Candidate, list[dict[str, str]]], None]
-    ) -> None:
+    def __init__(self, space: Space, check: Check) -> None:
         self._space = space
         self._check = check
-        self._on_violation = on_violation
+        self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.killed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # per constraint what its first violation says
@@ -82,8 +79,13 @@ class Screen:
         if not violations:
             return "new"
         self._count(violations)
-        self._on_violation(candidate, violations)
+        self._broken.append((candidate, violations))
         return "invalid"
+
+    def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
+        """The designs that were found to break a limit since it was last asked, and what they break."""
+        broken, self._broken = self._broken, []
+        return broken
 
     def _violations(self, candidate: Candidate) -> list[dict[str, str]]:
         try:

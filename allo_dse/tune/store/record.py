@@ -1,69 +1,103 @@
-"""One finished evaluation, as the run log keeps it."""
+"""The one schema of results: what an evaluator said about a design, and every kind of line that a log keeps of it.
+
+A `Measurement` is made where a design is evaluated and comes back as it is. A `Record` is a measurement, the design it
+is of, and what the study makes of it: a line of the log. Whoever reads a log gets these types.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from .log import decode_line, json_bytes
 
 Status = Literal["ok", "infeasible", "violation", "failed"]
+NOTHING = msgspec.Raw(b"null")
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What became of one proposed design.
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one evaluator found out about one design.
+
+    Attributes:
+        number: of the proposal it came from, -1 where there is none; with the rung it tells a run's measurements apart.
+        rung: position of the evaluator in the study's ladder.
+        evaluator: its name and version.
+        worker: who evaluated the design.
+        metrics: what was measured, as the log keeps it; None unless it could be.
+        error: the reason of a failure.
+        seconds: spent in the evaluator.
+        cached: whether the result was taken from an earlier run, or from another driver of the study.
+        printed: what an isolated evaluator wrote before it failed; the log names a file with it.
+    """
+
+    number: int = -1
+    rung: int = 0
+    evaluator: str = ""
+    worker: str = ""
+    metrics: dict[str, Any] | None = None
+    error: str | None = None
+    seconds: float = 0.0
+    cached: bool = False
+    printed: str = ""
+
+
+class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag_field="type"):
+    """What became of one proposed design, at one rung.
 
     A run holds one per trial. What describes the design is only needed of a few of them: it stays JSON text, which
     takes less memory, and no time to read, until it is asked for.
 
     Attributes:
-        number: of the proposal it came from; -1 for violations, which are screened out before they become proposals.
+        number: of the proposal; -1 for violations, which are screened out before they become proposals.
         key: the design's canonical hash.
         status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
             device limit, never evaluated); "failed" (the evaluator could not say).
         genes_json, params_json, fold_json, buffering_json: text of the properties without the suffix.
-        schedule, depths: of the designs that have them.
-        metrics: of the evaluator named in `evaluator`; empty unless evaluated.
+        schedule_json, depths_json: the same, of the designs that have them.
+        at: seconds since the study began, without pauses between runs.
+        values: the objectives' values, where the metrics allow them.
         constraints: violation of each constraint of the study; 0 where it holds.
         violations: what broke, as {"constraint", "text"}.
-        values: the objectives' values, where the metrics allow them.
-        error: the reason of a failure.
         log: what an evaluator that failed had printed, as a file of the run directory.
-        seconds: spent in the evaluator.
-        at: seconds since the study began, without pauses between runs.
-        rung: position of the evaluator in the study's ladder. A design has one record per rung it reached.
-        worker: who evaluated it.
-        cached: whether the result was taken from an earlier run.
+        rungs: of a design that was promoted, what each rung so far has measured, the cheapest first. `metrics` is all
+            of that together then, the highest rung's word first. Never in the log, which has a line per rung.
     """
 
     number: int
     key: str
     status: Status
     genes_json: msgspec.Raw = msgspec.field(name="genes")
-    params_json: msgspec.Raw = msgspec.field(name="params")
-    fold_json: msgspec.Raw = msgspec.field(name="fold")
-    buffering_json: msgspec.Raw = msgspec.field(name="buffering")
-    at: float
-    metrics: dict[str, Any] | None = None
+    params_json: msgspec.Raw = msgspec.field(name="params", default=NOTHING)
+    fold_json: msgspec.Raw = msgspec.field(name="fold", default=NOTHING)
+    buffering_json: msgspec.Raw = msgspec.field(name="buffering", default=NOTHING)
+    schedule_json: msgspec.Raw = msgspec.field(name="schedule", default=NOTHING)
+    depths_json: msgspec.Raw = msgspec.field(name="depths", default=NOTHING)
+    at: float = 0.0
+    values: dict[str, float] | None = None
     constraints: dict[str, float] | None = None
     violations: list[dict[str, str]] | None = None
-    values: dict[str, float] | None = None
-    error: str | None = None
     log: str | None = None
-    seconds: float = 0.0
-    evaluator: str = ""
-    rung: int = 0
-    worker: str = ""
-    cached: bool = False
-    schedule: list[str] | None = None
-    depths: dict[str, int] | None = None
+    rungs: tuple[Measurement, ...] = ()
 
     @property
     def evaluated(self) -> bool:
         """Whether it counts as a trial."""
         return self.status != "violation"
+
+    @property
+    def measurement(self) -> Measurement:
+        """What the evaluator said, without the design."""
+        return Measurement(
+            number=self.number, rung=self.rung, evaluator=self.evaluator, worker=self.worker, metrics=self.metrics,
+            error=self.error, seconds=self.seconds, cached=self.cached, printed=self.printed,
+        )  # fmt: skip
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """One per rung that the design has reached, the cheapest first."""
+        return self.rungs or (self.measurement,)
 
     @property
     def genes(self) -> dict[str, int]:
@@ -74,7 +108,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def params(self) -> dict[str, Any]:
         """The program's parameters, for readers."""
-        params: dict[str, Any] = json_value(self.params_json)
+        params: dict[str, Any] = json_value(self.params_json) or {}
         return params
 
     @property
@@ -87,24 +121,111 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """How ports are buffered, for readers."""
         return json_value(self.buffering_json)
 
+    @property
+    def schedule(self) -> list[str] | None:
+        """Directives, as text."""
+        schedule: list[str] | None = json_value(self.schedule_json)
+        return schedule
+
+    @property
+    def depths(self) -> dict[str, int] | None:
+        """Stream depths that are not as declared."""
+        depths: dict[str, int] | None = json_value(self.depths_json)
+        return depths
+
     def to_dict(self) -> dict[str, Any]:
-        """What the log takes; what is empty is left out."""
-        values = {name: getattr(self, field) for name, field in _FIELDS.items()}
-        return {"type": "design", **{k: v for k, v in values.items() if v is not None and v != _DEFAULTS.get(k)}}
+        """What the log takes; what says nothing is left out."""
+        values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
+        said = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
+        return {"type": "design", **said}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
         """The record of an entry of a log."""
-        fields: dict[str, Any] = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
-        fields.update((field, json_text(fields[field])) for field in _TEXTS & fields.keys())
-        return cls(**fields)
+        return cls(**_fields_of(cls, values))
 
 
-_FIELDS = dict(zip(Record.__struct_encode_fields__, Record.__struct_fields__, strict=True))  # by name in the log
-_TEXTS = frozenset(field for name, field in _FIELDS.items() if field != name)
-_DEFAULTS = {"evaluator": "", "worker": "", "rung": 0, "cached": False}
-_DECODER = msgspec.json.Decoder(Record)
-_START = b'{"type":"design",'
+class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_field="type"):
+    """What running a design and comparing its numbers showed."""
+
+    ok: bool
+    message: str
+    seconds: float
+    key: str = ""
+
+
+class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):
+    """Whether a design can be placed and routed on the device's array.
+
+    Attributes:
+        reason: the limits that forbid it; how it is placed when it can be.
+    """
+
+    ok: bool
+    reason: str
+    seconds: float
+    key: str = ""
+
+
+class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="values", tag_field="type"):
+    """What a recorded design counts as from now on: objectives and constraints were changed between two runs."""
+
+    key: str
+    status: Status
+    values: dict[str, float]
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="tick", tag_field="type"):
+    """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results."""
+
+    at: float
+    repeats: int = 0
+    illegal: int = 0
+    invalid: int = 0
+    cache_hits: int = 0
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session", tag_field="type"):
+    """The beginning of a run in a log, and how its proposals are made.
+
+    Attributes:
+        named: whether the sampler is one that can be had by its name.
+        done: proposals made by the runs before.
+        strict: whether proposals depend on nothing but the seed and the results before them.
+        shared: whether other drivers' results count.
+    """
+
+    sampler: str
+    named: bool
+    seed: int
+    done: int
+    strict: bool
+    shared: bool
+
+
+Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session
+"""A line of a log."""
+
+_KINDS: dict[str, type[msgspec.Struct]] = {str(kind.__struct_config__.tag): kind for kind in Entry.__args__}
+_DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_ALWAYS = ("at", "seconds")  # written also where they are 0
+_NEVER = ("printed", "rungs")
+_RECORD = tuple(
+    (field.name, field.encode_name, msgspec.NODEFAULT if field.name in _ALWAYS else field.default)
+    for field in msgspec.structs.fields(Record)
+    if field.name not in _NEVER
+)
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+def _fields_of(kind: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
+    """The fields that values of the log name; what is kept as text becomes text again."""
+    named = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    found = {field: values[name] for name, field in named if name in values}
+    return {field: json_text(value) if field.endswith("_json") else value for field, value in found.items()}
 
 
 def json_text(value: Any) -> msgspec.Raw:
@@ -120,12 +241,26 @@ def json_value(text: msgspec.Raw) -> Any:
         return json.loads(bytes(text))
 
 
-def decode_entry(line: bytes) -> Record | dict[str, Any]:
-    """An intact line of a log: a record, or the values of an entry of another kind."""
-    if line.startswith(_START):
-        try:
-            return _DECODER.decode(line)
-        except msgspec.DecodeError:
-            pass  # an infinite metric, which Python's JSON has
-    values = decode_line(line) or {}
-    return Record.from_dict(values) if values["type"] == "design" else values
+def entry_dict(entry: Entry) -> dict[str, Any]:
+    """What the log takes of an entry."""
+    if isinstance(entry, Record):
+        return entry.to_dict()
+    return {"type": entry.__struct_config__.tag, **msgspec.structs.asdict(entry)}
+
+
+def decode_entry(line: bytes) -> Entry | None:
+    """An intact line of a log; None for a kind of entry that a later version writes.
+
+    Raises:
+        ValueError, TypeError: when it is of a known kind, and lacks something or has something else in its place.
+    """
+    try:
+        return _DECODER.decode(line)
+    except msgspec.ValidationError:
+        if msgspec.json.decode(line, type=_Kind).type in _KINDS:
+            raise
+        return None
+    except msgspec.DecodeError:  # infinities, which Python's JSON has
+        values = decode_line(line) or {}
+        kind = _KINDS.get(values["type"])
+        return cast(Entry, kind(**_fields_of(kind, values))) if kind else None

@@ -3,98 +3,69 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from allo_dse.aliases import JsonObject
-from allo_dse.eval.evaluator import Evaluator, Needs, needs
+from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..store.log import stored
-from .isolated_process import CellProcess
-
-Source = StudySpec | Callable[[], StudySpec]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What an evaluator found out about a design: metrics, or why there are none.
-
-    Attributes:
-        printed: what it wrote before it failed, where that was caught.
-    """
-
-    metrics: JsonObject | None
-    error: str | None
-    seconds: float
-    printed: str = ""
+from ..store.record import Measurement
+from .isolated_process import IsolatedBench
 
 
 class Bench(Protocol):
-    """Evaluates designs, one at a time. Whatever an evaluator does costs that one design."""
+    """Evaluates designs of one rung, one at a time. Whatever an evaluator does costs that one design."""
 
-    def run(self, candidate: Candidate) -> Finding: ...
+    def run(self, number: int, candidate: Candidate) -> Measurement:
+        """Evaluate a design, of the proposal of that number."""
+        ...
 
     def close(self) -> None: ...
 
 
 class OpenBench:
-    """Evaluates in this process."""
+    """Evaluates in this process; an evaluator that raises, exits or returns nonsense costs that design only.
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+    Args:
+        blank: what all measurements made here have in common.
+    """
 
-    def run(self, candidate: Candidate) -> Finding:
-        return measure(self._evaluator, candidate)
+    def __init__(self, evaluator: Evaluator, blank: Measurement) -> None:
+        self._evaluator, self._blank = evaluator, blank
+
+    def run(self, number: int, candidate: Candidate) -> Measurement:
+        started = time.perf_counter()
+        try:
+            metrics: dict[str, Any] | None = checked(self._evaluator.evaluate(candidate.design))
+            error = None
+        except (Exception, SystemExit) as problem:  # whatever an evaluator raises is a result, not a crash of the study
+            metrics, error = None, f"{type(problem).__name__}: {problem}"
+        seconds = time.perf_counter() - started
+        return structs.replace(self._blank, number=number, metrics=metrics, error=error, seconds=seconds)
 
     def close(self) -> None:
         pass
 
 
-class CellBench:
-    """Evaluates in a child process, which is ended with everything it started when it takes too long or too much.
-
-    Args:
-        source: the study, or what makes it in the child.
-        rung: which of its evaluators.
-    """
-
-    def __init__(self, source: Source, rung: int, asked: Needs) -> None:
-        self._cell = CellProcess(source, rung, asked)
-
-    def run(self, candidate: Candidate) -> Finding:
-        started = time.perf_counter()
-        reply = self._cell.ask(candidate.genes)
-        seconds = reply.seconds if reply.seconds is not None else time.perf_counter() - started
-        return Finding(reply.metrics, reply.error, seconds, reply.printed)
-
-    def close(self) -> None:
-        self._cell.close()
-
-
-def make_bench(study: StudySpec, rung: int, evaluator: Evaluator, asked: Needs | None = None) -> Bench:
+def make_bench(
+    study: StudySpec, rung: int, evaluator: Evaluator, *, worker: str = "", asked: Needs | None = None
+) -> Bench:
     """The place where designs are evaluated at a rung.
 
     Args:
+        worker: who evaluates there.
         asked: instead of what the evaluator itself needs.
     """
     asked = asked or needs(evaluator)
+    blank = Measurement(rung=rung, evaluator=full_name(evaluator), worker=worker)
     if asked.isolate:
-        return CellBench(study.reload or study, rung, asked)
-    return OpenBench(evaluator)
-
-
-def measure(evaluator: Evaluator, candidate: Candidate) -> Finding:
-    """Evaluate a design; an evaluator that raises, exits or returns nonsense costs that design only."""
-    started = time.perf_counter()
-    try:
-        metrics: JsonObject | None = checked(evaluator.evaluate(candidate.design))
-        error = None
-    except (Exception, SystemExit) as problem:  # whatever an evaluator raises is a result, not a crash of the study
-        metrics, error = None, f"{type(problem).__name__}: {problem}"
-    return Finding(metrics, error, time.perf_counter() - started)
+        return IsolatedBench(study.reload or study, asked, blank)
+    return OpenBench(evaluator, blank)
 
 
 def checked(found: Any) -> JsonObject:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from allo_dse.aliases import JsonObject
 from allo_dse.space.space import Candidate
 
-from .evaluate_one import Bench, Finding
+from ..store.record import Measurement
+from .evaluate_one import Bench
 
 INLINE_AHEAD = 16  # proposals taken at a time, to batch asks and log writes
 INLINE_SECONDS = 0.02  # how long to evaluate before reporting
@@ -24,43 +24,13 @@ class Job:
 
     Attributes:
         number: of the proposal; with the rung it identifies the job.
-        known: metrics that an earlier run found, so that nothing is left to evaluate.
+        known: what an earlier run found out, so that nothing is left to evaluate.
     """
 
     number: int
     rung: int
     candidate: Candidate
-    known: JsonObject | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an evaluator said about a design: metrics, or why there are none.
-
-    Attributes:
-        printed: what an isolated evaluator wrote before it failed.
-        worker: who evaluated it.
-        cached: whether an earlier run did.
-    """
-
-    number: int
-    rung: int
-    metrics: JsonObject | None
-    error: str | None
-    seconds: float
-    printed: str = ""
-    worker: str = ""
-    cached: bool = False
-
-
-def outcome(number: int, rung: int, finding: Finding, worker: str) -> Outcome:
-    """The outcome of a job whose design was evaluated."""
-    return Outcome(number, rung, finding.metrics, finding.error, finding.seconds, finding.printed, worker)
-
-
-def known_outcome(job: Job) -> Outcome:
-    """The outcome of a job that needs no evaluation."""
-    return Outcome(job.number, job.rung, job.known, None, 0.0, cached=True)
+    known: Measurement | None = None
 
 
 class Executor(Protocol):
@@ -76,8 +46,8 @@ class Executor(Protocol):
 
     def submit(self, jobs: Sequence[Job]) -> None: ...
 
-    def collect(self) -> list[Outcome]:
-        """Outcomes that are ready; waits a moment for the first one."""
+    def collect(self) -> list[Measurement]:
+        """What is ready; waits a moment for the first one."""
         ...
 
     def separate(self, rung: int) -> bool:
@@ -111,19 +81,18 @@ class InlineExecutor:
     def submit(self, jobs: Sequence[Job]) -> None:
         self._waiting.extend(jobs)
 
-    def collect(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def collect(self) -> list[Measurement]:
+        found: list[Measurement] = []
         until = time.perf_counter() + INLINE_SECONDS
-        while self._waiting and (not outcomes or time.perf_counter() < until):
-            outcomes.append(self._run(self._waiting.popleft()))
-        return outcomes
-
-    def _run(self, job: Job) -> Outcome:
-        if job.known is not None:
-            return known_outcome(job)
-        bench = self._benches[job.rung]
-        assert bench is not None
-        return outcome(job.number, job.rung, bench.run(job.candidate), INLINE_WORKER)
+        while self._waiting and (not found or time.perf_counter() < until):
+            job = self._waiting.popleft()
+            measured = job.known
+            if measured is None:
+                bench = self._benches[job.rung]
+                assert bench is not None
+                measured = bench.run(job.number, job.candidate)
+            found.append(measured)
+        return found
 
     def separate(self, rung: int) -> bool:
         return False

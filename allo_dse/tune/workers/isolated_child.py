@@ -17,7 +17,8 @@ from typing import IO, BinaryIO
 from allo_dse.aliases import JsonObject
 
 from ..declare.spec import StudySpec
-from .evaluate_one import measure
+from ..store.record import Measurement
+from .evaluate_one import OpenBench
 from .process_tree import adopt_orphans, end_descendants
 
 
@@ -37,7 +38,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
     try:
         made = pickle.loads(requests.read(head["bytes"]))
         study = made if isinstance(made, StudySpec) else made()
-        evaluator = study.make_evaluators()[head["rung"]]
+        bench = OpenBench(study.make_evaluators()[head["rung"]], Measurement())
     except BaseException as error:
         _send(replies, {"error": f"{type(error).__name__}: {error}"})
         raise
@@ -50,7 +51,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
         if candidate is None:
             _send(replies, {"error": "the child's space does not contain this design"})
             continue
-        found = measure(evaluator, candidate)
+        found = bench.run(0, candidate)
         _send(replies, {"metrics": found.metrics, "error": found.error, "seconds": found.seconds})
 
 

@@ -17,14 +17,17 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Needs
+from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
+from ..store.record import Measurement
 from .process_tree import descendants, end_tree, resident_bytes
 
 START_SECONDS = 300.0  # to load the study, which may compile programs
@@ -36,20 +39,6 @@ FIRST_DEADLINE_SECONDS = 86400.0  # while too little was measured: synthesis may
 MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts; of the last so many
 PRINTED_BYTES = 64 << 10  # kept of what a failed evaluation printed
 PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What became of one request.
-
-    Attributes:
-        seconds: as the child measured; None when it did not live to tell.
-    """
-
-    metrics: JsonObject | None
-    error: str | None
-    seconds: float | None = None
-    printed: str = ""
 
 
 class _Ended(Exception):
@@ -80,17 +69,18 @@ class Patience:
         return max(DEFAULT_DEADLINE_SECONDS, DEFAULT_DEADLINE_FACTOR * statistics.median(self._measured))
 
 
-class CellProcess:
-    """A child process with the study and one of its evaluators. It is started when needed, and again after it died.
+class IsolatedBench:
+    """Evaluates in a child process with the study and one of its evaluators, which is ended with everything it started
+    when it takes too long or too much. It is started when needed, and again after it died.
 
     Args:
         source: the study, or what makes it in the child.
-        rung: which of its evaluators.
         needs: how much time and memory a design may take.
+        blank: what all measurements made here have in common; its rung says which evaluator.
     """
 
-    def __init__(self, source: StudySpec | Callable[[], StudySpec], rung: int, needs: Needs) -> None:
-        self._source, self._rung, self._needs = source, rung, needs
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], needs: Needs, blank: Measurement) -> None:
+        self._source, self._needs, self._blank = source, needs, blank
         self._patience = Patience(needs.deadline_s)
         self._process: subprocess.Popen[bytes] | None = None
         self._replies = -1
@@ -100,24 +90,29 @@ class CellProcess:
         # The child writes at the file's end, also after this process has cut the file short.
         fcntl.fcntl(self._printed, fcntl.F_SETFL, fcntl.fcntl(self._printed, fcntl.F_GETFL) | os.O_APPEND)
 
-    def ask(self, genes: dict[str, int]) -> Reply:
-        """Evaluate the design of some genes.
+    def run(self, number: int, candidate: Candidate) -> Measurement:
+        """Evaluate a design, of the proposal of that number.
 
         Raises:
             StudyError: when the child cannot even load the study.
         """
+        started = time.perf_counter()
         if self._process is None:
             self._start()
         self._printed.truncate(0)
         try:
-            self._write(json.dumps(genes).encode() + b"\n")
-            values = self._answer(self._patience.seconds)
+            self._write(json.dumps(candidate.genes).encode() + b"\n")
+            said = self._answer(self._patience.seconds)
         except _Ended as ended:
             self._end()
-            return Reply(None, str(ended), printed=self._tail())
-        metrics, error = values.get("metrics"), values.get("error")
-        self._patience.learn(values.get("seconds") or 0.0)
-        return Reply(metrics, error, values.get("seconds"), self._tail() if error else "")
+            said = {"error": str(ended), "seconds": time.perf_counter() - started}
+        else:
+            self._patience.learn(said.get("seconds") or 0.0)
+        error, printed = said.get("error"), self._tail() if said.get("error") else ""
+        return structs.replace(
+            self._blank, number=number, metrics=said.get("metrics"), error=error, printed=printed,
+            seconds=said.get("seconds") or 0.0,
+        )  # fmt: skip
 
     def _start(self) -> None:
         reading, writing = os.pipe()
@@ -133,7 +128,7 @@ class CellProcess:
         self._replies, self._rest = reading, b""
         os.set_blocking(reading, False)
         body = _pickled(self._source)
-        head = {"bytes": len(body), "rung": self._rung, "memory_bytes": self._needs.memory_bytes}
+        head = {"bytes": len(body), "rung": self._blank.rung, "memory_bytes": self._needs.memory_bytes}
         try:
             self._write(json.dumps(head).encode() + b"\n" + body)
             values = self._answer(START_SECONDS)

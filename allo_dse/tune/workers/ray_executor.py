@@ -21,11 +21,12 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.errors import StudyError
-from allo_dse.eval.evaluator import Needs, why_unavailable
+from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 
 from ..declare.spec import StudySpec
+from ..store.record import Measurement
 from .evaluate_one import Bench, make_bench
-from .executor import Job, Outcome, known_outcome, outcome
+from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, Place, begin_autopsy, died_alone, here
 from .pool import Batch, Loss, Pool, Task
 from .ray_access import unreachable
@@ -64,19 +65,20 @@ class Workbench:
         """Say where this is and what it can do."""
         return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
-    def run(self, tasks: Sequence[Task]) -> list[Outcome]:
+    def run(self, tasks: Sequence[Task]) -> list[Measurement]:
         """Evaluate designs given as genes."""
         return [self._run(task) for task in tasks]
 
-    def _run(self, task: Task) -> Outcome:
+    def _run(self, task: Task) -> Measurement:
+        evaluator = self._evaluators[task.rung]
         candidate = self._study.space.decode_genes(task.genes)
         if candidate is None:
-            text = "the worker's space does not contain this design"
-            return Outcome(task.number, task.rung, None, text, 0.0, worker=self._name)
+            return _failed(task, "the worker's space does not contain this design", full_name(evaluator), self._name)
         if task.rung not in self._benches:
-            evaluator, asked = self._evaluators[task.rung], self._asked[task.rung]
-            self._benches[task.rung] = make_bench(self._study, task.rung, evaluator, asked)
-        return outcome(task.number, task.rung, self._benches[task.rung].run(candidate), self._name)
+            self._benches[task.rung] = make_bench(
+                self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
+            )
+        return self._benches[task.rung].run(task.number, candidate)
 
     def close(self) -> None:
         """End child processes."""
@@ -101,8 +103,9 @@ class RayExecutor:
     def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int | None, address: str | None) -> None:
         self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
         self._needs = list(needs)
+        self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
-        self._known: list[Outcome] = []
+        self._known: list[Measurement] = []
         self._news: list[str] = []
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
@@ -239,7 +242,7 @@ class RayExecutor:
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             if job.known is not None:
-                self._known.append(known_outcome(job))
+                self._known.append(job.known)
             else:
                 task = Task(job.number, job.rung, job.candidate.genes)
                 self._pools[self._needs[job.rung].resource].add(task)
@@ -252,9 +255,9 @@ class RayExecutor:
                 pool.start(reference, batch)
                 self._running[reference] = (resource, batch)
 
-    def collect(self) -> list[Outcome]:
-        outcomes, self._known = self._known, []
-        timeout = 0.0 if outcomes else WAIT_SECONDS
+    def collect(self) -> list[Measurement]:
+        found, self._known = self._known, []
+        timeout = 0.0 if found else WAIT_SECONDS
         asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
@@ -269,33 +272,33 @@ class RayExecutor:
             if reference in self._starting:
                 self._greet(reference)
             elif reference in self._running:
-                outcomes += self._finish(reference)
+                found += self._finish(reference)
             elif reference in asked:
-                outcomes += self._conclude(asked[reference], reference)
-        outcomes += self._close_cases()
+                found += self._conclude(asked[reference], reference)
+        found += self._close_cases()
         self._look_after()
         self._dispatch()
-        return outcomes
+        return found
 
-    def _finish(self, reference: Any) -> list[Outcome]:
+    def _finish(self, reference: Any) -> list[Measurement]:
         resource, batch = self._running[reference]
         pool = self._pools[resource]
         try:
-            outcomes: list[Outcome] = ray.get(reference)
+            found: list[Measurement] = ray.get(reference)
         except RayActorError as error:
             self._bury(resource, batch.worker, error)
             return []
         except RayTaskError as error:
-            outcomes = _failed(batch.tasks, f"worker: {error}")
+            found = [self._failed(task, f"worker: {error}") for task in batch.tasks]
         except RayError as error:  # the result is lost, not the worker
             self._release(reference)
             return self._again(pool, batch.tasks, False, _first_line(error))
         else:
-            for found in outcomes:
-                pool.learn(found.rung, found.seconds)
+            for each in found:
+                pool.learn(each.rung, each.seconds)
         self._release(reference)
         pool.finish(batch.tasks)
-        return outcomes
+        return found
 
     def _release(self, reference: Any) -> None:
         resource, _ = self._running.pop(reference)
@@ -311,20 +314,23 @@ class RayExecutor:
         pool.losses[begin_autopsy(pool.places[worker])] = loss
         self._start(resource, pool, worker)
 
-    def _conclude(self, pool: Pool, reference: Any) -> list[Outcome]:
+    def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:
         """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
         loss = pool.losses.pop(reference)
         ray.kill(loss.actor)  # where only the connection to it was lost, its successor waits for its CPU
         return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
 
-    def _close_cases(self) -> list[Outcome]:
+    def _close_cases(self) -> list[Measurement]:
         """Conclude without an answer what has waited for one too long."""
         late = time.monotonic() - AUTOPSY_SECONDS
         overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
-        return [outcome for pool, reference in overdue for outcome in self._conclude(pool, reference)]
+        return [found for pool, reference in overdue for found in self._conclude(pool, reference)]
 
-    def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Outcome]:
-        return [out for task in pool.again(tasks, guilty) for out in _failed([task], str(task.fault(reason)))]
+    def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Measurement]:
+        return [self._failed(task, str(task.fault(reason))) for task in pool.again(tasks, guilty)]
+
+    def _failed(self, task: Task, why: str) -> Measurement:
+        return _failed(task, why, self._names[task.rung])
 
     def stop(self) -> None:
         for pool in self._pools.values():
@@ -343,8 +349,8 @@ class RayExecutor:
             ray.shutdown()
 
 
-def _failed(tasks: Sequence[Task], why: str) -> list[Outcome]:
-    return [Outcome(task.number, task.rung, None, why, 0.0) for task in tasks]
+def _failed(task: Task, why: str, evaluator: str, worker: str = "") -> Measurement:
+    return Measurement(number=task.number, rung=task.rung, evaluator=evaluator, worker=worker, error=why)
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unav
 from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
 from .evaluate_one import make_bench
-from .executor import Executor, InlineExecutor
+from .executor import INLINE_WORKER, Executor, InlineExecutor
 from .ray_access import reach
 
 
@@ -72,7 +72,10 @@ def recruit(
     if workers in (None, 1) and address is None:
         problems = [why_unavailable(evaluator) for evaluator in evaluators]
         notes = _notes(evaluators, problems)
-        benches = [make_bench(study, n, e, asked[n]) if not problems[n] else None for n, e in enumerate(evaluators)]
+        benches = [
+            make_bench(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
+            for n, e in enumerate(evaluators)
+        ]
         return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
     if address is not None:
         reach(address)

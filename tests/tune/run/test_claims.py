@@ -14,7 +14,8 @@ from allo_dse.tune.run.sharing import SharingExecutor
 from allo_dse.tune.run.storage import SharedStudy
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.workers.executor import Job, Outcome
+from allo_dse.tune.store.record import Measurement
+from allo_dse.tune.workers.executor import Job
 from tests.tune.fakes import fake_study
 from tests.tune.ray_evaluators import Noting, noted
 
@@ -219,7 +220,7 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
 
         def collect(self):
             done, self.jobs = self.jobs, []
-            return [Outcome(job.number, job.rung, {}, None, 0.1) for job in done]
+            return [Measurement(number=job.number, rung=job.rung, metrics={}, seconds=0.1) for job in done]
 
     monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.2)
     executor = SharingExecutor(Inner(), Breaking())
@@ -233,5 +234,5 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
     found = []
     while not found and time.monotonic() < end:
         found = executor.collect()
-    assert [outcome.number for outcome in found] == [7]
+    assert [measured.number for measured in found] == [7]
     assert executor.outstanding() == 0

@@ -100,6 +100,11 @@ def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path):
     assert best.values["latency_us"] == min(e["values"]["latency_us"] for e in dear)
     assert best.metrics.luts == 7
     assert best.metrics.dram_bytes > 0
+    predicted, measured = best.record.measurements
+    assert (predicted.evaluator, measured.evaluator) == (cheap[0]["evaluator"], "measured 1")
+    assert predicted.metrics == by_key[best.key]["metrics"]
+    assert set(measured.metrics) == {"latency_us", "luts"}
+    assert "rungs" not in {name for entry in dear for name in entry}
     assert len(result.trials) == 80
 
 

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from allo_dse.aliases import JsonObject
-from allo_dse.tune.store.log import decode_line, sealed
-
-from .entries import Entry, decode
+from allo_dse.tune.store.log import NONSENSE, decode_line, sealed
+from allo_dse.tune.store.record import Entry, decode_entry
 
 CHUNK_BYTES = 2 << 20
 
@@ -55,11 +54,17 @@ class LogFollower:
             if not lines:
                 break
             for line in lines:
-                start, self.offset = self.offset, self.offset + len(line) + 1
-                if sealed(line):
-                    found.append((decode(line), (start, len(line))))
-                else:
-                    self.damaged += bool(line)
+                intact = sealed(line)
+                try:
+                    entry = decode_entry(line) if intact else None
+                except NONSENSE:
+                    if found:
+                        return found  # what stands before it, now; the next look says what is wrong
+                    raise
+                if entry is not None:
+                    found.append((entry, (self.offset, len(line))))
+                self.damaged += bool(line) and not intact
+                self.offset += len(line) + 1
         return found
 
     def replaced(self) -> bool:

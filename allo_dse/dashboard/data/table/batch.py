@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..log.entries import Entry
+from allo_dse.tune.store.record import Record
+
 from ..log.run_facts import RunFacts
-from .cells import META, Part, Parts, not_metrics, reason
+from .cells import META, Part, Parts, meta, not_metrics, reason
 from .columns import Kind
 
 Columns = dict[str, tuple[Kind, Sequence[object]]]
@@ -18,7 +18,7 @@ class Irregular(Exception):
     """Designs whose metrics have the same names, but not the same structure."""
 
 
-def columns_of(entries: Sequence[Entry], parts: Parts, facts: RunFacts) -> Columns:
+def columns_of(entries: Sequence[Record], parts: Parts, facts: RunFacts) -> Columns:
     """What `cells` says of each of some designs, by column; None where it says nothing.
 
     Columns stand in the order in which the designs, one after the other, would bring them up, with the kind they have
@@ -42,12 +42,12 @@ def columns_of(entries: Sequence[Entry], parts: Parts, facts: RunFacts) -> Colum
     return {**whole}
 
 
-def _groups(entries: Sequence[Entry], parts: Sequence[Sequence[Part]]) -> list[Sequence[int]]:
+def _groups(entries: Sequence[Record], parts: Sequence[Sequence[Part]]) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
     traits: list[list[object]] = [[part.shape for part in column] for column in parts]
     traits += [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
     for name in META:
-        said = list(map(attrgetter(name), entries))
+        said = meta(entries, name)
         if 0 < said.count(None) < len(said):
             traits.append([value is None for value in said])
     telling = [values for values in traits if len(set(values)) > 1]
@@ -59,13 +59,13 @@ def _groups(entries: Sequence[Entry], parts: Sequence[Sequence[Part]]) -> list[S
     return list(groups.values())
 
 
-def _group(entries: Sequence[Entry], parts: Sequence[Sequence[Part]], facts: RunFacts) -> Columns:
+def _group(entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunFacts) -> Columns:
     """The columns of designs of one shape."""
     return dict(_columns(entries, parts, facts))
 
 
 def _columns(
-    entries: Sequence[Entry], parts: Sequence[Sequence[Part]], facts: RunFacts
+    entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunFacts
 ) -> Iterator[tuple[str, tuple[Kind, Sequence[object]]]]:
     metrics = _turned([entry.metrics or {} for entry in entries])
     stated = _turned([entry.values or {} for entry in entries])
@@ -81,8 +81,8 @@ def _columns(
         if name not in taken:
             yield from ((name, ("metric", values)) for name, values in _metric(name, column))
     for name in META:
-        if getattr(entries[0], name) is not None:
-            yield name, ("meta", list(map(attrgetter(name), entries)))
+        if (said := meta(entries, name))[0] is not None:
+            yield name, ("meta", said)
     yield "reason", ("meta", [reason(entry) for entry in entries])
 
 
@@ -107,6 +107,6 @@ def _plain(types: set[type]) -> bool:
     return not nested
 
 
-def _turned(rows: Sequence[dict[str, object]]) -> dict[str, tuple[object, ...]]:
+def _turned(rows: Sequence[Mapping[str, object]]) -> dict[str, tuple[object, ...]]:
     """Objects with the same names in the same order, by name."""
     return dict(zip(rows[0], zip(*(row.values() for row in rows), strict=True), strict=True))

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from allo_dse.aliases import JsonObject
-from allo_dse.tune.store.record import json_value
+from allo_dse.tune.store.record import Record, json_value
 
-from ..log.entries import TEXTS, Entry
 from ..log.run_facts import RunFacts
 from .columns import Kind
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
-_TEXTS = tuple(map(attrgetter, TEXTS))
+TEXTS = ("params", "fold", "buffering", "schedule", "depths")
+"""What describes a design. Many designs share each, and each text is taken apart once."""
+_TEXTS = tuple(attrgetter(f"{name}_json") for name in TEXTS)
 MAX_PARTS = 50_000
 """Texts that are remembered at once."""
 
@@ -45,7 +46,7 @@ class Parts:
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
 
-    def of(self, entries: Sequence[Entry]) -> list[list[Part]]:
+    def of(self, entries: Sequence[Record]) -> list[list[Part]]:
         """Per text of `TEXTS` the parts of some designs: parameters, then the mapping.
 
         Raises:
@@ -71,12 +72,12 @@ class Parts:
         return [(name, value) for name, value in (value or {}).items() if name not in taken]
 
 
-def cells(entry: Entry, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, object]]:
+def cells(entry: Record, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, object]]:
     """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
     return dict(_cells(entry, parts, facts))
 
 
-def _cells(entry: Entry, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, object]]]:
+def _cells(entry: Record, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, object]]]:
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
@@ -94,8 +95,14 @@ def _cells(entry: Entry, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, t
                     yield f"{name}.{inner}", ("metric", amount)
         elif not isinstance(value, list):
             yield name, ("metric", value)
-    yield from ((name, ("meta", value)) for name in META if (value := getattr(entry, name)) is not None)
+    yield from ((name, ("meta", value)) for name in META if (value := meta([entry], name)[0]) is not None)
     yield "reason", ("meta", reason(entry))
+
+
+def meta(entries: Sequence[Record], name: str) -> list[Any]:
+    """Something that entries say of themselves; None where they do not."""
+    values = list(map(attrgetter(name), entries))
+    return [value or None for value in values] if name in ("evaluator", "worker", "cached") else values
 
 
 def not_metrics(parameters: Part, facts: RunFacts) -> set[str]:
@@ -103,7 +110,7 @@ def not_metrics(parameters: Part, facts: RunFacts) -> set[str]:
     return {*META, "reason", *(o.name for o in facts.objectives), *parameters.names}
 
 
-def reason(entry: Entry) -> str | None:
+def reason(entry: Record) -> str | None:
     """Why a design is not feasible, in a few words: constraints by name, failures by kind."""
     if entry.status == "infeasible":
         return ", ".join(name for name, v in (entry.constraints or {}).items() if v > 0) or "infeasible"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,9 +15,9 @@ from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
+from allo_dse.tune.store.record import Entry, Measurement, Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.rundir import running
 
-from ..log.entries import Entry, needed
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
 from ..log.run_facts import RunFacts, read_facts
 from .batch import Columns, Irregular, columns_of
@@ -30,15 +29,6 @@ OK = "ok"
 
 
 @dataclass(frozen=True)
-class Verified:
-    """What running a design and comparing its numbers showed."""
-
-    ok: bool
-    message: str
-    seconds: float
-
-
-@dataclass(frozen=True)
 class RuledOut:
     """A design that breaks limits of the device: when it was proposed, and the limits."""
 
@@ -46,27 +36,14 @@ class RuledOut:
     limits: tuple[str, ...]
 
 
-class Rung(msgspec.Struct, frozen=True, gc=False):
+class Rung(Measurement, frozen=True, kw_only=True, gc=False):
     """What one evaluator found out about a design.
 
     Attributes:
-        number: 0 for the cheapest evaluator of the study.
         where: offset and length of the entry in the log.
     """
 
-    number: int
-    evaluator: str
-    metrics: Mapping[str, object]
     where: Where
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Running totals at a time: proposals that repeat an earlier one, and results taken from the cache."""
-
-    at: float
-    repeats: float
-    cache_hits: float
 
 
 class RunTable:
@@ -88,7 +65,7 @@ class RunTable:
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self.keys: list[str] = []
-        self.verified: dict[str, Verified] = {}
+        self.verified: dict[str, Verification] = {}
         self.ruled_out: list[RuledOut] = []
         self.rungs: dict[str, list[Rung]] = {}
         self.ticks: list[Tick] = []
@@ -167,18 +144,18 @@ class RunTable:
 
     def _take(self, found: list[tuple[Entry, Where]]) -> None:
         """Entries in order; new designs that follow each other are added together."""
-        new: dict[str, tuple[Entry, Where]] = {}
+        new: dict[str, tuple[Record, Where]] = {}
         try:
             for entry, where in found:
-                if entry.type == "design" and entry.status != "violation":
-                    key = str(needed(entry, "key"))
+                if isinstance(entry, Record) and entry.evaluated:
+                    key = entry.key
                     if key not in self.row_of and key not in new:
                         new[key] = entry, where
                         continue
                     self._add_designs(new)
                     new = {}
                     self._promote(key, entry, where)
-                elif entry.type == "values":
+                elif isinstance(entry, Revaluation):
                     self._add_designs(new)
                     new = {}
                     self._revalue(entry)
@@ -189,17 +166,16 @@ class RunTable:
 
     def _note(self, entry: Entry) -> None:
         """What is no row of the table."""
-        if entry.type == "verify":
-            key, ok, message, seconds = (needed(entry, name) for name in ("key", "ok", "message", "seconds"))
-            self._stale |= not ok or key in self.verified
-            self.verified[key] = Verified(bool(ok), str(message), seconds)
-        elif entry.type == "design":
+        if isinstance(entry, Verification):
+            self._stale |= not entry.ok or entry.key in self.verified
+            self.verified[entry.key] = entry
+        elif isinstance(entry, Record):
             limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
-            self.ruled_out.append(RuledOut(float(entry.at or 0.0), limits))
-        elif entry.type == "tick":
-            self.ticks.append(Tick(float(entry.at or 0.0), float(entry.repeats), float(entry.cache_hits)))
+            self.ruled_out.append(RuledOut(entry.at, limits))
+        elif isinstance(entry, Tick):
+            self.ticks.append(entry)
 
-    def _add_designs(self, new: dict[str, tuple[Entry, Where]]) -> None:
+    def _add_designs(self, new: dict[str, tuple[Record, Where]]) -> None:
         """Designs that the run has not had before."""
         if not new:
             return
@@ -210,7 +186,7 @@ class RunTable:
                 alone = cells(entry, self._parts, self.facts)
                 self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
 
-    def _append(self, new: dict[str, tuple[Entry, Where]], columns: Columns) -> None:
+    def _append(self, new: dict[str, tuple[Record, Where]], columns: Columns) -> None:
         rungs = [_rung(entry, where) for entry, where in new.values()]
         losses = self._losses_of(
             [entry.status for entry, _ in new.values()], [columns[name][1] for name in self.objectives]
@@ -219,7 +195,7 @@ class RunTable:
         self.keys += new
         self.row_of.update(zip(new, range(before, len(self.keys)), strict=True))
         self.rungs.update((key, [rung]) for key, rung in zip(new, rungs, strict=True))
-        self._top.extend(rung.number for rung in rungs)
+        self._top.extend(rung.rung for rung in rungs)
         for name, (kind, _) in columns.items():
             if name not in self.columns:
                 self.columns[name] = Column(name, kind, missing=before)
@@ -229,12 +205,12 @@ class RunTable:
         self._first.extend(losses.ravel())
         self._count(self.keys[before:], losses)
 
-    def _promote(self, key: str, entry: Entry, where: Where) -> None:
+    def _promote(self, key: str, entry: Record, where: Where) -> None:
         """A dearer evaluator's numbers take the place of a cheaper one's."""
         rung = _rung(entry, where)
         self.rungs[key].append(rung)
         row = self.row_of[key]
-        self._top[row] = max(self._top[row], rung.number)
+        self._top[row] = max(self._top[row], rung.rung)
         for name, (kind, value) in cells(entry, self._parts, self.facts).items():
             if value is None and kind != "meta":
                 continue
@@ -244,12 +220,12 @@ class RunTable:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
 
-    def _revalue(self, entry: Entry) -> None:
+    def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""
-        row = self.row_of.get(str(entry.key))
+        row = self.row_of.get(entry.key)
         if row is None:
             return
-        values = entry.values or {}
+        values = entry.values
         for name, value in {"status": entry.status, **values}.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
@@ -393,5 +369,5 @@ class RunTable:
         ]
 
 
-def _rung(entry: Entry, where: Where) -> Rung:
-    return Rung(int(entry.rung), str(entry.evaluator or ""), entry.metrics or {}, where)
+def _rung(entry: Record, where: Where) -> Rung:
+    return Rung(where=where, **{name: getattr(entry, name) for name in Measurement.__struct_fields__})

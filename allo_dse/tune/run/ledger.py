@@ -1,0 +1,199 @@
+"""What a run knows of designs: in the log first, then counted, then shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Evaluator, full_name
+from allo_dse.space.gene import suggest_from
+from allo_dse.space.params import plain_value
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import StudySpec
+from ..results.result import Result
+from ..search.judge import Judge
+from ..search.proposals import learnt_genes
+from ..search.screening import Screen
+from ..search.tally import Tally
+from ..store.log import RunLog, sensible
+from ..store.record import Entry, Measurement, Record, entry_dict, json_text
+from ..store.rundir import RunDirectory
+from .restore import History, read_history
+from .storage import SharedStudy
+
+
+class Ledger:
+    """Takes in measurements and gives out what is known of their designs. Opening it takes over earlier runs.
+
+    Args:
+        directory: whose log it keeps.
+        evaluators: of all rungs.
+
+    Attributes:
+        names: of the evaluators of all rungs.
+        history: earlier runs.
+        shared: the study in an Optuna storage, where there is one.
+    """
+
+    def __init__(self, study: StudySpec, directory: RunDirectory, evaluators: Sequence[Evaluator]) -> None:
+        self.study = study
+        self.directory = directory
+        self.names = [full_name(evaluator) for evaluator in evaluators]
+        self.judge = Judge(study.objectives, study.constraints)
+        self.tally = Tally(study.objectives)
+        self.screen = Screen(study.space, study.check)
+        self.shared: SharedStudy | None = None
+        self._pending: list[Record] = []  # violations, for the next write
+        self._log = RunLog(directory.log)
+        self.notes = list(self._log.content.notes)
+        try:
+            self.history = self._restored()
+        except BaseException:
+            self._log.close()
+            raise
+
+    def _restored(self) -> History:
+        with sensible(self.directory.log):
+            history = read_history(self._log.content.lines, self.judge, self.screen)
+        self._log.forget()
+        history.count(self.tally, self.judge, self.names)
+        self.write(history.changed)
+        if history.designs:
+            count = len(history.designs)
+            self.notes.append(f"resuming {self.directory.path}: {count} designs are evaluated already")
+        return history
+
+    def close(self) -> None:
+        self._log.close()
+
+    def share(self, shared: SharedStudy) -> None:
+        """Let other drivers have everything that is known, and will be."""
+        self.shared = shared
+        for record in (*self.history.designs, *self.history.higher):
+            self._give(record)
+
+    def _give(self, record: Record) -> None:
+        if self.shared is not None:
+            learnt_genes(self.study.space, record)
+            self.shared.put(record)
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Write to the log what is no result."""
+        self._log.append(map(entry_dict, entries))
+
+    def sync(self) -> None:
+        """Make everything written so far survive a power cut."""
+        self._log.sync()
+
+    def note_violations(self, at: float) -> None:
+        """Keep the designs that were found to break a device limit for the next write.
+
+        Args:
+            at: seconds since the study began.
+        """
+        self._pending += [
+            Record(number=-1, status="violation", violations=violations, at=at, **described(candidate))
+            for candidate, violations in self.screen.taken()
+        ]
+
+    def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
+        """The record of a measurement. One of a higher rung is judged by the metrics of all: objectives may need those
+        of the rungs below.
+
+        Args:
+            log: file with what the evaluator printed.
+        """
+        fields = {**structs.asdict(found), "printed": "", "seconds": round(found.seconds, 6)}
+        fields["status"] = "failed" if found.metrics is None else "ok"
+        made = Record(**fields, **described(candidate), at=at, log=log)
+        if not found.rung:
+            return self.judge.judged(made)
+        together = self.judge.merged(self.tally.record(made.key), made)
+        return structs.replace(together, metrics=made.metrics, rungs=())
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Take in records. On disk before counted: one that cannot be written is not a result."""
+        violations, self._pending = self._pending, []
+        self.write((*violations, *records))
+        for record in records:
+            if record.rung:
+                together = self.judge.merged(self.tally.record(record.key), record)
+                self.tally.add_higher(together, self.judge.values(together))
+            else:
+                self.tally.add(record, self.judge.values(record))
+            self._give(record)
+
+    def others(self) -> list[tuple[Candidate, Measurement]]:
+        """What other drivers of the study have measured since it was last asked, at the first rung unless it is known
+        here."""
+        found = []
+        for foreign in self.shared.news() if self.shared else ():
+            if not foreign.measured.rung and self.screen.knows(foreign.key):
+                continue
+            candidate = self.study.space.decode_genes(foreign.genes)
+            if candidate is not None and candidate.key == foreign.key:
+                self.screen.remember(foreign.key, None)
+                found.append((candidate, foreign.measured))
+        return found
+
+    def result(self, reason: str) -> Result:
+        """What the study has found.
+
+        Args:
+            reason: why the run ended.
+        """
+        return Result(
+            self.study,
+            self.tally.records,
+            self.tally.final_values,
+            dict(self.history.verified),
+            reason,
+            self.directory.path,
+            dict(self.history.placed),
+        )
+
+    def refuse_nothing(self) -> None:
+        """For a space that is exhausted.
+
+        Raises:
+            StudyError: when every proposal was ruled out before it could be evaluated.
+        """
+        if self.tally.done:
+            return
+        self.sync()
+        if self.screen.invalid:
+            limits = ", ".join(f"{name} ({count})" for name, count in self.screen.killed.most_common(5))
+            raise StudyError(
+                f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
+                hint=f"{self._advice()}; {self.directory.log} has the violations in full",
+            )
+        self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
+        raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
+
+    def _advice(self) -> str:
+        """What to do about the limit that most designs break; control that depends on data is the program's matter."""
+        most, _ = self.screen.killed.most_common(1)[0]
+        return self.screen.examples[most] if most == "static_control" else "widen the parameters"
+
+
+def described(candidate: Candidate) -> dict[str, Any]:
+    """The fields of a record that say which design it is."""
+    design = candidate.design
+    return {
+        "key": candidate.key,
+        "genes_json": json_text(candidate.genes),
+        "params_json": json_text({name: _plain(value) for name, value in candidate.params.items()}),
+        "fold_json": json_text(design.fold.to_dict()),
+        "buffering_json": json_text(design.buffering.to_dict()),
+        "schedule_json": json_text([str(directive) for directive in design.schedule] or None),
+        "depths_json": json_text(dict(design.depths) or None),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A parameter value as JSON has it: numbers, text and truth values as they are, the rest by name."""
+    return value if isinstance(value, bool | int | float | str) or value is None else plain_value(value)

@@ -1,0 +1,126 @@
+"""How a run may be asked for: the one place that says what there is to choose, for `Study.run` and for `allo-tune`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from allo_dse.errors import StudyError
+
+from ..search.budget import Budget, parse_duration
+
+P = ParamSpec("P")
+S = TypeVar("S")
+Options = TypeVar("Options")
+R = TypeVar("R")
+SEARCH_SHARE = 0.6  # of a time budget, where there are dear evaluators to go on to
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a study.
+
+    Args:
+        trials: Designs to evaluate in all, those of earlier runs included.
+        time: Time budget of this run: seconds, or 90s, 5m, 1h30m.
+        workers: 1 evaluates in this process, more in worker processes. [default: 1; with a Ray cluster one per CPU]
+        seed: Same seed and one worker: same trials. [default: the earlier run's, or 0]
+        sampler: auto, evolution, random, nsga2, tpe or exhaustive; from Python also an Optuna sampler.
+        run_dir: Where log and results go. [default: runs/<study>]
+        fresh: Discard an earlier run in that directory.
+        verify: Run the designs of the final front and compare their numbers.
+        ray_address: Use the workers of a running Ray cluster.
+        progress: auto, live, plain, json, quiet, or a `Reporter`.
+        command: The command line, to be shown where a run can be resumed.
+        cache: Results shared with other runs. [default: runs/.results, none with a run directory of its own]
+        storage: Copy trials to an Optuna storage, and share the study with its other drivers, each with a run directory
+            of its own: postgresql://..., sqlite:///FILE, journal, journal:FILE.
+        deadline: How long one design may take, at one evaluator or all, in a process of its own. [default: as the
+            evaluators say]
+
+    Raises:
+        StudyError: for options that leave nothing to do.
+    """
+
+    trials: int | None = None
+    _: KW_ONLY
+    time: str | float | None = None
+    workers: int | None = None
+    seed: int | None = None
+    sampler: Any = "auto"
+    run_dir: str | Path | None = None
+    fresh: bool = False
+    verify: bool = True
+    ray_address: str | None = None
+    progress: Any = "auto"
+    command: Sequence[str] = ()
+    cache: str | Path | Literal[False] | None = None
+    storage: str | None = None
+    deadline: str | float | Mapping[str, str | float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise StudyError(f"{self.workers} workers cannot work", hint="--workers 1 evaluates in this process")
+        if self.trials is not None and self.trials < 1:
+            raise StudyError(f"a budget of {self.trials} trials leaves nothing to do")
+
+    @property
+    def inline(self) -> bool:
+        """Whether this process evaluates: then nothing depends on who is ready first."""
+        return self.workers in (None, 1) and self.ray_address is None
+
+    @property
+    def deadlines(self) -> Mapping[str, str | float]:
+        """By an evaluator's name, or under "" for all."""
+        if isinstance(self.deadline, Mapping):
+            return self.deadline
+        return {} if self.deadline is None else {"": self.deadline}
+
+    def budget(self, trials: int, *, ladder: bool) -> Budget:
+        """What may be spent, from now on.
+
+        Args:
+            trials: of a run that is told neither trials nor time.
+            ladder: whether some of the time is for rungs above the first.
+        """
+        seconds = None if self.time is None else parse_duration(self.time)
+        wanted = trials if self.trials is None and seconds is None else self.trials
+        return Budget(wanted, seconds, SEARCH_SHARE if ladder else 1.0)
+
+    @classmethod
+    def help(cls) -> dict[str, str]:
+        """What each option means, by name: its entry in the text above."""
+        entries = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+        found: dict[str, str] = {}
+        for line in inspect.cleandoc(entries).splitlines():
+            if line.startswith(" "):
+                name, text = found.popitem()
+                found[name] = f"{text} {line.strip()}"
+            else:
+                name, _, text = line.partition(": ")
+                found[name] = text
+        return found
+
+
+def method(run: Callable[[S, Options], R], options: Callable[P, Options]) -> Callable[Concatenate[S, P], R]:
+    """A function of an object and its options as a method that is given the options one by one.
+
+    Args:
+        options: makes them; what is said of its arguments is said of the method's.
+    """
+
+    def taking(self: S, /, *args: P.args, **named: P.kwargs) -> R:
+        return run(self, options(*args, **named))
+
+    functools.update_wrapper(taking, run)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.signature(run)
+    taking.__signature__ = signature.replace(parameters=[own, *inspect.signature(options).parameters.values()])  # type: ignore[attr-defined]
+    summary, _, rest = inspect.cleandoc(run.__doc__ or "").partition("\n\n")
+    arguments = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+    taking.__doc__ = f"{summary}\n\nArgs:\n{arguments}\n\n{rest}"
+    return taking

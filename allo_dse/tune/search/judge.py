@@ -1,0 +1,71 @@
+"""What a study makes of what evaluators say: objective values, constraint violations, and what a model learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from msgspec import structs
+
+from allo_dse.eval.evaluator import Metrics
+
+from ..store.record import Record
+from .objectives import Constraint, MetricError, Objective
+from .proposals import Told
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Turns metrics into objective values and constraint violations."""
+
+    objectives: Sequence[Objective]
+    constraints: Sequence[Constraint]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [objective.name for objective in self.objectives]
+
+    def values(self, record: Record) -> tuple[float, ...] | None:
+        """Objective values of a feasible design, None for every other. The record is one that `judged` returned."""
+        return self._measured(record) if record.status == "ok" else None
+
+    def _measured(self, record: Record) -> tuple[float, ...]:
+        values = record.values or {}
+        return tuple([values[name] for name in self._names])
+
+    def told(self, record: Record) -> Told:
+        """What a model learns of an evaluated design."""
+        if record.status == "failed":
+            return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
+        return Told(self._measured(record), {FAILED: 0.0, **(record.constraints or {})})
+
+    def judged(self, record: Record) -> Record:
+        """A record under today's objectives and constraints, which may differ from those it was made with."""
+        if not record.evaluated or record.metrics is None:
+            return record
+        fields = self._rule(record.metrics)
+        if all(getattr(record, name) == value for name, value in fields.items()):
+            return record
+        return structs.replace(record, **fields)
+
+    def _rule(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a record that follow from metrics."""
+        try:
+            metrics = Metrics(**found)
+            values = {o.name: o.value(metrics) for o in self.objectives}
+            violated = {c.name: c.violation(metrics) for c in self.constraints}
+        except MetricError as error:
+            return {"status": "failed", "error": str(error), "values": None, "constraints": None}
+        status = "infeasible" if any(v > 0 for v in violated.values()) else "ok"
+        return {"status": status, "error": None, "values": values, "constraints": violated or None}
+
+    def merged(self, below: Record, record: Record) -> Record:
+        """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
+        metrics = {**(below.metrics or {}), **(record.metrics or {})}
+        rungs = (*below.measurements, record.measurement)
+        together = structs.replace(record, metrics=metrics, rungs=rungs)
+        return together if record.metrics is None else self.judged(together)
