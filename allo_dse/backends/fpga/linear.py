@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from allo_dse.ir.bindings import ir
 
@@ -21,10 +23,15 @@ _HOLDS: Mapping[str, Callable[[int], bool]] = {
 
 @dataclass(frozen=True)
 class Linear:
-    """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers."""
+    """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
+
+    Attributes:
+        derived: further summands, each a quotient, minimum or maximum of linear forms, with its coefficient.
+    """
 
     terms: tuple[tuple[int, int], ...]
     constant: int = 0
+    derived: tuple[tuple[Derived, int], ...] = ()
 
     @staticmethod
     def variable(number: int) -> Linear:
@@ -32,22 +39,39 @@ class Linear:
 
     @property
     def is_constant(self) -> bool:
-        return not self.terms
+        return not self.terms and not self.derived
 
     def __add__(self, other: Linear) -> Linear:
         terms = dict(self.terms)
         for variable, factor in other.terms:
             terms[variable] = terms.get(variable, 0) + factor
-        return Linear(tuple(sorted((v, f) for v, f in terms.items() if f)), self.constant + other.constant)
+        derived = dict(self.derived)
+        for part, factor in other.derived:
+            derived[part] = derived.get(part, 0) + factor
+        return Linear(
+            tuple(sorted((v, f) for v, f in terms.items() if f)),
+            self.constant + other.constant,
+            tuple(sorted(((d, f) for d, f in derived.items() if f), key=repr)),
+        )
 
     def scaled(self, factor: int) -> Linear:
         if not factor:
             return Linear(())
-        return Linear(tuple((v, f * factor) for v, f in self.terms), self.constant * factor)
+        return Linear(
+            tuple((v, f * factor) for v, f in self.terms),
+            self.constant * factor,
+            tuple((d, f * factor) for d, f in self.derived),
+        )
 
     def factor(self, variable: int) -> int:
         """The coefficient of a variable."""
         return next((f for v, f in self.terms if v == variable), 0)
+
+    @property
+    def variables(self) -> set[int]:
+        """All variables that it depends on."""
+        inner = (part.left.variables | part.right.variables for part, _ in self.derived)
+        return {v for v, _ in self.terms}.union(*inner)
 
     def value(self, variables: Mapping[int, int]) -> int | None:
         """Its value, or None when a variable is not given."""
@@ -56,7 +80,38 @@ class Linear:
             if variable not in variables:
                 return None
             total += factor * variables[variable]
+        for part, factor in self.derived:
+            left, right = part.left.value(variables), part.right.value(variables)
+            if left is None or right is None:
+                return None
+            total += factor * DERIVE[part.name](left, right)
         return total
+
+    def put_in(self, variable: int, form: Linear) -> Linear:
+        """The same with a form in place of a variable."""
+        factor = self.factor(variable)
+        total = Linear(self.terms, self.constant) + Linear(((variable, -factor),)) + form.scaled(factor)
+        for part, times in self.derived:
+            inside = Derived(part.name, part.left.put_in(variable, form), part.right.put_in(variable, form))
+            total = total + Linear((), 0, ((inside, times),))
+        return total
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What control is made of beside sums: `left // right`, or the smaller or larger of two forms."""
+
+    name: str
+    left: Linear
+    right: Linear
+
+
+DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "arith.floordivsi": lambda left, right: left // right,
+    "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
+}
+"""Meanings of derived forms, for numbers and for arrays."""
 
 
 def holds(predicate: str, difference: int) -> bool:
@@ -224,6 +279,10 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
         if right.is_constant:
             return left.scaled(right.constant)
         return right.scaled(left.constant) if left.is_constant else None
+    if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):
+        if all(form.is_constant for form in known):
+            return Linear((), int(DERIVE[name](known[0].constant, known[1].constant)))
+        return Linear((), 0, ((Derived(name, known[0], known[1]), 1),))
     return None
 
 

@@ -251,12 +251,15 @@ class _Reader:
             self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
             for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
         ]
-        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
+        moved = tuple(
+            None if b is None or o is None or o.derived else b + o for b, o in zip(base, offsets, strict=True)
+        )
         self._views[op.results[0]] = (name, moved)
 
     def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
         name, base = self._views[view]
-        forms = [self._forms.get(value) for value in indices]
+        found = (self._forms.get(value) for value in indices)
+        forms = [None if form is None or form.derived else form for form in found]
         padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
         return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
 

@@ -16,7 +16,7 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
-from .linear import Linear, replaced
+from .linear import DERIVE, Linear, replaced
 from .memory import Split, Storage
 from .nest import Access, Branch, Loop, Nest, Node, Op
 from .refusal import refusal
@@ -56,7 +56,7 @@ class Planned:
         first, end = (bound.value(variables) for bound in self.bounds)
         assert first is not None
         assert end is not None
-        return replace(self, first=first, trips=max(0, -(-(end - first) // self.step)))
+        return replace(self, first=int(first), trips=max(0, -(-int(end - first) // self.step)))
 
 
 Item: TypeAlias = Op | Planned | Branch
@@ -192,7 +192,7 @@ class _Resolver:
         source = node.source if node.source is not None and node.source < len(plan.sources) else None
         name = plan.sources[source].name if source is not None else ""
         known = node.lower is not None and node.upper is not None and node.step > 0
-        if not known or not all(v in ranges for form in (node.lower, node.upper) if form for v, _ in form.terms):
+        if not known or not all(form.variables <= ranges.keys() for form in (node.lower, node.upper) if form):
             raise refusal(
                 "the number of rounds of this loop depends on data",
                 plan.sources[source].location if source is not None else None,
@@ -215,8 +215,11 @@ class _Resolver:
 
 
 def _range(form: Linear, ranges: Ranges) -> tuple[int, int]:
-    """Smallest and largest value of a form."""
+    """Smallest and largest value of a form, or somewhat less and more."""
     ends = [sorted((factor * ranges[v][0], factor * ranges[v][1])) for v, factor in form.terms]
+    for part, factor in form.derived:
+        pairs = zip(_range(part.left, ranges), _range(part.right, ranges), strict=True)
+        ends.append(sorted(factor * int(DERIVE[part.name](left, right)) for left, right in pairs))
     return form.constant + sum(low for low, _ in ends), form.constant + sum(high for _, high in ends)
 
 
@@ -236,21 +239,16 @@ def _unrolled(loop: Planned, factor: int) -> Planned:
 def substituted(item: Item, variable: int, form: Linear) -> Item:
     """The same with a variable replaced by a linear form."""
     if isinstance(item, Planned):
-        bounds = item.bounds and (_put_in(item.bounds[0], variable, form), _put_in(item.bounds[1], variable, form))
+        bounds = item.bounds and (item.bounds[0].put_in(variable, form), item.bounds[1].put_in(variable, form))
         return replace(item, bounds=bounds, body=tuple(substituted(inner, variable, form) for inner in item.body))
     if isinstance(item, Branch):
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
-        test = replaced(item.test, lambda f: _put_in(f, variable, form))
+        test = replaced(item.test, lambda f: f.put_in(variable, form))
         return replace(item, sides=sides, test=test)  # type: ignore[arg-type]
     if item.access is None:
         return item
-    index = tuple(None if f is None else _put_in(f, variable, form) for f in item.access.index)
+    index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
     return replace(item, access=Access(item.access.array, item.access.write, index))
-
-
-def _put_in(into: Linear, variable: int, form: Linear) -> Linear:
-    factor = into.factor(variable)
-    return into if not factor else into + Linear(((variable, -factor),)) + form.scaled(factor)
 
 
 def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:

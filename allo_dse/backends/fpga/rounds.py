@@ -79,8 +79,8 @@ class Rounds:
             first = min(first, event.level + 1)
             for test, _ in event.tests:
                 self._require_static(test, event)
-                forms = list(forms_of(test))
-                levels = [n for n, at in enumerate(loop.flat.loops) if any(form.factor(at.variable) for form in forms)]
+                used = {variable for form in forms_of(test) for variable in form.variables}
+                levels = [n for n, at in enumerate(loop.flat.loops) if at.variable in used]
                 first = min([first, *levels])
         return first
 

@@ -122,7 +122,7 @@ def depends_on_pid(mlir: str) -> bool:
     nest = read_nest(mlir)
     pids = set(nest.pids)
 
-    return any(form.factor(pid) for form in _control(nest.body) for pid in pids)
+    return any(pids & form.variables for form in _control(nest.body))
 
 
 def _control(nodes: Iterable[object]) -> Iterator[Linear]:
@@ -231,7 +231,7 @@ class _Task:
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
         """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
         self._sequential.add(loop.variable)
-        if not any(form.factor(loop.variable) for form in _control(loop.body)):
+        if not any(loop.variable in form.variables for form in _control(loop.body)):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
         self._rounds += loop.trips
         if self._rounds > _MOST_ROUNDS:

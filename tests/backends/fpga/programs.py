@@ -310,3 +310,22 @@ def rows_of_triangle(size: int) -> Any:
                 b[i] = pipe.get()
 
     return top
+
+
+def every_third(size: int) -> Any:
+    """Tokens of every third round, and a band around a diagonal."""
+
+    @df.region()
+    def top(A: int32[size], B: int32[8, 8]):
+        pipe: Stream[int32, size]
+
+        @df.kernel(mapping=[1], args=[A, B])
+        def k(a: int32[size], b: int32[8, 8]):
+            for i in range(size):
+                if i % 3 == 2:
+                    pipe.put(a[i])
+            for m in range(6):
+                for n in range(max(m - 1, 0), min(m + 2, 8)):
+                    b[m, n] = 1
+
+    return top

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.linear import Choice, Compare, Linear, Test, decided
+from allo_dse.backends.fpga.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
 from allo_dse.backends.fpga.nest import Branch, Loop, Node, Op
 from allo_dse.backends.fpga.parts import Again, Part, Pipe, Wait, in_turn, uses_streams
 from allo_dse.backends.fpga.plan import Plan, planned
@@ -29,8 +29,14 @@ PID = 0
 
 
 def affine(draw: st.DrawFn, variables: list[int], most: int) -> Linear:
+    """A sum of variables, sometimes with a quotient, minimum or maximum of such sums."""
     terms = {v: draw(st.sampled_from([-1, 0, 0, 1, 1, 2])) for v in variables}
-    return Linear(tuple((v, f) for v, f in sorted(terms.items()) if f), draw(st.integers(-2, most)))
+    form = Linear(tuple((v, f) for v, f in sorted(terms.items()) if f), draw(st.integers(-2, most)))
+    name = draw(st.sampled_from(["", "", "", *DERIVE]))
+    if not name:
+        return form
+    right = Linear((), draw(st.integers(1, 4)))
+    return Linear((), draw(st.integers(-1, 1)), ((Derived(name, form, right), draw(st.sampled_from([-2, -1, 1]))),))
 
 
 def condition(draw: st.DrawFn, variables: list[int], depth: int = 2) -> Test:
@@ -156,6 +162,12 @@ def test_a_range_of_the_process_id() -> None:
     loaded = dse.load_program(programs.shares())
     task_class = loaded.kernels[0].classes[0]
     assert [task_cost(loaded, task_class, U280, (), (p,)).loops[0].rounds for p in range(4)] == [16] * 4
+
+
+def test_quotients_remainders_and_smaller_and_larger_bounds() -> None:
+    (found,) = costs(programs.every_third(30))
+    assert len(list(puts(found.parts))) == 10
+    assert [(loop.names[-1], loop.rounds) for loop in found.loops] == [("i", 30), ("n", 17)]
 
 
 def test_a_triangle_is_not_flattened_and_has_its_rounds() -> None:
