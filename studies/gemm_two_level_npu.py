@@ -36,9 +36,10 @@ def gemm(M=512, N=512, K=512, Pm=16, Pn=16, Pk=8, inner=32, TyI=bfloat16, TyO=fl
             with allo.meta_else():
                 total[:, :] = 0
             for k in range(Kt // inner):
-                total[:, :] = allo.add(
-                    total, allo.matmul(local_A[:, k * inner : (k + 1) * inner], local_B[k * inner : (k + 1) * inner, :])
+                part: float32[Mt, Nt] = allo.matmul(
+                    local_A[:, k * inner : (k + 1) * inner], local_B[k * inner : (k + 1) * inner, :]
                 )
+                total[:, :] = allo.add(total, part)
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm, pn].put(total)
             with allo.meta_else():

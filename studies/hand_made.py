@@ -63,6 +63,14 @@ HAND_MADE = {
     "mlp_npu": HandMade({"gemm0": (ALL, spread(4)), "gemm1": (ALL, spread(4)), "acc": (ALL,)}, {"Pm": 4, "P": 16}),
     "vector_add_npu": HandMade({"core": (spread(4),)}, {"P": 1024}),
     "reduction_npu": HandMade({"add_up": (CHAINED, spread(4))}, {"Pm": 16, "Pn": 16}),
+    "elementwise_npu": HandMade({"core": (spread(8),)}, {"P": 512}),
+    "norm_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
+    "rope_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
+    "gemv_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
+    "gemm_two_level_npu": HandMade({"gemm": (CHAINED, spread(8), spread(4))}, {"Pm": 16, "Pn": 16, "Pk": 8}),
+    "multihead_attention_npu": HandMade(
+        {"attend": (spread(2), spread(4), AxisFold(4, "block", "chain"))}, output_depth=1
+    ),
     "resnet_npu": HandMade(
         {"conv1": (spread(2), ALL), "conv2": (spread(2), AxisFold(2)), "conv3": (spread(2), ALL)},
         {"P": 2},

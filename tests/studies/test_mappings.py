@@ -25,6 +25,12 @@ SMALL = {
     "vector_add_npu": {"length": 65536},
     "reduction_npu": {"rows": 256, "columns": 256},
     "resnet_npu": {"images": 2},
+    "elementwise_npu": {"op": "silu_mul", "length": 65536},
+    "norm_npu": {"rows": 64, "width": 64},
+    "rope_npu": {"rows": 128},
+    "gemv_npu": {"rows": 128, "width": 256},
+    "gemm_two_level_npu": {"size": 128, "out": "bf16"},
+    "multihead_attention_npu": {"length": 128, "heads": 4, "kv_heads": 2, "causal": 1},
 }
 
 
