@@ -49,7 +49,9 @@ class Constant:
 
     def scaled(self, device: NpuDevice, factor: float) -> NpuDevice:
         """The device with this number times a factor."""
-        return device.model_copy(update={self.path[0]: _scaled(getattr(device, self.path[0]), self.path[1:], factor)})
+        fields = {field: getattr(device, field) for field in type(device).model_fields}
+        table = self.path[0]
+        return type(device).model_validate({**fields, table: _scaled(fields[table], self.path[1:], factor)})
 
 
 def _scaled(node: object, path: tuple[str, ...], factor: float) -> object:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from allo_dse.device.device import Device
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
-pytestmark = pytest.mark.skipif(not FACTS.is_dir(), reason=f"the measurements in {FACTS} are not here")
+needs_measurements = pytest.mark.skipif(not FACTS.is_dir(), reason=f"the measurements in {FACTS} are not here")
+
+TARGETS = {
+    "XDNA1 GEMM i8": (0.04, 0.10),
+    "XDNA1 GEMM bf16": (0.04, 0.10),
+    "XDNA1 tile sweeps": (0.08, 0.20),
+    "XDNA1 tile pairs": (0.08, 0.20),
+    "XDNA2 tile pairs": (0.08, 0.20),
+    "XDNA2 GEMM": (0.08, 0.20),
+    "XDNA1 elementwise": (0.08, 0.20),
+    "XDNA2 elementwise": (0.08, 0.20),
+    "XDNA2 layer_norm": (0.08, 0.20),
+    "XDNA2 rope": (0.08, 0.20),
+    "XDNA2 gemv": (0.08, 0.20),
+    "XDNA2 attention": (0.12, 0.25),
+    "XDNA1 bottleneck": (0.12, 0.12),
+}
+"""Median and 90th percentile of the absolute error at most."""
 
 
+@needs_measurements
 def test_published_measurements_are_met(capsys):
     from benchmarks import npu_accuracy
 
@@ -22,3 +41,38 @@ def test_published_measurements_are_met(capsys):
     assert all(abs(error) <= 0.05 for error in errors.values()), errors
     regrets = npu_accuracy.tile_pairs()
     assert all(regret <= 0.03 for regret in regrets.values()), regrets
+
+
+@needs_measurements
+def test_every_group_is_within_its_target():
+    from benchmarks import npu_accuracy, npu_cases
+
+    every = npu_cases.all_cases()
+    assert TARGETS.keys() <= {case.group for case in every}
+    for group, (median, percentile_90) in TARGETS.items():
+        errors = np.abs(np.expm1(npu_accuracy.log_errors([case for case in every if case.group == group])))
+        found = (round(float(np.median(errors)), 3), round(float(np.quantile(errors, 0.9)), 3))
+        assert found[0] <= median, (group, found)
+        assert found[1] <= percentile_90, (group, found)
+
+
+def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing():
+    from benchmarks import npu_accuracy
+
+    rng = np.random.default_rng(0)
+    jacobian = np.column_stack([rng.uniform(0.2, 1.0, 30), np.zeros(30)])
+    start = -0.3 * jacobian[:, 0]
+    start[:3] += 2.0  # outliers
+    change = npu_accuracy._fit(jacobian, start)
+    assert change == pytest.approx([0.3, 0.0], abs=0.02)
+
+
+def test_a_constant_of_the_device_files_can_be_scaled():
+    from benchmarks import npu_accuracy
+
+    device = Device.load("npu1_4col")
+    (launch,) = npu_accuracy.constants("board.launch_us")
+    (rate,) = npu_accuracy.constants("kernels.allo.i8.efficiency")
+    assert launch.scaled(device, 2.0).board.launch_us == 2 * device.board.launch_us
+    assert rate.scaled(device, 9.0).kernels["allo"]["i8"].efficiency == 1.0
+    assert device.key != launch.scaled(device, 2.0).key
