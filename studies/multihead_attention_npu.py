@@ -124,6 +124,7 @@ def study(
             "causal": causal,
         },
         device=device,
+        target="model",  # Allo moves vectors and matrices only; heads are a third dimension
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
         reference=lambda Q, Pairs: reference(Q, Pairs, VERIFIED_CHUNK, causal=bool(causal)),
         verify_with=lambda p: {"L": p["L"] // p["T"] * VERIFIED_CHUNK, "D": 8, "T": VERIFIED_CHUNK},
