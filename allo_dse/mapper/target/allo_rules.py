@@ -21,6 +21,7 @@ from .allo_program import PROGRAM_RULES
 from .interfaces import PORTS_PER_CORE, PortShortage
 from .requests import full_queues, unanswered
 from .rule import Rule, Subject
+from .token_order import TokenOrder
 from .transfers import NoPorts
 
 
@@ -171,4 +172,5 @@ ALLO_RULES: tuple[Rule, ...] = (
     Requests(),
     Fifos(),
     RolledStreams(),
+    TokenOrder(),
 )

@@ -166,3 +166,28 @@ def test_streams_that_no_bundle_merges_are_fifos_of_their_own() -> None:
     chained = program.vmg.chain("send_0", "receive_0")
     (violation,) = TARGETS["allo"].check(DeviceMapping(chained, NPU))
     assert violation.constraint == "allo_rolled_streams"
+
+
+def test_bundled_producers_run_in_the_order_of_the_reads() -> None:
+    @df.region()
+    def top(A: int16[4, 8], B: int16[8]):
+        p: Stream[int16[8], 2][4]
+
+        @df.kernel(mapping=[4], args=[A])
+        def src(a: int16[4, 8] @ [S(0), Layout.Replicate]):
+            i = df.get_pid()
+            p[i].put(a[0, :])
+
+        @df.kernel(mapping=[1], args=[B])
+        def reader(b: int16[8]):
+            total: int16[8] = 0
+            with allo.meta_for(4) as i:
+                total[:] = allo.add(total, p[i].get())
+            b[:] = total
+
+    program = load_program(top)
+    names = [f"src_{i}" for i in range(4)]
+    assert TARGETS["allo"].check(DeviceMapping(program.vmg.bundle(names), NPU)) == []
+    (violation,) = TARGETS["allo"].check(DeviceMapping(program.vmg.bundle(names[::-1]), NPU))
+    assert violation.constraint == "allo_token_order"
+    assert str(violation).endswith("FIFO of p: is read as p[0] where p[3] was written before")
