@@ -27,6 +27,7 @@ import allo.ir.types
 
 DESIGNS = json.loads((Path(__file__).parents[2] / "data" / "allo_verdicts.json").read_text())["designs"]
 FUNCTIONS = {
+    "ffn_npu": "feed_forward",
     "gemm_npu": "gemm",
     "mlp_npu": "perceptron",
     "reduction_npu": "column_sums",
