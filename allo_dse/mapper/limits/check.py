@@ -14,7 +14,7 @@ from allo_dse.program.compiled import CompiledProgram
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
 from ..graph.labels import short_node_name
-from ..layouts.access import WORD_BYTES, is_word_aligned
+from ..layouts.access import WORD_BYTES, is_word_aligned, tile_loops
 from ..model.buffering import Buffering
 from ..model.movement import StreamFlow, Transport
 from ..model.violation import Violation
@@ -64,6 +64,7 @@ def node_violations(
         first_node += group.group.count
     found += _deadlock(view)
     found += _misaligned_tiles(view)
+    found += _far_rows(view, device)
     found += transport.violations
     found += tile_violations(transport, device)
     return found
@@ -207,6 +208,20 @@ def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:
                     f"rows of {port.run_bytes} bytes in tiles {shape} of {port.tensor.dtype}; DMA moves 32-bit words"
                 )
                 yield Violation("word_alignment", f"tensor {port.tensor.name}", rest, 0, detail)
+
+
+def _far_rows(view: MappingView, device: NpuDevice) -> Iterator[Violation]:
+    """Tiles whose rows lie further apart in DRAM than a shim descriptor can step."""
+    limit, seen = device.shim.descriptor.max_step_words, set()
+    for group in view.groups:
+        for users in group.users.values():
+            tensor, tile = users[0][1].port.tensor, users[0][1].port.tile_shape
+            _, *rows = tile_loops(tile, tensor.shape, tensor.dtype.bits)
+            words = max((step // WORD_BYTES for _, step in rows), default=0)
+            if words > limit and (tensor.name, tile) not in seen:
+                seen.add((tensor.name, tile))
+                shape = "x".join(map(str, tile))
+                yield Violation("descriptor_stride", f"tensor {tensor.name}", words, limit, f"tiles {shape}")
 
 
 def _tensors(group: GroupTiles, direction: str) -> list[str]:

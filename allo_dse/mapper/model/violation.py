@@ -26,6 +26,7 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "shim_descriptors": ("buffer descriptors", ""),
     "column_assignment": ("columns", ""),
     "descriptor_length": ("words in one descriptor", ""),
+    "descriptor_stride": ("words from row to row of a tile", ""),
     "switch_ports": ("stream-switch ports", ""),
     "placement": ("inconsistencies", ""),
     "word_alignment": ("bytes beyond whole words", ""),

@@ -136,6 +136,13 @@ def test_the_hand_written_mapping_fits() -> None:
             11,
             f"words in one descriptor on {ALIKE}: needs 2,048, has 2,047 (A)",
         ),
+        (
+            "descriptor_stride",
+            "shim.descriptor.step_bits",
+            10,
+            9,
+            "words from row to row of a tile on tensor A: needs 1,024, has 512 (tiles 64x64)",
+        ),
     ],
 )
 def test_limits_of_the_hand_written_mapping(
