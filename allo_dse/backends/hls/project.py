@@ -25,6 +25,7 @@ PACKAGE = "allo_dse.backends.hls"
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
 HEADERS = (
     "allo_csim.h",
+    "ap_axi_sdata.h",
     "ap_fixed.h",
     "ap_int.h",
     "hls_half.h",

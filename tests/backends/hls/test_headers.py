@@ -29,7 +29,7 @@ def run(lines: list[str], directory: Path, compiler: str) -> list[str]:
     )
     parts = [f"static void f{n}() {{\n" + "\n".join(lines[n : n + 50]) + "\n}\n" for n in range(0, len(lines), 50)]
     calls = "".join(f"  f{n}();\n" for n in range(0, len(lines), 50))
-    source = f'#include <cstdio>\n#include "allo_hls.h"\n{show}{"".join(parts)}int main() {{\n{calls}}}\n'
+    source = f'#include <cstdio>\n#include "allo_hls.h"\n#include <ap_axi_sdata.h>\n{show}{"".join(parts)}int main() {{\n{calls}}}\n'
     (directory / "t.cpp").write_text(source)
     command = [compiler, *FLAGS, f"-I{INCLUDE}", "-o", "t", "t.cpp"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
@@ -179,4 +179,36 @@ def test_half_and_bfloat16_round_to_nearest_even(tmp_path: Path, compiler: str) 
     with np.errstate(over="ignore"):
         halves = values.astype(np.float16).view(np.uint16).tolist()
     wanted = [*halves, *values.astype(ml_dtypes.bfloat16).view(np.uint16).tolist()]
+    assert [number(text)[2] for text in run(lines, tmp_path, compiler)] == wanted
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_ranges_of_bits_become_machine_numbers(tmp_path: Path, compiler: str) -> None:
+    value = 0x8001_F00D_1234_8765
+    source = f"ap_uint<100> a = {literal(value, 100, False)}; const ap_uint<100> c = a;"
+    lines = [
+        f"{{ {source} int16_t b = a(15, 0); show(ap_int<16>(b)); }}",
+        f"{{ {source} int16_t b = c.range(15, 0); show(ap_int<16>(b)); }}",
+        f"{{ {source} uint32_t b = 1; b += a(31, 16); show(ap_uint<32>(b)); }}",
+        f"{{ {source} show(ap_uint<1>(a(47, 44) ? 1 : 0)); }}",
+        f"{{ {source} show(ap_uint<1>(a(95, 64) ? 1 : 0)); }}",
+        f"{{ {source} float f = a(7, 4); show(ap_uint<8>(int(f))); }}",
+        f"{{ {source} ap_uint<8> b = a(7, 0); show(b); }}",
+        f"{{ {source} show(ap_uint<1>(a(7, 0) == a(7, 0) && a(7, 0) == 0x65)); }}",
+    ]
+    wanted = [wrap(0x8765, 16, True), wrap(0x8765, 16, True), 0x1235, 1, 0, 6, 0x65, 1]
+    assert [number(text)[2] for text in run(lines, tmp_path, compiler)] == wanted
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_axi_stream_words_have_their_side_channels(tmp_path: Path, compiler: str) -> None:
+    stream = "hls::stream<ap_axis<24, 2, 5, 6>> s; ap_axis<24, 2, 5, 6> w;"
+    fill = "w.data = -3; w.keep_all(); w.strb = 5; w.user = 7; w.set_last(true); w.id = 33; w.dest = 63; s.write(w);"
+    lines = [
+        f"{{ {stream} {fill} auto r = s.read(); show(r.{part}); }}"
+        for part in ("data", "keep", "strb", "user", "last", "id", "dest")
+    ]
+    lines.append("{ ap_axiu<512, 0, 0, 0> w; w.data = 1; w.data <<= 511; w.last = 0; show(w.data); }")
+    lines.append("{ hls::axis<float, 0, 0, 0> w; w.keep_all(); show(w.keep); }")
+    wanted = [-3, 7, 5, 3, 1, 1, 63, 1 << 511, 15]
     assert [number(text)[2] for text in run(lines, tmp_path, compiler)] == wanted

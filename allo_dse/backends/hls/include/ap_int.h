@@ -27,6 +27,12 @@ template <typename T> struct native {
   static constexpr int bits = std::is_same<T, bool>::value ? 1 : 8 * sizeof(T);
 };
 
+// Bits of what a type holds: of our integers their width, of others their size.
+template <typename T, typename = void> struct width_of { static constexpr int bits = 8 * sizeof(T); };
+template <typename T> struct width_of<T, typename std::enable_if<(T::width > 0)>::type> {
+  static constexpr int bits = T::width;
+};
+
 template <bool S, int N> struct choose { typedef ap_int<N> type; };
 template <int N> struct choose<false, N> { typedef ap_uint<N> type; };
 
@@ -49,6 +55,8 @@ template <int N, bool S> struct ap_range_ref {
   int high, low;
   ap_uint<N> get() const { return whole.extract(high, low); }
   operator ap_uint<N>() const { return get(); }
+  // What makes `int16_t b = a(15, 0)` and `if (a(7, 4))` work, as with the vendor's types.
+  operator uint64_t() const { return to_uint64(); }
   int length() const { return high - low + 1; }
   uint64_t to_uint64() const { return get().to_uint64(); }
   unsigned to_uint() const { return unsigned(to_uint64()); }
