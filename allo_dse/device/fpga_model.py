@@ -198,6 +198,7 @@ class External(Model):
     Attributes:
         ports: AXI ports (HBM channels, DDR controllers or PS ports) that tensors can have.
         port_gb_s: bandwidth of one.
+        bank: what the linker calls the memory of a port, `{}` for the port's number: HBM[{}], DDR[{}], HP{}.
         latency_cycles: from a burst's request to its first word.
         port_bits: width of one port.
         load, store: logic of the task that copies a tensor in, or out.
@@ -207,12 +208,21 @@ class External(Model):
 
     ports: Count
     port_gb_s: Positive
+    bank: str
     latency_cycles: Size
     port_bits: Count
     load: Resources
     store: Resources
     adapter: Resources
     control: Resources
+
+    def port_of(self, tensor: int) -> int:
+        """The port of the design's n-th tensor in DRAM: its own, or in turn where there are more tensors than ports."""
+        return tensor % self.ports
+
+    def bank_of(self, tensor: int) -> str:
+        """The memory of the design's n-th tensor in DRAM, for the linker."""
+        return self.bank.replace("{}", str(self.port_of(tensor)))
 
 
 class Chip(Resources):

@@ -79,8 +79,8 @@ def _compare(
     if verify_with is not None:
         program = program.with_params(**verify_with(program.params))
     _same_mesh(design.program, program)
-    inputs, outputs = _directions(program)
-    arrays = _random_arrays(program, inputs, seed)
+    inputs, outputs = directions(program)
+    arrays = random_arrays(program, inputs, seed)
     folded = program.vmg.fold(design.fold)
     found = _outputs(folded, arrays, outputs, seconds)
     compared = []
@@ -107,7 +107,7 @@ def _same_mesh(program: CompiledProgram, reduced: CompiledProgram) -> None:
             )
 
 
-def _directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
+def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     """Names of the tensors that are only read, and of those that are written."""
     ports = [port for kernel in program.kernels for cls in kernel.classes for port in cls.tensor_ports]
     written = {port.tensor.name for port in ports if port.writes}
@@ -115,7 +115,7 @@ def _directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
-def _random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
@@ -147,7 +147,7 @@ def _differs_from_reference(
     found: Arrays,
 ) -> str:
     """How the outputs differ from the reference's; empty if they agree."""
-    expected = reference(*(_wide(arrays[name]) for name in inputs))
+    expected = reference(*(as_computable(arrays[name]) for name in inputs))
     expected = list(expected) if isinstance(expected, tuple) else [expected]
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     for name, value, wanted in zip(outputs, found, expected, strict=True):
@@ -162,7 +162,7 @@ def _differs_from_reference(
     return ""
 
 
-def _wide(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Narrow floats as float32, which NumPy computes with."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array
 

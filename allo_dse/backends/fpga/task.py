@@ -52,6 +52,7 @@ class LoopCost:
         trips: rounds of one execution, of the longest where they differ; cycles: what it takes.
         times: how often it is executed. rounds: of all executions together.
         limit: what its interval comes from.
+        variable: value number of the innermost loop's variable.
     """
 
     names: tuple[str, ...]
@@ -62,6 +63,7 @@ class LoopCost:
     times: int
     limit: str
     rounds: int = 0
+    variable: int = -1
 
 
 @dataclass(frozen=True)
@@ -259,18 +261,18 @@ class _Task:
 
     def _count(self, loop: Pipelined, times: int) -> None:
         """Add executions of a loop."""
-        flat = loop.flat
+        flat, key = loop.flat, loop.flat.loops[-1].variable
         names = tuple(level.name for level in flat.loops)
         cycles = loop.cycles + self.device.hls.loop_extra
-        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips)
-        other = self._loops.get(flat.loops[-1].variable, own)
+        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
+        other = self._loops.get(key, own)
         if other is not own:
             own = replace(
                 max(own, other, key=lambda cost: cost.trips),
                 times=own.times + other.times,
                 rounds=own.rounds + other.rounds,
             )
-        self._loops[flat.loops[-1].variable] = own
+        self._loops[key] = own
 
     def _straight_line(self, items: list[Item], variables: Mapping[int, int]) -> list[Part]:
         """Operations outside loops, one after the other."""

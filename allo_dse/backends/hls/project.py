@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -12,6 +13,7 @@ import jinja2
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.storage import storage_dtype
+from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 
@@ -22,7 +24,22 @@ from .emit import Kernel, emit_kernel
 from .task.pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
+MANTISSA_BITS = {("f", 16): 10, ("f", 32): 23, ("f", 64): 52, ("b", 16): 7}
+_SUM_BITS = 5
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
+DEFAULT_DEVICE = "u280"
+RENDERED = (
+    "kernel.cpp",
+    "kernel.h",
+    "tensors.h",
+    "testbench.cpp",
+    "host.cpp",
+    "connectivity.cfg",
+    "run_hls.tcl",
+    "Makefile",
+    "README.md",
+)
+"""Files that are written from a template each."""
 HEADERS = (
     "allo_csim.h",
     "ap_axi_sdata.h",
@@ -43,19 +60,62 @@ class Buffer:
     Attributes:
         file: the name of its file, without the suffix.
         bytes: of an element in the file; `stride` of one in the card's memory.
+        kind: what bits mean: "i" signed, "u" unsigned, "f" floating point, "b" bfloat16.
+        tolerance: that results may differ by, relative to the largest golden value.
+        is_scratch: it is no argument of the program, and nobody says what it should hold.
         positions: of the kernel's arguments that mean it.
     """
 
     name: str
     file: str
     element: str
-    count: int
+    shape: tuple[int, ...]
     bytes: int
     stride: int
     bits: int
+    kind: str
+    tolerance: float
+    is_scratch: bool
     is_value: bool
     writes: bool
     positions: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class PredictedLoop:
+    """A pipelined loop as the cost model sees it; `name` is its label in the C++ function."""
+
+    function: str
+    name: str
+    trips: int
+    ii: int
+    depth: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a design is worth before any tool has seen it.
+
+    Attributes:
+        source: the evaluator that says so.
+        resources: by name: lut, ff, dsp, bram18, uram.
+    """
+
+    source: str
+    latency_cycles: int
+    clock_mhz: float
+    resources: Mapping[str, int]
+    loops: tuple[PredictedLoop, ...]
+
+    @property
+    def latency_us(self) -> float:
+        return self.latency_cycles / self.clock_mhz
 
 
 @dataclass(frozen=True)
@@ -67,6 +127,7 @@ class HlsProject:
         functions: the C++ name of each task body, by its symbol.
         loops: per C++ function and label of a loop, what it is in the source.
         buffers: the region's tensors that the kernel uses, as files of the test bench.
+        data: contents of the test bench's binary files, by name.
     """
 
     program: CompiledProgram
@@ -76,6 +137,7 @@ class HlsProject:
     loops: Mapping[str, Mapping[str, LoopSource]]
     buffers: tuple[Buffer, ...]
     externals: tuple[str, ...]
+    data: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def hls_code(self) -> str:
@@ -85,12 +147,18 @@ class HlsProject:
     def write(self, directory: str | Path) -> list[Path]:
         """Write all files, making the directory; returns their paths."""
         written = []
-        for name, text in self.files.items():
+        contents = {name: text.encode() for name, text in self.files.items()} | dict(self.data)
+        for name, content in contents.items():
             path = Path(directory) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_bytes(content)
             written.append(path)
         return written
+
+    def with_prediction(self, prediction: Prediction) -> HlsProject:
+        """The project whose README says what the tools should find."""
+        text = _environment().get_template("prediction.md.j2").render(prediction=prediction, top=self.top)
+        return replace(self, files={**self.files, "README.md": f"{self.files['README.md']}\n{text}"})
 
 
 def emit_project(
@@ -123,11 +191,11 @@ def emit_project(
         "header": "kernel.h",
         "source": _source(program),
         "version": _version(),
+        "banks": list(_banks(kernel, buffers, device or FpgaDevice.load(DEFAULT_DEVICE))),
         **_target(device),
     }
-    names = ("kernel.cpp", "kernel.h", "testbench.cpp", "host.cpp", "run_hls.tcl", "Makefile", "README.md")
-    files = {name: _environment().get_template(f"{name}.j2").render(values) for name in names}
-    files["allo_hls.h"] = _header("allo_hls.h")
+    files = {name: _environment().get_template(f"{name}.j2").render(values) for name in RENDERED}
+    files |= {name: _header(name) for name in ("allo_hls.h", "allo_check.h")}
     files |= {f"csim/{name}": _header(name) for name in HEADERS}
     return HlsProject(program, kernel.name, files, kernel.symbols, kernel.loops, buffers, kernel.externals)
 
@@ -144,16 +212,42 @@ def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
                 name=names.new(f"{tensor.name}_buffer"),
                 file=tensor.name,
                 element=own[0][1].element,
-                count=own[0][1].size,
+                shape=tensor.shape or (1,),
                 bytes=size,
                 stride=1 << (size - 1).bit_length(),
                 bits=tensor.dtype.bits,
+                kind=_kind(tensor.dtype),
+                tolerance=_tolerance(tensor.dtype),
+                is_scratch=tensor not in program.tensors,
                 is_value=own[0][1].is_value,
                 writes=any(a.writes for _, a in own),
                 positions=tuple(i for i, _ in own),
             )
         )
     return tuple(found)
+
+
+def _kind(dtype: DType) -> str:
+    if dtype.is_float:
+        return "b" if dtype.kind == "bfloat" else "f"
+    return "i" if dtype.is_signed else "u"
+
+
+def _tolerance(dtype: DType) -> float:
+    """Of results whose additions the tool may have ordered otherwise: a random walk of a thousand roundings."""
+    return 2.0 ** (_SUM_BITS - MANTISSA_BITS[_kind(dtype), dtype.bits]) if dtype.is_float else 0.0
+
+
+def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:
+    """The memory of each argument that is a pointer to DRAM: that of its tensor's port."""
+    number = 0
+    for buffer in buffers:
+        arguments = [kernel.arguments[position] for position in buffer.positions]
+        if buffer.is_value or any(argument.extents for argument in arguments):
+            continue
+        for argument in arguments:
+            yield argument.name, device.external.bank_of(number)
+        number += 1
 
 
 def _buffer(buffers: Sequence[Buffer], position: int) -> Buffer:

@@ -150,7 +150,7 @@ class _Builder:
         ports = [self._builder.resource() for _ in range(min(external.ports, len(self._uses)))]
         numbers = []
         for position, use in enumerate(self._uses.values()):
-            port = ports[position % len(ports)]
+            port = ports[external.port_of(position)]
             tiles = [tile for _, tile in sorted(self._tiles[use.tensor.name].items())]
             if use.reads:
                 numbers.append(self._load(use, tiles, port))

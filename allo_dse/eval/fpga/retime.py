@@ -70,11 +70,7 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
     """Find the loops of a report in the task bodies of the program that the project was made of."""
     classes = {task_class.body.symbol: task_class for kernel in program.kernels for task_class in kernel.classes}
     names = {function: symbol for symbol, function in project.functions.items()}
-    variables = {
-        function: _variables(classes[symbol], list(project.loops.get(function, ())))
-        for function, symbol in names.items()
-        if symbol in classes
-    }
+    variables = labelled(program, project)
     movers = {f"{verb}_{tensor.name}": tensor.name for tensor in program.tensors for verb in ("load", "store")}
     timings: dict[tuple[str, str], dict[int, Measured]] = {}
     matched, unmatched = 0, []
@@ -98,6 +94,16 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
             name = movers[module.name]
             copies[name] = max(copies.get(name, 0), module.latency.max)
     return Retiming(timings, copies, matched, tuple(unmatched))
+
+
+def labelled(program: CompiledProgram, project: HlsProject) -> dict[str, dict[str, int]]:
+    """Per C++ function and label of a loop, the value number of the loop's variable in the task body."""
+    classes = {task_class.body.symbol: task_class for kernel in program.kernels for task_class in kernel.classes}
+    return {
+        function: _variables(classes[symbol], list(project.loops.get(function, ())))
+        for symbol, function in project.functions.items()
+        if symbol in classes
+    }
 
 
 def retimed(mapping: FpgaMapping, found: ReportTimes) -> FpgaMapping:

@@ -5,17 +5,24 @@ hls_project(design).write("best/hls")
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from allo_dse.backends.hls import Folding, HlsProject, emit_project
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import SimulationError
+from allo_dse.errors import AlloDseError, SimulationError
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..fpga.evaluator import solve_depths
 from ..program.stream_wiring import wiring_of
+from .prediction import predicted
+from .golden_data import golden_data
+
+SMALL = "small"
+"""The directory of the project of a smaller instance."""
 
 
 def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
@@ -62,3 +69,58 @@ def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsP
         device=device,
         folding=folding_of(design.vmg, own),
     )
+
+
+def board_project(
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    *,
+    reference: Callable[..., object] | None = None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+) -> HlsProject:
+    """The HLS project of a design with what it takes to test it and to judge what tools make of it.
+
+    It has random inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of
+    a smaller instance in `small/`, because C++ takes minutes for large ones.
+
+    Args:
+        reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
+            a large instance only where there is no smaller one.
+    """
+    project = hls_project(design, depths)
+    prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
+    if prediction is not None:
+        project = project.with_prediction(prediction)
+    small = _small_project(design, depths, reference, verify_with)
+    own = {} if small is not None and reference is None else _data_of(design.program, reference)
+    if small is None:
+        return replace(project, data=own)
+    files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
+    data = {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data={**own, **data})
+
+
+def _small_project(
+    design: Design,
+    depths: Mapping[str, int] | None,
+    reference: Callable[..., object] | None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
+) -> HlsProject | None:
+    """The design of the instance that it is verified with; None where there is none that can be tested."""
+    if verify_with is None:
+        return None
+    try:
+        program = design.program.with_params(**verify_with(design.program.params))
+        small = replace(design, program=program)
+        data = golden_data(program, reference)
+        return replace(hls_project(small, depths), data=data) if data else None
+    except AlloDseError:
+        return None
+
+
+def _data_of(program: Program, reference: Callable[..., object] | None) -> dict[str, bytes]:
+    """Inputs and golden outputs; none of a program that cannot be run on random numbers."""
+    try:
+        return golden_data(program, reference)
+    except SimulationError:
+        return {}

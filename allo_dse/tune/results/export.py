@@ -14,6 +14,7 @@ from ..declare.spec import StudySpec
 from .explain import design_layouts
 
 if TYPE_CHECKING:
+    from allo_dse.backends.hls.project import HlsProject
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
     from allo_dse.space.design import Design
 
@@ -68,7 +69,7 @@ def export_design(
     directory: Path,
 ) -> list[Path]:
     """Write the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project."""
-    design = candidate.design
+    design, hls = candidate.design, None
     directory.mkdir(parents=True, exist_ok=True)
     files = {
         "mapping.py": design.vmg.mapping_source(),
@@ -78,7 +79,7 @@ def export_design(
         "explanation.txt": explanation + "\n",
     }
     if getattr(design.device, "family", None) == "fpga":
-        files |= _hls_files(design, metrics)
+        hls = _hls_project(study, design, metrics)
     else:
         files["build.py"] = _build_script(study, candidate, values)
     if study.source is not None:
@@ -97,15 +98,14 @@ def export_design(
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         written.append(path)
-    return written
+    return [*written, *(hls.write(directory / HLS) if hls is not None else [])]
 
 
-def _hls_files(design: Design, metrics: Mapping[str, Any]) -> dict[str, str]:
+def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -> HlsProject:
     """The design's HLS project, at the stream depths that were solved for it."""
-    from allo_dse.eval.hls.design import hls_project
+    from allo_dse.eval.hls.design import board_project
 
-    project = hls_project(design, metrics.get("stream_depths"))
-    return {f"{HLS}/{name}": text for name, text in project.files.items()}
+    return board_project(design, metrics.get("stream_depths"), reference=study.reference, verify_with=study.verify_with)
 
 
 def _layouts(design: Design) -> dict[str, Any]:

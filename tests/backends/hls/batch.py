@@ -13,7 +13,7 @@ import numpy as np
 from allo_dse.backends.hls import HlsProject
 from allo_dse.backends.hls.csim import FLAGS, load_results, save_arguments
 
-HEADERS = "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <allo_hls.h>\n"
+HEADERS = "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <allo_hls.h>\n#include <allo_check.h>\n"
 
 
 class Batch:
@@ -47,5 +47,6 @@ class Batch:
 
 
 def _code(project: HlsProject) -> str:
-    text = project.files["kernel.cpp"] + project.files["testbench.cpp"].replace("int main(", "int run_all(")
+    tensors = re.sub(r"^#.*$", "", project.files["tensors.h"], flags=re.MULTILINE)
+    text = project.files["kernel.cpp"] + tensors + project.files["testbench.cpp"].replace("int main(", "int run_all(")
     return re.sub(r"^#include .*$", "", text, flags=re.MULTILINE).replace('extern "C" ', "")

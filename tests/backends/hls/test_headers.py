@@ -29,7 +29,8 @@ def run(lines: list[str], directory: Path, compiler: str) -> list[str]:
     )
     parts = [f"static void f{n}() {{\n" + "\n".join(lines[n : n + 50]) + "\n}\n" for n in range(0, len(lines), 50)]
     calls = "".join(f"  f{n}();\n" for n in range(0, len(lines), 50))
-    source = f'#include <cstdio>\n#include "allo_hls.h"\n#include <ap_axi_sdata.h>\n{show}{"".join(parts)}int main() {{\n{calls}}}\n'
+    includes = '#include <cstdio>\n#include "allo_hls.h"\n#include <ap_axi_sdata.h>\n'
+    source = f"{includes}{show}{''.join(parts)}int main() {{\n{calls}}}\n"
     (directory / "t.cpp").write_text(source)
     command = [compiler, *FLAGS, f"-I{INCLUDE}", "-o", "t", "t.cpp"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)

@@ -1,0 +1,102 @@
+// Whether a tensor is what it should be, element by element as they lie in files: lowest byte first, bits above an
+// element's width zero. Part of every project; for the test bench and the host program, not for synthesis.
+#ifndef ALLO_CHECK_H
+#define ALLO_CHECK_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace allo_check {
+
+// A tensor of the kernel's, as its file has it. `kind`: 'i' signed, 'u' unsigned, 'f' floating point, 'b' bfloat16.
+// Floating-point elements may differ by `tolerance` times the largest golden one: the tools may add in another order.
+struct tensor {
+  const char *name;
+  char kind;
+  int bits, bytes;
+  long count;
+  double tolerance;
+  const long *shape;
+  int dims;
+};
+
+inline double half_value(unsigned h) {
+  const int exponent = (h >> 10) & 31, fraction = h & 1023;
+  const double sign = h & 0x8000 ? -1 : 1;
+  if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+  return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
+}
+
+inline double number(const tensor &t, const unsigned char *at) {
+  uint64_t word = 0;
+  for (int i = 0; i < t.bytes && i < 8; i++) word |= uint64_t(at[i]) << (8 * i);
+  if (t.kind == 'f' && t.bytes == 2) return half_value(unsigned(word));
+  if (t.kind == 'f' && t.bytes == 8) {
+    double value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+  }
+  if (t.kind == 'f' || t.kind == 'b') {
+    const uint32_t low = uint32_t(t.kind == 'b' ? word << 16 : word);
+    float value;
+    memcpy(&value, &low, sizeof value);
+    return value;
+  }
+  const int unused = t.bits < 64 ? 64 - t.bits : 0;
+  return t.kind == 'i' ? double(int64_t(word << unused) >> unused) : double(word);
+}
+
+inline bool agree(const tensor &t, const unsigned char *a, const unsigned char *b, double allowed) {
+  if (memcmp(a, b, t.bytes) == 0) return true;
+  if (t.kind != 'f' && t.kind != 'b') return false;
+  const double x = number(t, a), y = number(t, b);
+  return x == y || std::fabs(x - y) <= allowed || (x != x && y != y);
+}
+
+inline void print_element(FILE *to, const tensor &t, const unsigned char *at) {
+  if (t.bytes <= 8) {
+    fprintf(to, "%.9g", number(t, at));
+    return;
+  }
+  fprintf(to, "0x");
+  for (int i = t.bytes - 1; i >= 0; i--) fprintf(to, "%02x", at[i]);
+}
+
+inline void print_index(FILE *to, const tensor &t, long element) {
+  long rest = t.count;
+  fprintf(to, "%s[", t.name);
+  for (int axis = 0; axis < t.dims; axis++) {
+    rest /= t.shape[axis];
+    fprintf(to, axis ? ", %ld" : "%ld", element / rest % t.shape[axis]);
+  }
+  fprintf(to, "]");
+}
+
+// How many elements differ; the first one is printed.
+inline long differences(const tensor &t, const unsigned char *found, const unsigned char *golden) {
+  double largest = 0;
+  for (long i = 0; t.tolerance > 0 && i < t.count; i++) {
+    const double magnitude = std::fabs(number(t, golden + i * t.bytes));
+    if (magnitude > largest && magnitude <= 1.7e308) largest = magnitude;
+  }
+  long wrong = 0;
+  for (long i = 0; i < t.count; i++) {
+    if (agree(t, found + i * t.bytes, golden + i * t.bytes, t.tolerance * largest)) continue;
+    if (wrong++) continue;
+    fprintf(stderr, "first difference: ");
+    print_index(stderr, t, i);
+    fprintf(stderr, " is ");
+    print_element(stderr, t, found + i * t.bytes);
+    fprintf(stderr, ", should be ");
+    print_element(stderr, t, golden + i * t.bytes);
+    fprintf(stderr, "\n");
+  }
+  if (wrong) fprintf(stderr, "%s: %ld of %ld elements differ\n", t.name, wrong, t.count);
+  return wrong;
+}
+
+}  // namespace allo_check
+
+#endif

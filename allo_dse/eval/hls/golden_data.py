@@ -1,0 +1,60 @@
+"""What an exported project is tested with: random inputs, and the outputs that they should give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.frontend.model.arguments import Arguments
+from allo_dse.lang.storage import is_wide, numpy_dtype, stored
+from allo_dse.mapper.program import Program
+
+from ..program.functional import run_graph
+from ..verify import as_computable, directions, random_arrays
+
+SEED = 0
+_SECONDS = 120.0
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def golden_data(program: Program, reference: Callable[..., object] | None = None) -> dict[str, bytes]:
+    """Files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of those that the program writes.
+
+    Args:
+        reference: from the input arrays to the output array (or a tuple of them); without it the program itself is run.
+
+    Raises:
+        SimulationError: when the program cannot be run on random numbers.
+    """
+    before = inputs_of(program)
+    inputs, outputs = directions(program)
+    after = {name: array.copy() for name, array in before.items()}
+    if reference is None:
+        run_graph(program.vmg, *after.values(), seconds=_SECONDS)
+    else:
+        found = reference(*(as_computable(before[name]) for name in inputs))
+        results = found if isinstance(found, tuple) else (found,)
+        for name, value in zip(outputs, results, strict=True):
+            after[name] = np.asarray(value).astype(after[name].dtype).reshape(after[name].shape)
+    golden = _files(program, after)
+    files = {f"data/{name}.bin": content for name, content in _files(program, before).items()}
+    for one in program.shared:  # keeps its contents from call to call
+        files[f"data/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
+    return files | {f"data/golden/{name}.bin": golden[name] for name in outputs}
+
+
+def inputs_of(program: Program) -> Arrays:
+    """Random inputs, the same in every run, and outputs of zero; zeros too where no machine type holds an element."""
+    wide = [tensor.name for tensor in program.tensors if is_wide(tensor.dtype)]
+    inputs = [name for name in directions(program)[0] if name not in wide]
+    return random_arrays(program, inputs, SEED) | {
+        t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in program.tensors if t.name in wide
+    }
+
+
+def _files(program: Program, arrays: Arrays) -> dict[str, bytes]:
+    arguments = Arguments(program, list(arrays.values()))
+    return {name: array.tobytes() for name, array in arguments.by_name.items()}

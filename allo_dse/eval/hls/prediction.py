@@ -1,0 +1,96 @@
+"""What the cost model says of an HLS project, in the words of the tool's report; and the two side by side.
+
+A comparison is plain data, kept in a design's metrics:
+
+    {"loops": [{"function": "gemm_all", "loop": "k_2", "ii": [4, 5], "depth": [14, 15], ...}],
+     "resources": {"dsp": [10, 12], ...}, "cycles": [1200, 1290]}
+
+Each pair is what was predicted and what was reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from allo_dse.aliases import JsonObject
+from allo_dse.backends.fpga.task import LoopCost
+from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
+from allo_dse.backends.hls_report import HlsReport
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.errors import SimulationError
+from allo_dse.mapper.limits.fpga import FpgaMapping
+
+from ..fpga.evaluator import FpgaSimulator, run
+from ..fpga.retime import Timings, labelled
+
+FUNCTION, LOOP = "function", "loop"
+
+
+def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
+    """What the model says of a design's project; None where control that depends on data has no static times."""
+    depths = mapping.depths or {}
+    try:
+        _, result = run(mapping, depths)
+        loops = predicted_loops(mapping, project)
+    except SimulationError:
+        return None
+    return Prediction(
+        source=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        latency_cycles=int(result.cycles),
+        clock_mhz=mapping.device.clock_ghz * 1e3,
+        resources={name: getattr(mapping.total, name) for name in RESOURCES},
+        loops=loops,
+    )
+
+
+def predicted_loops(mapping: FpgaMapping, project: HlsProject) -> tuple[PredictedLoop, ...]:
+    """The pipelined loops of the cost model that have a label in the C++, in the order in which they stand.
+
+    Raises:
+        SimulationError: where control depends on data.
+    """
+    labels = labelled(mapping.vmg.program, project)
+    found: dict[tuple[str, str], PredictedLoop] = {}
+    for group in mapping.vmg.groups:
+        for _, task_class, pid in mapping.classes(group):
+            function = project.functions.get(task_class.body.symbol)
+            names = {variable: label for label, variable in labels.get(function or "", {}).items()}
+            for loop in mapping.cost(task_class, pid).loops if function else ():
+                name = names.get(loop.variable)
+                if function is not None and name is not None:
+                    found.setdefault((function, name), _loop(function, name, loop))
+    return tuple(found.values())
+
+
+def _loop(function: str, name: str, loop: LoopCost) -> PredictedLoop:
+    return PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
+
+
+def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
+    """Predicted against reported, per loop that both know and per resource that the report states."""
+    found = predicted(mapping, project)
+    if found is None:
+        return {}
+    known = _reported(mapping, project, timings)
+    loops = [
+        {FUNCTION: one.function, LOOP: one.name, "trips": one.trips, "ii": [one.ii, ii], "depth": [one.depth, depth]}
+        for one in found.loops
+        for ii, depth in [known.get((one.function, one.name), (None, None))]
+    ]
+    stated = {name: getattr(report.resources, name) for name in RESOURCES}
+    resources = {name: [found.resources[name], value] for name, value in stated.items() if value is not None}
+    return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
+
+
+def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """II and depth that a report states, by function and label."""
+    labels = labelled(mapping.vmg.program, project)
+    found = {}
+    for kernel in mapping.vmg.program.kernels:
+        for task_class in kernel.classes:
+            function = project.functions.get(task_class.body.symbol)
+            own = timings.get((task_class.kernel, task_class.name), {})
+            for label, variable in labels.get(function or "", {}).items():
+                if function is not None and variable in own:
+                    found[function, label] = (own[variable].ii, own[variable].depth)
+    return found

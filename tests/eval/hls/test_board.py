@@ -1,0 +1,114 @@
+"""Exported projects: random inputs, golden outputs, what the model predicts, a smaller instance where there is one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.backends.hls.project import HlsProject
+from allo_dse.eval.hls.design import board_project, hls_project
+from allo_dse.eval.hls.golden_data import golden_data
+from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.space.design import Design
+from tests.backends.hls import programs
+from tests.frontend import samples
+
+needs_tools = pytest.mark.skipif(
+    shutil.which("g++") is None or shutil.which("make") is None, reason="needs g++ and make"
+)
+GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
+
+
+def design(make=programs.scaled_rows, device: str = "u280", **params: object) -> Design:
+    program = dse.load_program(make, **params)
+    return Design(program, unfolded(program), dse.Buffering(), dse.Device.load(device))
+
+
+def csim(project: HlsProject, directory: Path) -> subprocess.CompletedProcess[str]:
+    project.write(directory)
+    return subprocess.run(["make", "csim"], cwd=directory, capture_output=True, text=True, check=False)
+
+
+@needs_tools
+@pytest.mark.parametrize("make", [programs.scaled_rows, programs.widths, programs.fir])
+def test_csim_compares_with_golden_outputs(tmp_path: Path, make) -> None:
+    done = csim(board_project(design(make)), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "results are as they should be" in done.stdout
+
+
+@needs_tools
+def test_a_wrong_result_fails_with_the_first_difference(tmp_path: Path) -> None:
+    project = board_project(design())
+    project.write(tmp_path)
+    golden = np.fromfile(tmp_path / "data" / "golden" / "B.bin", np.int32)
+    right = int(golden[10])
+    golden[10] += 1
+    golden[20] -= 7
+    golden.tofile(tmp_path / "data" / "golden" / "B.bin")
+    done = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"first difference: B[1, 2] is {right}, should be {right + 1}\n" in done.stderr
+    assert "B: 2 of 32 elements differ" in done.stderr
+
+
+@needs_tools
+def test_csim_runs_the_smaller_instance(tmp_path: Path) -> None:
+    big = {**GEMM, "M": 64, "N": 64, "K": 64}
+    project = board_project(
+        design(samples.gemm, **big), verify_with=lambda p: {"M": 8, "N": 8, "K": 16}, reference=np.matmul
+    )
+    done = csim(project, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "-C small" in done.stdout
+    assert len(project.data["small/data/A.bin"]) == 2 * 8 * 16
+    assert len(project.data["data/A.bin"]) == 2 * 64 * 64
+    a, b = (np.frombuffer(project.data[f"data/{name}.bin"], np.int16).reshape(64, 64) for name in "AB")
+    np.testing.assert_array_equal(np.frombuffer(project.data["data/golden/C.bin"], np.int16).reshape(64, 64), a @ b)
+
+
+def test_references_and_runs_agree_on_golden_outputs() -> None:
+    program = dse.load_program(samples.gemm, **GEMM)
+    assert golden_data(program, np.matmul) == golden_data(program) == golden_data(program)
+
+
+def test_tensors_are_in_the_memory_that_the_model_times() -> None:
+    subject = design(samples.gemm, "zcu102", **GEMM)
+    ports = [name for name in hls_project(subject).files["connectivity.cfg"].splitlines() if name.startswith("sp=")]
+    tensors = [use.tensor.name for use in subject.mapping.fpga.tensors if not use.onchip]
+    for line in ports:
+        argument, bank = line.removeprefix("sp=gemm_1.").split(":")
+        assert bank == f"HP{tensors.index(argument.removesuffix('_in'))}"
+
+
+def test_the_readme_says_what_to_compare(golden) -> None:
+    readme = board_project(design(programs.fir, "zcu102")).files["README.md"]
+    golden("fir_prediction.md", readme[readme.index("## What the tools should find") :])
+
+
+@needs_tools
+def test_the_host_program_checks_and_times(tmp_path: Path) -> None:
+    """With a stand-in for XRT whose kernel is the C++ itself."""
+    project = board_project(design())
+    project.write(tmp_path)
+    (tmp_path / "xrt").mkdir()
+    for name in ("xrt_bo.h", "xrt_device.h", "xrt_kernel.h"):
+        shutil.copy(Path(__file__).parent / "xrt_stand_in.h", tmp_path / "xrt" / name)
+    build = ["g++", "-std=c++17", "-O1", "-I.", "-Icsim", "-w", "-o", "host", "host.cpp", "kernel.cpp"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    done = subprocess.run(["./host", "x", "data", "5", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["kernel"], found["repetitions"], found["correct"]) == ("scaled_rows", 5, True)
+    assert 0 < found["fastest_us"] <= found["latency_us"] <= found["slowest_us"]
+    golden = np.fromfile(tmp_path / "data" / "golden" / "B.bin", np.int32)
+    (golden + 1).tofile(tmp_path / "data" / "golden" / "B.bin")
+    done = subprocess.run(["./host", "x", "data", "1", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "first difference: B[0, 0]" in done.stderr
