@@ -18,8 +18,8 @@ from allo_dse.space.design import Design
 
 from ..fpga.evaluator import solve_depths
 from ..program.stream_wiring import wiring_of
-from .prediction import predicted
 from .golden_data import golden_data
+from .prediction import predicted
 
 SMALL = "small"
 """The directory of the project of a smaller instance."""

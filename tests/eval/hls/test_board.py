@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.hls.project import HlsProject
+from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.eval.hls.design import board_project, hls_project
 from allo_dse.eval.hls.golden_data import golden_data
 from allo_dse.mapper.fold.fold import unfolded
@@ -88,8 +88,21 @@ def test_tensors_are_in_the_memory_that_the_model_times() -> None:
 
 
 def test_the_readme_says_what_to_compare(golden) -> None:
-    readme = board_project(design(programs.fir, "zcu102")).files["README.md"]
+    amounts = {"lut": 7303, "ff": 5945, "dsp": 2, "bram18": 120, "uram": 0}
+    loop = PredictedLoop("taps_all", "fill_0", trips=4000, ii=1, depth=2, cycles=4002)
+    project = hls_project(design(programs.fir)).with_prediction(Prediction("model 1", 84600, 300.0, amounts, (loop,)))
+    readme = project.files["README.md"]
     golden("fir_prediction.md", readme[readme.index("## What the tools should find") :])
+
+
+def test_predictions_are_those_of_the_model() -> None:
+    subject = design(programs.fir)
+    readme = board_project(subject).files["README.md"]
+    metrics = dse.FpgaSimulator(depths="declared").evaluate(subject)
+    assert f"| cycles | {metrics.latency_cycles:,} |" in readme
+    assert f"| lut | {metrics.lut:,} |" in readme
+    labels = [label for own in hls_project(subject).loops.values() for label in own]
+    assert all(f"| `{label}` |" in readme for label in labels)
 
 
 @needs_tools
