@@ -17,10 +17,11 @@ SHOWN = {
     "add_a_choice": "input ports of depth [1, 2] were tried",
     "add_a_sampler": "latency_cycles",
     "add_a_picture": "designs drawn in front.svg",
+    "calibrate_a_board": "12 measurements; wrote my_npu.toml",
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "examples").glob("add_*.py")))
+@pytest.mark.parametrize("name", sorted(SHOWN))
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
@@ -32,3 +33,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
 def test_every_example_is_named_in_the_guide() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [path.name for path in (ROOT / "examples").glob("add_*.py") if path.name not in guide] == []
+
+
+def test_every_example_that_adds_something_is_run() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("add_*.py")} <= SHOWN.keys()

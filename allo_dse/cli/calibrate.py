@@ -1,0 +1,125 @@
+"""The command that fits a device file to measurements: `calibrate`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.store.file_names import displayed
+
+from .output import JSON, RUN_OPTION, console, json_only, print_json
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device, NpuDevice
+    from allo_dse.eval.calibrate.calibration import Calibration
+
+_CALIBRATE = """Fit an NPU's device file to measured times: its board and the kernels that the measured designs use.
+
+MEASUREMENTS is a CSV with the columns design (key or number) and latency_us, or a run directory with measured designs.
+This executes the study file of the run. The device file that is written extends the run's device.
+
+[bold]Examples[/]
+
+  allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
+  allo-tune calibrate runs/gemm -o my_npu.toml                  designs that a rung of the run measured
+  allo-tune calibrate measured.csv -o my_npu.toml --json | jq .errors
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("calibrate", help=_CALIBRATE)(calibrate)
+
+
+def calibrate(
+    measurements: Annotated[Path, typer.Argument(metavar="MEASUREMENTS", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DEVICE.toml", help="Device file to write.")],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="DEVICE", help="Start from this one and not the run's.")
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.eval.calibrate.calibration import calibrate as fit
+    from allo_dse.eval.calibrate.device_text import device_text, write_device
+    from allo_dse.tune.measured import on_device, read_measurements
+
+    with json_only() if as_json else nullcontext():
+        measured = read_measurements(measurements, run, study)
+        base = _base(device, measured[0].design.device if measured else None)
+        found = fit(on_device(measured, base) if device else measured)
+    comments = {p.name: f"[calibrated] {p.before:.4g} before" for p in found.parameters if p.deviation is not None}
+    write_device(output, device_text(found.device, base, _extends(device, base, output), comments))
+    if as_json:
+        print_json({**found.to_dict(), "file": str(output)})
+    else:
+        _print(found, output)
+
+
+def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
+    """The device that is calibrated, as its file says it is."""
+    from allo_dse.device.device import Device, NpuDevice
+
+    if name_or_path is not None:
+        return NpuDevice.load(name_or_path)
+    if of_run is None:
+        raise StudyError("there are no measurements", hint="a line for each, with the columns design and latency_us")
+    if of_run.name not in Device.names():
+        raise StudyError(
+            f"the run's device {of_run.name!r} is from a file of its own", hint="name the file with --device"
+        )
+    return NpuDevice.load(of_run.name)
+
+
+def _extends(name_or_path: str | None, base: NpuDevice, output: Path) -> str:
+    """How the written file names the one it extends."""
+    if name_or_path is None or name_or_path in type(base).names():
+        return base.name
+    return os.path.relpath(name_or_path, output.parent)
+
+
+def _print(found: Calibration, output: Path) -> None:
+    to = console()
+    to.print(_parameters(found))
+    left = [p for p in found.parameters if p.deviation is None]
+    for p in left:
+        if p.alike:
+            to.print(f"{p.name} {p.words}")
+    if unseen := [p.name for p in left if not p.alike]:
+        to.print(f"no measurement depends on {', '.join(unseen)}")
+    if found.unexplained:
+        to.print(_unexplained(found))
+    for kind, (median, high) in found.errors.items():
+        to.print(f"{kind.replace('_', '-'):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
+    to.print(f"{len(found.judged)} measurements; wrote {displayed(str(output))}")
+
+
+def _parameters(found: Calibration) -> Table:
+    shown = Table(show_edge=False)
+    shown.add_column("parameter", no_wrap=True)
+    for name in ("before", "after", "+-"):
+        shown.add_column(name, justify="right")
+    for p in found.parameters:
+        if p.deviation is not None:
+            shown.add_row(p.name, f"{p.before:.4g}", f"{p.after:.4g}", f"{p.deviation:.2g}")
+    return shown
+
+
+def _unexplained(found: Calibration) -> Table:
+    shown = Table(show_edge=False, title="not explained", title_justify="left")
+    for name in ("measurement", "measured us", "predicted us", "off"):
+        shown.add_column(name, justify="left" if name == "measurement" else "right")
+    for one in found.unexplained:
+        measured = one.measurement.latency_us
+        off = f"{one.after_us / measured - 1:+.0%}"
+        shown.add_row(displayed(one.measurement.label), f"{measured:.1f}", f"{one.after_us:.1f}", off)
+    return shown

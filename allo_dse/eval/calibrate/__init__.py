@@ -1,0 +1,1 @@
+"""Fits the numbers of an NPU's device file to measured times; the simulator is what predicts."""

@@ -1,0 +1,220 @@
+"""Calibration: measured designs in, a device whose numbers explain them out, with what is known of each number.
+
+found = calibrate([Measurement(design, latency_us=412.0), ...])
+found.device, found.parameters, found.cross_validated
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from allo_dse.aliases import JsonObject
+from allo_dse.device.device import NpuDevice
+from allo_dse.errors import DeviceError
+from allo_dse.space.design import Design
+
+from ..npu.evaluator import NpuSimulator
+from .parameters import Parameter, parameters_of, with_values
+from .robust import Fit, Problem, Vector, fit
+
+FEWEST = 4
+FOLDS = 8
+UNEXPLAINED = 4.0  # scales from zero
+UNEXPLAINED_AT_LEAST = 0.1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long a design took.
+
+    Attributes:
+        label: where it comes from, for people: "line 12: 9f3c2a".
+    """
+
+    design: Design
+    latency_us: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A measurement, and what the model said of it: with the device as it was, as fitted, and fitted without it.
+
+    Attributes:
+        unexplained: whether it is too far from the fitted model to be noise.
+    """
+
+    measurement: Measurement
+    before_us: float
+    after_us: float
+    held_out_us: float
+    unexplained: bool
+
+    def to_dict(self) -> JsonObject:
+        """For machines."""
+        return {
+            "label": self.measurement.label,
+            "measured_us": self.measurement.latency_us,
+            "before_us": self.before_us,
+            "after_us": self.after_us,
+            "held_out_us": self.held_out_us,
+            "unexplained": self.unexplained,
+        }
+
+
+@dataclass(frozen=True)
+class FittedParameter:
+    """A number before and after.
+
+    Attributes:
+        deviation: its standard deviation; None where it was left alone.
+        alike: numbers it cannot be told from; with no deviation and none of them, no measurement depends on it.
+    """
+
+    name: str
+    before: float
+    after: float
+    deviation: float | None
+    alike: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What is to be said of it."""
+        if self.deviation is not None:
+            return ""
+        if self.alike:
+            return f"left alone: these measurements do not tell it from {', '.join(self.alike)}"
+        return "left alone: no measurement depends on it"
+
+    def to_dict(self) -> JsonObject:
+        """For machines."""
+        return {
+            "name": self.name,
+            "before": self.before,
+            "after": self.after,
+            "standard_deviation": self.deviation,
+            "alike": list(self.alike),
+        }
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a fit has found.
+
+    Attributes:
+        device: the device with the fitted numbers.
+        scale: standard deviation of the logarithm of predicted over measured, without outliers.
+    """
+
+    device: NpuDevice
+    parameters: tuple[FittedParameter, ...]
+    judged: tuple[Judged, ...]
+    scale: float
+
+    @property
+    def unexplained(self) -> list[Judged]:
+        """Measurements that the fitted model does not explain."""
+        return [one for one in self.judged if one.unexplained]
+
+    @cached_property
+    def errors(self) -> dict[str, tuple[float, float]]:
+        """Median and 90th percentile of the absolute relative error: before, after, and by cross-validation."""
+        measured = np.array([one.measurement.latency_us for one in self.judged])
+        kinds = {"before": "before_us", "after": "after_us", "cross_validated": "held_out_us"}
+        found = {}
+        for kind, name in kinds.items():
+            absolute = np.abs(np.array([getattr(one, name) for one in self.judged]) / measured - 1)
+            found[kind] = (float(np.median(absolute)), float(np.quantile(absolute, 0.9)))
+        return found
+
+    def to_dict(self) -> JsonObject:
+        """For machines."""
+        return {
+            "device": self.device.name,
+            "board": self.device.board_name,
+            "parameters": [parameter.to_dict() for parameter in self.parameters],
+            "measurements": [one.to_dict() for one in self.judged],
+            "errors": {kind: {"median": a, "quantile_90": b} for kind, (a, b) in self.errors.items()},
+        }
+
+
+def predicted_us(design: Design, device: NpuDevice) -> float:
+    """The model's time of a design on a device."""
+    return float(NpuSimulator().evaluate(replace(design, device=device)).latency_us)
+
+
+def calibrate(measurements: Sequence[Measurement]) -> Calibration:
+    """Fit the numbers of the measurements' device to them.
+
+    Raises:
+        DeviceError: for too few measurements, or for those of different boards.
+    """
+    devices = _devices(measurements)
+    parameters = parameters_of((m.design for m in measurements), devices[0])
+    measured = np.log([m.latency_us for m in measurements])
+
+    def residuals_at(at: Vector) -> Vector:
+        values = {p: p.value(float(z)) for p, z in zip(parameters, at, strict=True)}
+        changed = {device: with_values(device, values) for device in dict.fromkeys(devices)}
+        pairs = zip(measurements, devices, strict=True)
+        return np.log([predicted_us(m.design, changed[device]) for m, device in pairs]) - measured
+
+    low, high = np.array([p.limits for p in parameters]).T
+    problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
+    start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
+    found = fit(problem, start)
+    moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if i in found.selection.free}
+    return Calibration(
+        with_values(devices[0], moved),
+        _described(parameters, devices[0], found),
+        _judged(measurements, residuals_at(start), found),
+        found.scale,
+    )
+
+
+def _devices(measurements: Sequence[Measurement]) -> list[NpuDevice]:
+    if len(measurements) < FEWEST:
+        raise DeviceError(
+            f"{len(measurements)} measurements are too few to fit a device to",
+            hint=f"measure {FEWEST} designs at least, which differ in size and in tiles",
+        )
+    devices = [NpuDevice.of(m.design.device) for m in measurements]
+    for measurement, device in zip(measurements, devices, strict=True):
+        if (device.board, device.kernels) != (devices[0].board, devices[0].kernels):
+            raise DeviceError(
+                f"{measurement.label or measurement.design.key}: measured on {device.name}, board "
+                f"{device.board_name!r}, the first one on {devices[0].name}, board {devices[0].board_name!r}",
+                hint="calibrate boards one by one",
+            )
+    return devices
+
+
+def _described(parameters: Sequence[Parameter], device: NpuDevice, found: Fit) -> tuple[FittedParameter, ...]:
+    deviations = dict(zip(found.selection.free, found.deviations, strict=True))
+    described = []
+    for i, parameter in enumerate(parameters):
+        before = parameter.of(device)
+        alike = tuple(str(parameters[j]) for j in found.selection.alike.get(i, ()))
+        if i in deviations:
+            after = parameter.value(float(found.at[i]))
+            deviation = parameter.spread(after, float(deviations[i]))
+            described.append(FittedParameter(str(parameter), before, after, deviation))
+        else:
+            described.append(FittedParameter(str(parameter), before, before, None, alike))
+    return tuple(described)
+
+
+def _judged(measurements: Sequence[Measurement], before: Vector, found: Fit) -> tuple[Judged, ...]:
+    distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
+    folds = np.array([distinct[m.design.key] % FOLDS for m in measurements])
+    held_out = found.held_out(folds)
+    limit = max(UNEXPLAINED * found.scale, UNEXPLAINED_AT_LEAST)
+    judged = []
+    for m, *errors in zip(measurements, before, found.residuals, held_out, strict=True):
+        before_us, after_us, held_out_us = (m.latency_us * float(np.exp(error)) for error in errors)
+        judged.append(Judged(m, before_us, after_us, held_out_us, bool(abs(errors[1]) > limit)))
+    return tuple(judged)

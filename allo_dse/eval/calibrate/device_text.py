@@ -1,0 +1,77 @@
+"""A calibrated device as a device file that extends the one it was fitted from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from allo_dse.aliases import JsonObject
+from allo_dse.device.device import NpuDevice
+
+_TABLES = ("kernels", "elementwise", "scalar_loop")
+
+
+def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapping[str, str]) -> str:
+    """TOML of what differs from another device; the device's board becomes the default one.
+
+    Args:
+        base: what the file extends. extends: how it is named there, or its path from where the text will be.
+        comments: by name of a number ("board.launch_us"), what to write beside it.
+    """
+    changed: JsonObject = {name: _plain(getattr(device, name)) for name in _TABLES}
+    before: JsonObject = {name: _plain(getattr(base, name)) for name in _TABLES}
+    changed["boards"] = {"default": _default_board(device, base)}
+    before["boards"] = {"default": _plain(base.boards["default"])}
+    lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
+    if device.kernel_library != base.kernel_library:
+        lines.append(f"kernel_library = {json.dumps(device.kernel_library)}")
+    written: dict[tuple[str, ...], list[str]] = {}
+    for path, value in _differences(changed, before, ()):
+        name = ".".join(("board", *path[2:]) if path[0] == "boards" else path)
+        comment = f" # {comments[name]}" if name in comments else ""
+        written.setdefault(path[:-1], []).append(f"{path[-1]} = {json.dumps(value)}{comment}")
+    for table, entries in written.items():
+        lines += ["", f"[{'.'.join(map(_key, table))}]", *entries]
+    return "\n".join(lines) + "\n"
+
+
+def write_device(path: Path, text: str) -> None:
+    """Write a device file; what it says is read back, so that a file that cannot be loaded is never left unnoticed.
+
+    Raises:
+        DeviceError: when it cannot be loaded.
+    """
+    path.write_text(text, encoding="utf-8")
+    NpuDevice.load(path)
+
+
+def _plain(value: object) -> object:
+    """Models as dictionaries."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _default_board(device: NpuDevice, base: NpuDevice) -> JsonObject:
+    """The board's values; types that only the default board has terms of its own for get the board's."""
+    board = device.board
+    own = board.model_dump(mode="json")
+    shared = {"launch_us": board.launch_us, "host_sync_gb_s": board.host_sync_gb_s}
+    types = {**dict.fromkeys(base.boards["default"].host_by_type, shared), **own["host_by_type"]}
+    return {**own, "host_by_type": types}
+
+
+def _differences(changed: object, before: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
+    if isinstance(changed, Mapping):
+        for key, value in changed.items():
+            yield from _differences(value, before.get(key) if isinstance(before, Mapping) else None, (*path, key))
+    elif changed != before:
+        yield path, changed
+
+
+def _key(name: str) -> str:
+    """A key as TOML writes it."""
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else json.dumps(name)

@@ -1,0 +1,238 @@
+"""Least squares on logarithms that outliers do not bend, and that leave alone what the data does not determine.
+
+Residuals are weighted by Cauchy's function at 95 % efficiency, their scale is the median absolute residual [Huber and
+Ronchetti, Robust Statistics, 2009]. Of parameters that have much the same effect, those with the least are left alone:
+as long as the weakest singular direction of the Jacobian is not determined, the parameter with the largest part in it
+goes (subset selection by singular vectors [Golub and Van Loan, Matrix Computations, 5.5.7]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+CAUCHY = 2.385  # scales; 95 % efficient where errors are normal
+MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
+LEAST_SCALE = 0.002
+SELECTION_SCALE = 0.05  # what is taken for noise as long as the fit is still far off
+UNDETERMINED = 0.3  # standard deviation of a logarithm: known to a third only
+NO_EFFECT = 0.002  # change of a time's logarithm by a parameter's: a factor of two changes none by 0.2 %
+PARTNER = 0.2
+STEP = 0.04
+LONGEST_STEP = 0.7  # a factor of two
+ROUNDS = 10
+HALVINGS = 4
+TRUST = 1.0  # standard deviation of a logarithm before anything is measured: a factor of e
+PROBE_ROUNDS = 2
+RATE_QUARTERS = 5
+RATE_SHOWS = 0.02
+RATE_DOMINATES = 3.0
+RATE_HELPS = 1.0  # of the loss; a residual that is no outlier any more
+SMALL_STEP = 2e-3
+FEWEST_PER_PARAMETER = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fitted.
+
+    Attributes:
+        residuals_at: residuals at coordinates.
+        low, high: limits of the coordinates.
+        rates: positions of coordinates that have no effect where they are high enough.
+    """
+
+    residuals_at: Callable[[Vector], Vector]
+    low: Vector
+    high: Vector
+    rates: tuple[int, ...] = ()
+
+    def clip(self, at: Vector) -> Vector:
+        result: Vector = np.clip(at, self.low, self.high)
+        return result
+
+    def slopes(self, at: Vector, residuals: Vector, of: Iterable[int]) -> Matrix:
+        """Change of each residual per change of some coordinates, by steps that stay within the limits; else zero."""
+        result = np.zeros((len(residuals), len(at)))
+        for i in of:
+            step = STEP if at[i] + STEP <= self.high[i] else -STEP
+            moved = at.copy()
+            moved[i] += step
+            result[:, i] = (self.residuals_at(moved) - residuals) / step
+        return result
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which parameters the data determines; the others with those they cannot be told from, none without effect."""
+
+    free: list[int]
+    alike: dict[int, list[int]]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where a fit has ended: coordinates, residuals, their slopes and scale, and which coordinates are free."""
+
+    at: Vector
+    residuals: Vector
+    jacobian: Matrix
+    scale: float
+    selection: Selection
+
+    @property
+    def deviations(self) -> Vector:
+        """Standard deviations of the free coordinates."""
+        free = self.jacobian[:, self.selection.free]
+        if not free.shape[1]:
+            return np.zeros(0)
+        weights = _weights(self.residuals, self.scale)
+        covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
+        excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
+        result: Vector = self.scale * np.sqrt(np.diag(covariance) * excess)
+        return result
+
+    def held_out(self, folds: NDArray[np.int64]) -> Vector:
+        """Residuals of each fold by a fit to the others, in which times are linear in what is free."""
+        free = self.jacobian[:, self.selection.free]
+        result = self.residuals.copy()
+        for fold in np.unique(folds):
+            out = folds == fold
+            if out.all() or not free.shape[1]:
+                continue
+            result[out] += free[out] @ _linear(free[~out], self.residuals[~out])
+        return result
+
+
+def scale_of(residuals: Vector) -> float:
+    """Their standard deviation, were they normal; outliers do not count."""
+    return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
+
+
+def _weights(residuals: Vector, scale: float) -> Vector:
+    result: Vector = 1 / (1 + (residuals / (CAUCHY * scale)) ** 2)
+    return result
+
+
+def loss(residuals: Vector, scale: float) -> float:
+    """What the fit makes small."""
+    return float(np.log1p((residuals / (CAUCHY * scale)) ** 2).sum())
+
+
+def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
+    """The change that makes residuals small where they are linear in it."""
+    change = np.zeros(jacobian.shape[1])
+    for _ in range(ROUNDS):
+        now = residuals + jacobian @ change
+        root = np.sqrt(_weights(now, scale_of(now)))
+        change = change - np.linalg.lstsq(root[:, None] * jacobian, root * now, rcond=1e-6)[0]
+    return change
+
+
+def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[int]) -> Selection:
+    """Which of the allowed parameters these measurements determine."""
+    reach = np.abs(jacobian).max(axis=0)
+    free = [i for i in allowed if reach[i] >= NO_EFFECT]
+    alike: dict[int, list[int]] = {i: [] for i in allowed if i not in free}
+    root = np.sqrt(_weights(residuals, scale))
+    most = max(1, len(residuals) // FEWEST_PER_PARAMETER)
+    while free:
+        _, singular, directions = np.linalg.svd(root[:, None] * jacobian[:, free], full_matrices=True)
+        weakest = singular[-1] if len(singular) == len(free) else 0.0
+        if len(free) <= most and weakest * UNDETERMINED >= scale:
+            break
+        direction = np.abs(directions[-1])
+        position = int(direction.argmax())
+        alike[free[position]] = [i for i, part in zip(free, direction, strict=True) if part > PARTNER * direction.max()]
+        alike[free[position]].remove(free[position])
+        del free[position]
+    return Selection(free, alike)
+
+
+def fit(problem: Problem, start: Vector) -> Fit:
+    """Coordinates that make residuals small: first of all, held loosely to where they started; then of those that are
+    determined, with the others where they started."""
+    residuals = problem.residuals_at(start)
+    jacobian = problem.slopes(start, residuals, range(len(start)))
+    effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT or i in problem.rates]
+    begun = _begun(problem, start, effective)
+    at, residuals, jacobian = _descend(problem, begun, effective, TRUST)
+    allowed, alike = effective, {i: list[int]() for i in range(len(start)) if i not in effective}
+    while True:
+        chosen = select(jacobian, residuals, scale_of(residuals), allowed)
+        alike.update(chosen.alike)
+        if chosen.free == allowed and all(at[i] == start[i] for i in alike):
+            return Fit(at, residuals, jacobian, scale_of(residuals), Selection(allowed, alike))
+        kept = start.copy()
+        kept[chosen.free] = at[chosen.free]
+        allowed = chosen.free
+        at, residuals, jacobian = _descend(problem, kept, allowed, np.inf)
+
+
+def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
+    """Where to begin: with rates lowered where that helps, as one that is far too high shows no slope."""
+    best, residuals, _ = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
+    before = problem.residuals_at(start)
+    for i in problem.rates:
+        better = False
+        for k in range(1, RATE_QUARTERS + 1):
+            moved = best.copy()
+            moved[i] = start[i] - k * np.log(4)
+            shift = np.abs(problem.residuals_at(moved) - before)
+            if shift.max() < RATE_SHOWS:
+                continue
+            if np.median(shift) > RATE_DOMINATES:
+                break
+            tried, then, _ = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
+            if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
+                best, residuals, better = tried, then, True
+            elif better:
+                break
+    return best
+
+
+def _descend(
+    problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
+) -> tuple[Vector, Vector, Matrix]:
+    """Gauss-Newton steps of the free coordinates; coordinates, residuals and slopes at the end.
+
+    Args:
+        trust: standard deviation of coordinates around where they are.
+    """
+    begun, now, free = at, problem.residuals_at(at), list(free)
+    jacobian = np.zeros((len(now), len(at)))
+    for _ in range(rounds):
+        jacobian = problem.slopes(at, now, free)
+        scale = scale_of(now)
+        root = np.sqrt(_weights(now, scale))
+        prior = min(scale, SELECTION_SCALE) / trust
+        left = np.vstack([root[:, None] * jacobian[:, free], np.eye(len(free)) * prior])
+        right = np.concatenate([root * now, prior * (at - begun)[free]])
+        step = np.zeros(len(at))
+        step[free] = -np.linalg.lstsq(left, right, rcond=1e-6)[0]
+        longest = float(np.abs(step).max(initial=0.0))
+        moved, then = _shortened(problem, at, now, step * min(1.0, LONGEST_STEP / max(longest, 1e-9)))
+        small = np.abs(moved - at).max(initial=0.0) < SMALL_STEP
+        at, now = moved, then
+        if small:
+            break
+    return at, now, jacobian
+
+
+def _shortened(problem: Problem, at: Vector, now: Vector, step: Vector) -> tuple[Vector, Vector]:
+    """Where a step leads, halved until residuals are smaller than before; where it is, if they never are."""
+    scale = scale_of(now)
+    before = loss(now, scale)
+    for _ in range(HALVINGS):
+        moved = problem.clip(at + step)
+        then = problem.residuals_at(moved)
+        if loss(then, scale) < before:
+            return moved, then
+        step = step / 2
+    return at, now

@@ -1,0 +1,148 @@
+"""Measured designs: from a CSV that names designs of a run, or from the rungs of a run that ran on hardware."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.errors import StudyError
+from allo_dse.eval.calibrate.calibration import Measurement
+from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.space.design import Design
+
+from .rerun import Replayer
+from .store.record import Record
+from .store.rundir import find_run
+
+COLUMNS = ("design", "latency_us", "run")
+"""Of a CSV: a design's key or number, its measured time, and its run directory relative to the CSV (or none)."""
+
+_COLUMNS_HINT = "columns: design (key or number), latency_us, and run where designs are of several runs"
+_SHORTEST_KEY = 4
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a CSV."""
+
+    where: str
+    design: str
+    latency_us: float
+    run: str
+
+
+def read_measurements(path: Path, run: Path | None = None, study_file: Path | None = None) -> list[Measurement]:
+    """Measured designs of a CSV, or of a run directory. Executes study files.
+
+    Args:
+        run: the run that designs of the CSV are of, unless the CSV says so; the newest when not given.
+        study_file: where the study file of the run has moved.
+
+    Raises:
+        StudyError: naming the line, for what cannot be read or is no design.
+    """
+    if path.is_dir():
+        return _of_run(path, study_file)
+    rows = list(_rows(path))
+    with ExitStack() as opened:
+        runs: dict[str, _Run] = {}
+        found = []
+        for row in rows:
+            if row.run not in runs:
+                folder = find_run(path.parent / row.run if row.run else run)
+                runs[row.run] = _Run(opened.enter_context(Replayer(folder, study_file)))
+            design = runs[row.run].design(row)
+            found.append(Measurement(design, row.latency_us, f"{row.where}: {row.design}"))
+        return found
+
+
+def on_device(measurements: list[Measurement], device: NpuDevice) -> list[Measurement]:
+    """The measurements as of another device, with their board and their kernel library where it has them."""
+    found = []
+    for measurement in measurements:
+        before = NpuDevice.of(measurement.design.device)
+        board = before.board_name if before.board_name in device.boards else device.board_name
+        library = before.kernel_library if before.kernel_library in device.kernels else device.kernel_library
+        chosen = device.with_options(board=board, kernel_library=library)
+        found.append(replace(measurement, design=replace(measurement.design, device=chosen)))
+    return found
+
+
+def _of_run(path: Path, study_file: Path | None) -> list[Measurement]:
+    with Replayer(find_run(path), study_file) as replayer:
+        records = [r for r in replayer.records() if r.evaluated and "latency_us" in (r.metrics or {})]
+        measured = [r for r in records if not str((r.metrics or {}).get("evaluator", "")).startswith(NpuSimulator.name)]
+        if not measured:
+            raise StudyError(
+                f"{path} has no measured designs",
+                hint="its study needs a rung that measures; or name a CSV with " + _COLUMNS_HINT,
+            )
+        return [
+            Measurement(
+                replayer.candidate(r).design, float((r.metrics or {})["latency_us"]), f"design {r.number}: {r.key}"
+            )
+            for r in measured
+        ]
+
+
+class _Run:
+    """The evaluated designs of a run, by number and by key."""
+
+    def __init__(self, replayer: Replayer) -> None:
+        self._replayer = replayer
+        self._records = {r.key: r for r in replayer.records() if r.evaluated}
+        self._numbers = {str(r.number): r for r in self._records.values()}
+
+    def design(self, row: _Row) -> Design:
+        return self._replayer.candidate(self._record(row)).design
+
+    def _record(self, row: _Row) -> Record:
+        wanted = row.design.removeprefix("#").lower()
+        if wanted in self._numbers:
+            return self._numbers[wanted]
+        keys = [key for key in self._records if key.startswith(wanted)] if len(wanted) >= _SHORTEST_KEY else []
+        if len(keys) == 1:
+            return self._records[keys[0]]
+        near = difflib.get_close_matches(wanted, self._records, 1)
+        raise StudyError(
+            f"{row.where}: {self._replayer.path} has {'several designs' if keys else 'no design'} {row.design!r}",
+            hint=f"did you mean {near[0]}?" if near else "`allo-tune pareto --csv` lists designs by key and number",
+        )
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            given = reader.fieldnames or []
+            if unknown := [name for name in given if name not in COLUMNS]:
+                raise StudyError(f"{path}:1: unknown column {unknown[0]!r}", hint=_COLUMNS_HINT)
+            if missing := [name for name in COLUMNS[:2] if name not in given]:
+                raise StudyError(f"{path}:1: no column {missing[0]!r}", hint=_COLUMNS_HINT)
+            for row in reader:
+                yield _row(row, f"{path}:{reader.line_num}")
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read: {error.strerror}", hint="a CSV, or a run directory") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise StudyError(f"{path}: not a CSV in UTF-8: {error}", hint=_COLUMNS_HINT) from None
+
+
+def _row(row: dict[str, str], where: str) -> _Row:
+    if None in row or None in row.values():
+        raise StudyError(f"{where}: has not as many values as there are columns", hint=_COLUMNS_HINT)
+    text = row["latency_us"].strip()
+    try:
+        latency_us = float(text)
+    except ValueError:
+        latency_us = math.nan
+    if not (0 < latency_us < math.inf):
+        raise StudyError(f"{where}: latency_us: {text!r} is no positive number", hint="microseconds, as in 412.5")
+    if not row["design"].strip():
+        raise StudyError(f"{where}: design: empty", hint="its key or its number")
+    return _Row(where, row["design"].strip(), latency_us, (row.get("run") or "").strip())

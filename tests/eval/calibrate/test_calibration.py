@@ -1,0 +1,102 @@
+"""Calibration recovers the numbers of a board that the simulator was run with, and names what it cannot know."""
+
+import numpy as np
+import pytest
+
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.errors import DeviceError
+from allo_dse.eval.calibrate.calibration import Measurement, calibrate, predicted_us
+from allo_dse.eval.calibrate.device_text import device_text, write_device
+from allo_dse.eval.calibrate.parameters import Parameter, parameters_of, with_values
+from tests.eval.designs import gemm_design, gemm_fold
+
+LAUNCH = Parameter(("board", "host_by_type", "i16", "launch_us"))
+EFFICIENCY = Parameter(("kernels", "allo", "i16", "efficiency"))
+SHAPES = [
+    ((64, 64, 64), (2, 2, 2)),
+    ((128, 128, 128), (2, 4, 4)),
+    ((256, 256, 256), (8, 8, 8)),
+    ((256, 512, 256), (8, 4, 4)),
+    ((512, 256, 256), (4, 8, 8)),
+    ((512, 512, 512), (8, 8, 8)),
+    ((256, 256, 512), (4, 8, 8)),
+    ((128, 512, 128), (8, 4, 4)),
+]
+OUTLIER = 3
+
+
+@pytest.fixture(scope="module")
+def device():
+    return NpuDevice.load("npu1_4col")
+
+
+@pytest.fixture(scope="module")
+def found(device):
+    true = with_values(device, {LAUNCH: 260.0, EFFICIENCY: 0.5})
+    noise = np.random.default_rng(1).normal(0, 0.01, len(SHAPES))
+    noise[OUTLIER] = np.log(1.5)
+    designs = [gemm_design(size, mesh, gemm_fold(1, 2, 2), device=device) for size, mesh in SHAPES]
+    times = [predicted_us(design, true) * float(np.exp(n)) for design, n in zip(designs, noise, strict=True)]
+    return calibrate([Measurement(d, t, str(i)) for i, (d, t) in enumerate(zip(designs, times, strict=True))])
+
+
+def test_the_numbers_that_made_the_times_are_found_again(found):
+    by_name = {p.name: p for p in found.parameters}
+    launch = by_name[str(LAUNCH)]
+    assert launch.after == pytest.approx(260.0, abs=4 * launch.deviation + 5)
+    assert found.errors["before"][0] > 0.1
+    assert found.errors["after"][0] < 0.02
+    assert found.errors["cross_validated"][0] < 0.04
+
+
+def test_an_outlier_is_named_and_does_not_bend_the_fit(found):
+    assert [one.measurement.label for one in found.unexplained] == [str(OUTLIER)]
+
+
+def test_what_is_not_determined_keeps_its_value_and_says_why(found, device):
+    left = [p for p in found.parameters if p.deviation is None]
+    assert "board.page_slowdown" in {p.name for p in left}
+    for p in left:
+        assert p.after == p.before
+        assert p.words.startswith("left alone")
+    same = {p.name: p for p in found.parameters}["board.page_slowdown"]
+    assert found.device.board.page_slowdown == device.board.page_slowdown == same.after
+
+
+def test_the_written_file_is_the_calibrated_device(found, device, tmp_path):
+    path = tmp_path / "my_npu.toml"
+    write_device(path, device_text(found.device, device, "npu1_4col", {"board.host_by_type.i16.launch_us": "said"}))
+    loaded = NpuDevice.load(path)
+    assert loaded.board == found.device.board
+    assert (loaded.kernels, loaded.elementwise) == (found.device.kernels, found.device.elementwise)
+    assert "# said" in path.read_text()
+
+
+@pytest.mark.parametrize("board", ["default", "ph", "sb"])
+def test_any_board_becomes_the_default_of_its_file(board, device, tmp_path):
+    changed = with_values(device.with_options(board=board), {Parameter(("board", "launch_us")): 99.0})
+    path = tmp_path / "my_npu.toml"
+    write_device(path, device_text(changed, device, "npu1_4col", {}))
+    loaded = NpuDevice.load(path)
+    for element in ("i8", "i16"):
+        assert loaded.board.host_us(element, 1 << 20, 3) == changed.board.host_us(element, 1 << 20, 3)
+    assert loaded.board.model_copy(update={"host_by_type": {}}) == changed.board.model_copy(update={"host_by_type": {}})
+
+
+def test_a_changed_number_is_the_only_change_and_has_a_key_of_its_own(device):
+    for parameter in parameters_of([gemm_design(device=device)], device):
+        value = parameter.value(parameter.coordinate(parameter.of(device)) - 0.1)
+        changed = with_values(device, {parameter: value})
+        assert parameter.of(changed) == value
+        if value != parameter.of(device):
+            assert changed.key != device.key
+        assert with_values(changed, {parameter: parameter.of(device)}) == device
+
+
+def test_too_few_measurements_and_those_of_two_boards_are_refused(device):
+    design = gemm_design(device=device)
+    with pytest.raises(DeviceError, match="too few"):
+        calibrate([Measurement(design, 100.0)])
+    other = gemm_design(device=Device.load("npu1_4col").with_options(board="ph"))
+    with pytest.raises(DeviceError, match="line 5: measured on npu1_4col, board 'ph'"):
+        calibrate([*[Measurement(design, 100.0)] * 3, Measurement(other, 90.0, "line 5")])
