@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from allo_dse.errors import AlloDseError
 
+from ..processes.tool import exit_words, printable, run_tool, tail, within
+
 LOG = "allo_dse_hls.log"
-_TAIL_BYTES = 4000
-_GRACE_S = 2.0
 
 
 class HlsToolError(AlloDseError):
@@ -79,66 +77,21 @@ def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
     command = [program, *tool.arguments, *(() if tool.steps_in_environment else steps)]
     environment = {**os.environ, "STEPS": " ".join(steps)} if tool.steps_in_environment else dict(os.environ)
     start = time.monotonic()
-    code = _run(command, directory, environment, seconds)
-    if code is None:
+    code = run_tool(command, directory, directory / LOG, environment, within(seconds))
+    if isinstance(code, str):
         raise HlsToolError(
-            f"{tool.name} took longer than {seconds:g} s at {' and '.join(steps)}; it was ended with all its processes",
+            f"{tool.name} {code} at {' and '.join(steps)}; it was ended with all its processes",
             hint=f"raise the evaluator's seconds, or see {directory / LOG}",
         )
     if code:
         took = f"after {time.monotonic() - start:.0f} s"
-        how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        raise HlsToolError(f"{tool.name} {how} {took}: {_last_lines(directory)}", hint=f"see {directory / LOG}")
-
-
-def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str], seconds: float) -> int | None:
-    """The exit code, or None at the limit."""
-    with (directory / LOG).open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        raise HlsToolError(
+            f"{tool.name} {exit_words(code)} {took}: {_last_lines(directory)}", hint=f"see {directory / LOG}"
         )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            _end_group(process)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End everything that is left of a process group: ask first, then kill."""
-    for sign, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-        try:
-            os.killpg(process.pid, sign)
-        except (ProcessLookupError, PermissionError):
-            break
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and _is_alive(process):
-            time.sleep(0.02)
-    process.wait()
-
-
-def _is_alive(process: subprocess.Popen[bytes]) -> bool:
-    process.poll()
-    try:
-        os.killpg(process.pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def _last_lines(directory: Path) -> str:
     """What the tool said last: its errors if it names any, else its last lines."""
-    path = directory / LOG
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in tail(directory / LOG).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "FATAL"))]
-    shown = (errors or lines)[-3:]
-    return " / ".join("".join(c if c.isprintable() else "?" for c in line)[:300] for line in shown) or "no message"
+    return " / ".join(map(printable, (errors or lines)[-3:])) or "no message"

@@ -15,11 +15,11 @@ import threading
 from typing import IO, BinaryIO
 
 from allo_dse.aliases import JsonObject
+from allo_dse.eval.processes.process_tree import adopt_orphans, end_descendants
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .evaluate_one import OpenBench
-from .process_tree import adopt_orphans, end_descendants
 
 
 def main() -> None:

@@ -24,11 +24,11 @@ from msgspec import structs
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Needs
+from allo_dse.eval.processes.process_tree import descendants, end_tree, resident_bytes
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
-from .process_tree import descendants, end_tree, resident_bytes
 
 START_SECONDS = 300.0  # to load the study, which may compile programs
 WATCH_SECONDS = 0.1  # between looks at the child
