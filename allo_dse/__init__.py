@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.fpga.evaluator import FpgaSimulator as FpgaSimulator
+    from .eval.hardware.command import Command as Command
+    from .eval.hardware.command import CommandError as CommandError
+    from .eval.hardware.command import DesignRefused as DesignRefused
     from .eval.hls.design import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .eval.hls.tool import HlsToolError as HlsToolError
@@ -103,6 +106,7 @@ _names, __getattr__ = lazy_exports(
         "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
         "eval.evaluator": ["Evaluator", "Metrics"],
         "eval.fpga.evaluator": ["FpgaSimulator"],
+        "eval.hardware.command": ["Command", "CommandError", "DesignRefused"],
         "eval.hls.evaluator": ["HlsEvaluator"],
         "eval.hls.design": ["hls_project"],
         "eval.hls.tool": ["HlsToolError"],

@@ -30,6 +30,7 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
   allo-tune studies/gemm_npu.py --time 60s --seed 1 for a minute
   allo-tune studies/gemm_npu.py --set dtype=bf16    an argument of the study
   allo-tune studies/gemm_npu.py --workers 8         in worker processes
+  allo-tune studies/gemm_npu.py --evaluator "./measure.sh {design}"    measured by a command of yours
   allo-tune studies/gemm_npu.py --json              for machines
 
 Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; twice stops now.
@@ -119,6 +120,15 @@ def tune(
             show_default=False,
         ),
     ] = None,
+    evaluator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help='What measures designs: a command that reads a folder and prints JSON, "./measure.sh {design}". '
+            "\\[default: the study's, or the simulator]",
+            show_default=False,
+        ),
+    ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate everything again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
@@ -128,6 +138,7 @@ def tune(
     **given: Any,
 ) -> None:
     """Run every study of a file and print what came out."""
+    from allo_dse.eval.hardware.command import located
     from allo_dse.tune.run.session import run_study
     from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
@@ -138,7 +149,8 @@ def tune(
     given["deadline"] = {name: value for name, _, value in (text.rpartition("=") for text in given["deadline"] or ())}
     given["cache"] = False if no_cache else given["cache"]
     run_dir = given["run_dir"]
-    chosen = [*(settings or []), *([f"target={target}"] if target else [])]
+    own = {"target": target, "evaluator": evaluator and located(evaluator)}
+    chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value)]
     try:
         with json_only() if as_json else nullcontext() as out:
             studies = load_studies(study, parse_settings(chosen))

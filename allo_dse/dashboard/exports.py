@@ -63,7 +63,7 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
-    from allo_dse.tune.results.export import HLS
+    from allo_dse.eval.hardware.design_folder import HLS
 
     return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
 

@@ -71,6 +71,7 @@ class Evaluator(Protocol):
       one has a generous one derived from what its designs take; infinity for none;
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
+    * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.
     """
 

@@ -155,7 +155,7 @@ def _differs_from_reference(
             wrong = value != np.asarray(wanted).astype(value.dtype)
         else:
             exact = np.asarray(wanted, np.float64)
-            allowed = _tolerance(types[name], program) * max(float(np.abs(exact).max(initial=0)), 1e-30)
+            allowed = tolerance_of(types[name], program) * max(float(np.abs(exact).max(initial=0)), 1e-30)
             wrong = ~(np.abs(value.astype(np.float64) - exact) <= allowed)
         if wrong.any():
             return f"{name} differs from the reference in {_share(wrong)}"
@@ -167,7 +167,7 @@ def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array
 
 
-def _tolerance(dtype: DType, program: CompiledProgram) -> float:
+def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
     """Relative to the largest value: one rounding per task along the longest mesh axis, as a random walk."""
     bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
     longest = max(max(kernel.mesh) for kernel in program.kernels)

@@ -16,12 +16,13 @@ from typing import Any
 
 from allo_dse import lang
 from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.eval.hardware.command import Command
 
 from .declare.spec import StudySource
 from .study import Study
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
-_OWN_SETTINGS = ("target",)  # what can be set of a study whose function has no such argument
+_OWN_SETTINGS = ("target", "evaluator")  # what can be set of a study whose function has no such argument
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
 
 
@@ -29,8 +30,8 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
     """The studies of a file, in the order of their definition.
 
     Args:
-        settings: arguments of the functions that return studies, as text (`--set name=value`); `target` is every
-            study's own.
+        settings: arguments of the functions that return studies, as text (`--set name=value`); `target` and
+            `evaluator`, a command that measures designs, are every study's own.
 
     Raises:
         StudyError: when there is no such file, it does not run, defines no study, or has no such setting.
@@ -180,6 +181,8 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 def _with_source(study: Study, source: StudySource) -> Study:
     study.source = source
     study.target_name = source.settings.get("target", study.target_name)
+    if "evaluator" in source.settings:
+        study.measured_by(Command(source.settings["evaluator"]))
     # Workers on a cluster have a working directory of their own.
     study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))
     return study

@@ -72,7 +72,7 @@ def test_a_study_from_the_command_line_and_again(study):
     assert first.returncode == 0, first.stderr
     assert "Pareto front" in first.stdout
     assert "runs/fake/pareto.csv" in first.stdout
-    assert (folder / "runs/fake/best/latency_us/build.py").exists()
+    assert (folder / "runs/fake/best/latency_us/mapping.py").exists()
     second = allo_tune(folder, "study.py", "--trials", 40, "--json")
     events = [json.loads(line) for line in second.stdout.splitlines()]
     assert "resuming" in events[0]["text"]

@@ -59,7 +59,7 @@ def test_build_files_are_complete_and_only_fpga_designs_have_hls_projects(opened
     board, programs, ref = opened
     _, content = exported(board, programs, ref, "build")
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    assert {"mapping.py", "parameters.json", "build.py", "gemm_npu.py"} <= set(names)
+    assert {"mapping.py", "parameters.json", "build.py", "program.py"} <= set(names)
     with pytest.raises(StudyError, match="not for an FPGA"):
         exported(board, programs, ref, "hls")
 

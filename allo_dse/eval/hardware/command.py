@@ -19,12 +19,12 @@ from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
 from ..processes.tool import Overdue, exit_words, printable, run_tool, tail, within
-from .design_folder import write_design
+from .design_folder import design_files, write_files
 
 PLACEHOLDER = "{design}"
 REFUSED = 65
 """Exit code of a command that cannot take a design, as opposed to one that failed (EX_DATAERR of sysexits.h)."""
-LOG = "output.txt"
+LOG, ERRORS = "output.txt", "errors.txt"
 METRICS = "metrics.json"
 _MARGIN_S = 60.0
 _SHOWN_LINES = 3
@@ -105,7 +105,7 @@ class Command:
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with self._workspace(design) as folder:
-            write_design(design, folder, reference=self.reference)
+            write_files(design_files(design, reference=self.reference), folder)
             return self._measured(self._run(folder), {})
 
     def _run(self, folder: Path) -> dict[str, Any]:
@@ -119,13 +119,13 @@ class Command:
             raise CommandError(f"{self.name} cannot run: {self.unavailable()}")
         (folder / METRICS).unlink(missing_ok=True)
         environment = {**os.environ, "ALLO_DSE_DESIGN": str(folder)}
-        code = run_tool([program, *words[1:]], self.cwd, folder / LOG, environment, overdue)
+        code = run_tool([program, *words[1:]], self.cwd, folder / LOG, environment, overdue, folder / ERRORS)
         try:
             if code == 0:
                 return _read(folder)
             self._complain(code, folder)
         except AlloDseError:
-            print(tail(folder / LOG), flush=True)  # caught by who runs this in a process of its own
+            print(tail(folder / LOG) + tail(folder / ERRORS), flush=True)  # kept by who runs this in its own process
             raise
 
     def _complain(self, code: int | str, folder: Path) -> NoReturn:
@@ -163,6 +163,12 @@ class Command:
             if path.is_file():
                 digest.update(path.read_bytes())
         return digest.hexdigest()[:8]
+
+
+def located(command: str) -> str:
+    """A command whose program is found from every working directory."""
+    program, *others = _words(command)
+    return shlex.join([str(Path(program).absolute()) if "/" in program else program, *others])
 
 
 def _words(command: str) -> list[str]:
@@ -205,5 +211,6 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _last_words(folder: Path) -> str:
-    lines = [line for line in tail(folder / LOG).splitlines() if line.strip()]
+    text = tail(folder / ERRORS).strip() or tail(folder / LOG)
+    lines = [line for line in text.splitlines() if line.strip()]
     return " / ".join(map(printable, lines[-_SHOWN_LINES:])) or "no message"

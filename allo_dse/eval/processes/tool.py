@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from .process_tree import end_tree, marked
@@ -28,7 +29,12 @@ def within(seconds: float) -> Overdue:
 
 
 def run_tool(
-    command: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], overdue: Overdue
+    command: Sequence[str],
+    directory: Path,
+    log: Path,
+    environment: Mapping[str, str],
+    overdue: Overdue,
+    errors: Path | None = None,
 ) -> int | str:
     """Run a command to its end.
 
@@ -36,16 +42,17 @@ def run_tool(
     then, as after its own end, everything that it started and that is still there is killed, wherever in the tree.
 
     Args:
-        log: gets what it writes to standard output and standard error.
+        log: gets what it writes to standard output, and to standard error where that has no file of its own.
+        errors: gets what it writes to standard error.
 
     Returns:
         The exit code, or why it was ended.
     """
     value = uuid.uuid4().hex
-    with log.open("wb") as output:
+    with log.open("wb") as output, errors.open("wb") if errors else nullcontext(subprocess.STDOUT) as other:
         process = subprocess.Popen(
             command, cwd=directory, env={**environment, MARK: value}, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            stderr=other, start_new_session=True,
         )  # fmt: skip
     started = time.monotonic()
     try:

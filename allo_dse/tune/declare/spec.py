@@ -12,7 +12,7 @@ from allo_dse.errors import StudyError
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.space import Candidate, Space
 
-from ..search.ladder import Rung
+from ..search.ladder import Rung, as_rung
 from ..search.objectives import Constraint, Objective
 from ..store.record import Verification
 
@@ -90,7 +90,7 @@ class StudySpec:
         self.schedules = schedules
         self.kernels = tuple(kernels)
         self.trials = trials
-        self.rungs = [rung if isinstance(rung, Rung) else Rung(rung) for rung in rungs]
+        self.rungs = [as_rung(rung) for rung in rungs]
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
         self.target_name = target
@@ -210,11 +210,26 @@ class StudySpec:
         """The evaluator of every design, made anew where the study was given a way to make it."""
         if self._evaluator is None:
             return _default_evaluator(self.device)
-        return _made(self._evaluator)
+        return self._made(self._evaluator)
 
     def make_evaluators(self) -> list[Evaluator]:
         """The evaluators of the ladder, the cheapest first."""
-        return [self.make_evaluator(), *(_made(rung.evaluator) for rung in self.rungs)]
+        return [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+
+    def measured_by(self, evaluator: Evaluator | Callable[[], Evaluator]) -> None:
+        """Take another evaluator of every design than was declared."""
+        self._evaluator = evaluator
+
+    def _made(self, given: Evaluator | Callable[[], Evaluator]) -> Evaluator:
+        """An evaluator, told the study's reference where it wants to know."""
+        ready = hasattr(given, "evaluate") and not isinstance(given, type)
+        made: Any = given if ready else given()  # type: ignore[operator]
+        if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
+            raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
+        if callable(bind := getattr(made, "bind", None)):
+            bind(self.reference)
+        evaluator: Evaluator = made
+        return evaluator
 
     def check(self, design: Design) -> Sequence[Any]:
         """What limits of the device a design breaks."""
@@ -277,12 +292,3 @@ def _default_evaluator(device: Device) -> Evaluator:
     from allo_dse.eval.npu.evaluator import NpuSimulator
 
     return NpuSimulator()
-
-
-def _made(given: Evaluator | Callable[[], Evaluator]) -> Evaluator:
-    ready = hasattr(given, "evaluate") and not isinstance(given, type)
-    made: Any = given if ready else given()  # type: ignore[operator]
-    if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
-        raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
-    evaluator: Evaluator = made
-    return evaluator

@@ -44,6 +44,14 @@ class Rung:
             raise StudyError(f"Rung(at_most={self.at_most}) promotes nothing", hint="leave the rung out instead")
 
 
+def as_rung(given: Rung | Evaluator | Callable[[], Evaluator]) -> Rung:
+    """A rung, or one for an evaluator: with `top`, the best so many designs go up to it."""
+    if isinstance(given, Rung):
+        return given
+    top = getattr(given, "top", None)
+    return Rung(given) if top is None else Rung(given, best=1.0, at_most=top)
+
+
 def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...]) -> list[str]:
     """The designs to promote, the most promising first.
 

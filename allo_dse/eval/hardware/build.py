@@ -1,0 +1,244 @@
+"""Build this design with Allo, run it on the NPU, check its results and time it.
+
+    python build.py                 # says what it finds
+    python build.py --json          # metrics as one JSON object, in the last line
+    python build.py --build-only    # stops before it needs a device
+
+Needs Allo with its AIE backend (MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR, RUNTIME_LIB_DIR as Allo's guide sets them),
+XRT and NumPy. Nothing else:
+`program.py` has the program, `mapping.py` its mapping, `design.json` what was decided, `golden.npz` expected results
+where the program has no NumPy reference. See `not_taken` in design.json for what Allo decides by itself.
+
+Exit codes: 0 fine; 65 Allo refuses the design; 66 wrong results; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+REFUSED, WRONG = 65, 66
+LAST_FILE = "top.mlir"  # what Allo writes right before it calls the vendor's tools
+# Allo's own examples set them; what is set already is left as it is.
+ENVIRONMENT = {"ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH": "1"}
+LOCK = Path(os.environ.get("ALLO_NPU_LOCK", Path(tempfile.gettempdir()) / "allo-npu.lock"))
+TIME = re.compile(r"^(Avg |Min )?NPU execution time: ([0-9.eE+-]+) ?us", re.MULTILINE)
+
+Tensors = Sequence[Mapping[str, Any]]
+
+
+class WrongResults(Exception):
+    """The device computed something else than the reference."""
+
+
+def main() -> int:
+    """Build, run, check and time as the command line says; returns the exit code."""
+    options = _options()
+    design = json.loads((HERE / "design.json").read_text())["allo"]
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        found = _measure(design, options)
+    except WrongResults as wrong:
+        print(f"wrong results: {wrong}", file=sys.stderr)
+        return WRONG
+    print(json.dumps(found) if options.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Build this design with Allo and run it.")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
+    parser.add_argument("--build-only", action="store_true", help="stop when it is built")
+    parser.add_argument("--warmup", type=int, default=20, help="calls before those that are timed")
+    parser.add_argument("--iterations", type=int, default=100, help="timed calls per repetition")
+    parser.add_argument("--repetitions", type=int, default=5, help="their median is the latency")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument("--project", default=str(HERE / "top.prj"), help="where Allo builds")
+    parser.add_argument("--progress", help="file that gets a line per stage: building, waiting, running, done")
+    return parser.parse_args()
+
+
+def _measure(design: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    _progress(options, "building")
+    started = time.monotonic()
+    module = _build(design, options)
+    found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
+    if options.build_only:
+        return found
+    tensors: Tensors = design["tensors"]
+    arrays = make_arrays(tensors, options.seed)
+    _progress(options, "waiting")
+    with _only_user():
+        _progress(options, "running")
+        means, least = _run(module, [arrays[t["name"]] for t in tensors], Path(options.project), options.repetitions)
+    found |= _checked(tensors, arrays, options.seed, design["tolerance"])
+    _progress(options, "done")
+    median = statistics.median(means)
+    return {
+        "latency_us": median,
+        "latency_spread": (max(means) - min(means)) / median if median else 0.0,
+        "latency_min_us": min(least),
+        "latency_means_us": means,
+        "iterations": options.iterations,
+        **found,
+    }
+
+
+def _progress(options: argparse.Namespace, stage: str) -> None:
+    if options.progress:
+        with open(options.progress, "a") as file:
+            file.write(f"{stage}\n")
+
+
+def _build(design: Mapping[str, Any], options: argparse.Namespace) -> Any:
+    """Allo's module of the design; a refusal ends the program with an exit code of its own."""
+    df = importlib.import_module("allo.dataflow")
+    sys.path.insert(0, str(HERE))
+    program, mapping = importlib.import_module("program"), importlib.import_module("mapping")
+    profile = {"profile": True, "warmup": options.warmup, "num_iters": options.iterations}
+    project = Path(options.project)
+    (project / LAST_FILE).unlink(missing_ok=True)
+    log = project.parent / "allo_build.log"
+    with _output_to(log):
+        try:
+            return df.build(
+                program.region(), target="aie", project=options.project, device_type=design["device"],
+                mapping_primitives=mapping.mapping_primitives(), **profile,
+            )  # fmt: skip
+        except (AssertionError, ValueError, TypeError, NotImplementedError, Warning) as refusal:
+            error: Exception = refusal
+        except Exception as failure:  # whatever the front end makes of a program it does not know
+            if (project / LAST_FILE).exists():  # the vendor's tools had begun
+                raise
+            error = failure
+    traceback.print_exception(error)
+    print(f"Allo refuses the design: {type(error).__name__}: {error}", file=sys.stderr)
+    raise SystemExit(REFUSED)
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """What this process and those it starts print goes to a file, and from there to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+        sys.stderr.write(log.read_text(errors="replace"))
+        sys.stderr.flush()
+
+
+@contextmanager
+def _only_user() -> Iterator[None]:
+    """Hold the device: one run at a time, whoever started it. The lock goes with the process, however that ends."""
+    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tuple[list[float], list[float]]:
+    """Mean and least time of each repetition, in us, as Allo's host program says them."""
+    means, least = [], []
+    for number in range(repetitions):
+        log = project.parent / f"allo_run_{number}.log"
+        with _output_to(log):
+            module(*arrays)
+        times = {kind.strip(): float(value) for kind, value in TIME.findall(log.read_text(errors="replace"))}
+        if "Avg" not in times and "" not in times:
+            raise RuntimeError(f"the run did not say how long it took: see {log}")
+        means.append(times.get("Avg", times.get("", 0.0)))
+        least.append(times.get("Min", means[-1]))
+    return means, least
+
+
+def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
+    """Inputs from one seed, and zeros for results, by name.
+
+    Whole numbers of 3 to 4 bits and floats below 0.1, as in Allo's own examples: results of long sums stay in range.
+    """
+    random = np.random.default_rng(seed)
+    arrays = {}
+    for tensor in tensors:
+        dtype = _dtype(tensor["dtype"])
+        if tensor["written"]:
+            arrays[tensor["name"]] = np.zeros(tensor["shape"], dtype)
+        elif tensor["float"]:
+            arrays[tensor["name"]] = np.multiply(random.random(tensor["shape"]), 0.1).astype(dtype)
+        else:
+            low, high = {"int8": (-4, 4), "uint8": (0, 8)}.get(str(dtype), (-8, 8) if dtype.kind == "i" else (0, 16))
+            arrays[tensor["name"]] = random.integers(low, high, tensor["shape"]).astype(dtype)
+    return arrays
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
+    own = getattr(np, name, None)
+    found: np.dtype[Any] = np.dtype(own if own is not None else getattr(importlib.import_module("ml_dtypes"), name))
+    return found
+
+
+def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> list[Any]:
+    """What a reference computes from the inputs; floats narrower than 32 bits come to it as float32."""
+    given = [arrays[t["name"]] for t in tensors if not t["written"]]
+    wide = [a.astype(np.float32) if a.dtype.itemsize < 4 and a.dtype.kind in "fV" else a for a in given]
+    expected = function(*wide)
+    return list(expected) if isinstance(expected, tuple) else [expected]
+
+
+def _checked(tensors: Tensors, arrays: Mapping[str, Any], seed: int, tolerance: Mapping[str, float]) -> dict[str, Any]:
+    """Whether results were checked, and against what.
+
+    Raises:
+        WrongResults: where they differ.
+    """
+    program, written = sys.modules["program"], [t for t in tensors if t["written"]]
+    if hasattr(program, "reference"):
+        expected, by = expected_of(program.reference, tensors, arrays), "reference"
+    elif (HERE / "golden.npz").exists() and seed == 0:
+        golden = np.load(HERE / "golden.npz")
+        expected, by = [golden[t["name"]] for t in written], "golden.npz"
+    else:
+        return {"checked": False}
+    for tensor, wanted in zip(written, expected, strict=True):
+        wrong = _wrong(arrays[tensor["name"]], np.asarray(wanted), tolerance.get(tensor["name"]))
+        if wrong:
+            raise WrongResults(f"{tensor['name']} differs in {wrong} of {arrays[tensor['name']].size} elements")
+    return {"checked": True, "checked_by": by}
+
+
+def _wrong(found: Any, wanted: Any, tolerance: float | None) -> int:
+    """How many elements differ; floats by more than a share of the largest value."""
+    if tolerance is None:
+        return int(np.count_nonzero(found != wanted.astype(found.dtype)))
+    exact: Any = wanted.astype(np.float64)
+    allowed = tolerance * max(float(np.abs(exact).max()), 1e-30)
+    return int(np.count_nonzero(~(np.abs(found.astype(np.float64) - exact) <= allowed)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""A design as a folder of files that other tools read: what was decided, the mapping, and sources to build from."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from allo_dse.aliases import JsonObject
+from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.space.design import Design
+
+from ..verify import directions, tolerance_of
+from . import build
+from .program_source import NotCut, program_files
+
+HLS = "hls"
+"""The directory of an FPGA design's HLS project."""
+MAX_JSON_PRIMITIVES = 5000
+MOST_GOLDEN_ELEMENTS = 1 << 18
+"""Of all tensors, up to which expected results are computed when a reference has no source to go with the program."""
+ALLO_FIFO_DEPTH = 2
+"""Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
+
+DESIGN, BUILD, PROGRAM, GOLDEN = "design.json", "build.py", "program.py", "golden.npz"
+
+Reference = Callable[..., Any]
+Files = dict[str, str | bytes]
+
+
+def write_files(files: Files, folder: Path) -> list[Path]:
+    """Write files into a folder; returns them."""
+    written = []
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        written.append(path)
+    return written
+
+
+def design_files(
+    design: Design,
+    *,
+    reference: Reference | None = None,
+    facts: JsonObject | None = None,
+    hls: bool = True,
+) -> Files:
+    """`design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
+
+    Args:
+        reference: computes the expected results from the inputs, with NumPy.
+        facts: for `design.json`, beside what the design itself says.
+        hls: write the HLS project of an FPGA design.
+    """
+    files: Files = {
+        "mapping.py": design.vmg.mapping_source(),
+        "parameters.json": json_text(design.program.params),
+    }
+    if design.program.task_count <= MAX_JSON_PRIMITIVES:
+        files["mapping_primitives.json"] = json.dumps(design.mapping_primitives) + "\n"
+    said: JsonObject = {"key": design.key, **design.to_dict(), **(facts or {})}
+    family = getattr(design.device, "family", None)
+    if family == "fpga" and hls:
+        files |= _hls_files(design)
+    elif family == "npu":
+        own, allo = _allo_files(design, reference)
+        files |= own
+        said["allo"] = allo
+    return {**files, DESIGN: json_text(said)}
+
+
+def json_text(values: Any) -> str:
+    """Values as an indented file."""
+    return json.dumps(values, indent=2, default=str) + "\n"
+
+
+def _hls_files(design: Design) -> dict[str, str]:
+    """The design's HLS project."""
+    from ..hls.design import hls_project
+
+    project = hls_project(design)
+    return {f"{HLS}/{name}": text for name, text in project.files.items()}
+
+
+def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, JsonObject]:
+    """A program that Allo builds, the script that does it, and what the script must know of the design."""
+    program = design.program
+    written = directions(program)[1]
+    tensors = [
+        {
+            "name": tensor.name,
+            "dtype": str(numpy_dtype(tensor.dtype)),
+            "shape": list(tensor.shape),
+            "float": tensor.dtype.is_float,
+            "written": tensor.name in written,
+        }
+        for tensor in program.tensors
+    ]
+    floats = [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
+    facts: JsonObject = {
+        "device": design.device.name,
+        "tensors": tensors,
+        "tolerance": {tensor.name: tolerance_of(tensor.dtype, program) for tensor in floats},
+        "not_taken": _not_taken(design),
+    }
+    files: Files = {BUILD: Path(build.__file__).read_text()}
+    try:
+        files |= program_files(program.source, program.params, reference)
+    except NotCut as problem:
+        facts["not_taken"] = [f"the program: {problem.message}; write program.py with a function region()"]
+        return files, facts
+    spelled = any(words in str(files[PROGRAM]) for words in ("\nreference = ", "\ndef reference("))
+    elements = sum(math.prod(tensor.shape) for tensor in program.tensors)
+    if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
+        files[GOLDEN] = _golden(tensors, reference)
+    return files, facts
+
+
+def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
+    """The results that a reference without source of its own computes from the inputs of seed 0."""
+    expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
+    names = [tensor["name"] for tensor in tensors if tensor["written"]]
+    data = io.BytesIO()
+    # NumPy's files know no types of ml_dtypes.
+    plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
+    np.savez(data, **dict(zip(names, plain, strict=True)))
+    return data.getvalue()
+
+
+def not_taken(files: Files) -> list[str]:
+    """What Allo does not take of the design of some files."""
+    notes: list[str] = json.loads(files[DESIGN]).get("allo", {}).get("not_taken", [])
+    return notes
+
+
+def _not_taken(design: Design) -> list[str]:
+    """What was decided about an NPU design that Allo decides by itself, in words."""
+    notes = []
+    depths = design.buffering
+    for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
+        if depth != ALLO_FIFO_DEPTH:
+            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {ALLO_FIFO_DEPTH}")
+    for name, depth in design.mapping.view.needed_depths.depth.items():
+        notes.append(f"stream {name} with room for {depth} tokens: Allo gives it {ALLO_FIFO_DEPTH}")
+    return [*notes, "the placement in placement.json: Allo places by itself"]

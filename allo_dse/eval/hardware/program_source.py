@@ -1,0 +1,199 @@
+"""The part of a study file that a program needs, cut out so that it runs without this package."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import FunctionType
+
+from allo_dse.errors import AlloDseError
+from allo_dse.lang.region import Region
+from allo_dse.lang.types import DType
+
+PACKAGE = "allo_dse"
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class NotCut(AlloDseError):
+    """Source that cannot be cut out of its file."""
+
+
+def program_files(
+    source: Callable[..., object] | None, params: Mapping[str, object], reference: Callable[..., object] | None
+) -> dict[str, str]:
+    """`program.py`, which defines `region()` and, where it can be spelled, `reference(...)`; and modules it imports.
+
+    Statements of the file that neither needs are left out, with what only they import.
+
+    Args:
+        source: the region, or the function that returns it for `params`.
+
+    Raises:
+        NotCut: when the program is not defined at the top of a file, or needs this package.
+    """
+    function = source.function if isinstance(source, Region) else source
+    file, name = _place(function)
+    arguments, extra = _arguments(params, function) if not isinstance(source, Region) else ("", [])
+    call = f"{name}({arguments})" if not isinstance(source, Region) else name
+    cut = _Cut(file)
+    body = cut.text({name, *(word for word, line in extra if not line)})
+    body += "".join(dict.fromkeys(line for _, line in extra))
+    with contextlib.suppress(NotCut):
+        body += _reference(reference, cut)
+    head = f'"""The program of a design at its parameters, cut out of {file.name}."""\n\n'
+    return {**cut.modules, "program.py": f"{head}{body}\n\ndef region():\n    return {call}\n"}
+
+
+def _place(function: object) -> tuple[Path, str]:
+    """The file and the name of a function that is defined at the top of a file."""
+    if not isinstance(function, FunctionType) or function.__qualname__ != function.__name__:
+        raise NotCut("the program is not a function at the top of a file")
+    if function.__name__ == "<lambda>":
+        raise NotCut("the program is a lambda")
+    file = Path(inspect.getfile(function))
+    if not file.is_file():
+        raise NotCut(f"the program's file {file} cannot be read")
+    return file, function.__name__
+
+
+def _arguments(params: Mapping[str, object], function: object) -> tuple[str, list[tuple[str, str]]]:
+    """The call's arguments as text, and the names they need, each with the line that defines it (empty: the file's)."""
+    scope: Mapping[str, object] = getattr(function, "__globals__", {})
+    texts, extra = [], []
+    for name, value in params.items():
+        if isinstance(value, _PLAIN):
+            texts.append(f"{name}={value!r}")
+        elif isinstance(value, DType):
+            texts.append(f"{name}={value.name}")
+            known_type = scope.get(value.name) is value
+            extra.append((value.name, "" if known_type else f"from allo.ir.types import {value.name}\n"))
+        else:
+            known = next((word for word, other in scope.items() if other is value), None)
+            if known is None:
+                raise NotCut(f"the program's parameter {name} is {value!r}, which has no name in its file")
+            texts.append(f"{name}={known}")
+            extra.append((known, ""))
+    return ", ".join(texts), extra
+
+
+def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
+    """The statements that define `reference`."""
+    if not isinstance(reference, FunctionType) or Path(inspect.getfile(reference)) != cut.file:
+        raise NotCut("the reference is not a function of the program's file")
+    closed = inspect.getclosurevars(reference).nonlocals
+    if not all(isinstance(value, _PLAIN) for value in closed.values()):
+        raise NotCut("the reference needs local variables of the function that it is defined in")
+    node = next((n for n in ast.walk(cut.tree) if _is_code_of(n, reference)), None)
+    if node is None:
+        raise NotCut("the reference has no source of its own")
+    text = "".join(f"{name} = {value!r}\n" for name, value in closed.items())
+    if isinstance(node, ast.Lambda):
+        used = _names(node) - set(closed)
+        return f"{cut.text(used)}\n\n{text}reference = {ast.unparse(node)}\n"
+    if reference.__qualname__ != reference.__name__:
+        raise NotCut("the reference is defined in another function")
+    alias = "" if reference.__name__ == "reference" else f"\n\nreference = {reference.__name__}\n"
+    return cut.text({reference.__name__}) + alias
+
+
+def _is_code_of(node: ast.AST, function: FunctionType) -> bool:
+    if not isinstance(node, ast.Lambda | ast.FunctionDef):
+        return False
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    if first != function.__code__.co_firstlineno or isinstance(node, ast.Lambda) != (function.__name__ == "<lambda>"):
+        return False
+    return [a.arg for a in node.args.args] == list(function.__code__.co_varnames[: function.__code__.co_argcount])
+
+
+class _Cut:
+    """A file, from which statements are taken, each once.
+
+    Attributes:
+        modules: files beside it that what was taken imports, cut in the same way.
+    """
+
+    def __init__(self, file: Path, modules: dict[str, str] | None = None) -> None:
+        self.file = file
+        self._text = file.read_text()
+        self._lines = self._text.splitlines()
+        self.tree = ast.parse(self._text)
+        self.modules: dict[str, str] = {} if modules is None else modules
+        self._taken: set[tuple[int, str]] = set()
+
+    def text(self, roots: set[str]) -> str:
+        """The statements that define some names and what they need, in the file's order, but for those taken before."""
+        needed = self._needed(roots)
+        return "".join(self._statement(n, s, needed) for n, s in enumerate(self.tree.body))
+
+    def _needed(self, roots: set[str]) -> set[str]:
+        defined: dict[str, list[ast.stmt]] = {}
+        for statement in self.tree.body:
+            for name in _defined(statement):
+                defined.setdefault(name, []).append(statement)
+        needed, open_ = set(roots), list(roots)
+        while open_:
+            for statement in defined.get(open_.pop(), ()):
+                if not isinstance(statement, ast.Import | ast.ImportFrom):
+                    new = (_names(statement) & defined.keys()) - needed
+                    needed |= new
+                    open_ += new
+        return needed
+
+    def _statement(self, number: int, statement: ast.stmt, needed: set[str]) -> str:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            return self._once(number, "", ast.unparse(statement) + "\n")
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            kept = [alias for alias in statement.names if _bound(alias) in needed]
+            return "".join(self._once(number, _bound(alias), self._import(statement, alias)) for alias in kept)
+        if not needed & set(_defined(statement)):
+            return ""
+        first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+        gap = "\n\n" if isinstance(statement, ast.FunctionDef | ast.ClassDef) else ""
+        return self._once(number, "", gap + "\n".join(self._lines[first - 1 : statement.end_lineno]) + "\n")
+
+    def _once(self, number: int, name: str, text: str) -> str:
+        if (number, name) in self._taken:
+            return ""
+        self._taken.add((number, name))
+        return text
+
+    def _import(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+        """One imported name; a module beside this file comes along."""
+        whole = isinstance(statement, ast.Import)
+        module = alias.name if whole else (statement.module or "") if isinstance(statement, ast.ImportFrom) else ""
+        if module.split(".")[0] == PACKAGE:
+            raise NotCut(f"{self.file.name}:{statement.lineno}: the program uses {module}")
+        beside = self.file.parent / f"{module}.py"
+        if beside.is_file() and f"{module}.py" not in self.modules:
+            other = _Cut(beside, self.modules)
+            self.modules[f"{module}.py"] = ""  # files that import each other
+            names = set(other.all_names()) if whole or alias.name == "*" else {alias.name}
+            self.modules[f"{module}.py"] = other.text(names)
+        one = ast.Import([alias]) if whole else ast.ImportFrom(module, [alias], getattr(statement, "level", 0))
+        return ast.unparse(one) + "\n"
+
+    def all_names(self) -> Iterable[str]:
+        """Every name that is defined at the top of the file."""
+        return (name for statement in self.tree.body for name in _defined(statement))
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or alias.name.split(".")[0]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    """Names that a statement at the top of a file defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [_bound(alias) for alias in statement.names]
+    if isinstance(statement, ast.Expr):
+        return []
+    return [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
