@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.aliases import Array
-
+from .aliases import Array
 from .device.device import Device, FpgaDevice
 from .errors import AlloDseError
 from .frontend.regions.schedules import checked_schedule

@@ -22,7 +22,8 @@ from allo_dse.mapper.search.folds import MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.backends.fpga.programs import dot
 from tests.eval.designs import gemm_design, gemm_fold
-from tests.mapper.laws import programs
+
+from .laws import programs
 
 NPU = Device.load("npu1_4col")
 

@@ -9,7 +9,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
-from .nest import read_nest
+from .body.nest import read_nest
 from .plan import plan_of
 from .task import TaskCost, task_cost
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 
-from .linear import Linear
-from .nest import Access, Array
+from .body.linear import Linear
+from .body.nest import Access, Array
 
 IntArray = NDArray[np.int64]
 

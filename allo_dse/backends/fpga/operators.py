@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, Resources
 
-from .nest import Op
+from .body.nest import Op
 
 FREE = frozenset(
     {"arith.extsi", "arith.extui", "arith.trunci", "arith.bitcast", "arith.index_cast", "arith.negf", "affine.apply"}

@@ -16,10 +16,10 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
-from .linear import DERIVE, Linear, replaced
+from .body.linear import DERIVE, Linear, replaced
+from .body.nest import Access, Branch, Loop, Nest, Node, Op
+from .body.refusal import refusal
 from .memory import Split, Storage
-from .nest import Access, Branch, Loop, Nest, Node, Op
-from .refusal import refusal
 
 REGION = "top"
 """The scope of directives about the whole program, whatever it is called."""

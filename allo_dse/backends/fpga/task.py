@@ -19,16 +19,16 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
-from .asap import StreamEvent, Walk
-from .linear import Linear, decided, forms_of
+from .body.linear import Linear, decided, forms_of
+from .body.nest import Branch, Loop, Op, read_nest
+from .body.refusal import place_of, refusal
+from .loops.asap import StreamEvent, Walk
+from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
+from .loops.pipeline import Flat, Pipelined, build, flatten
+from .loops.recurrence import promoted
+from .loops.rounds import Rounds
 from .memory import Storage
-from .nest import Branch, Loop, Op, read_nest
-from .parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
-from .pipeline import Flat, Pipelined, build, flatten
 from .plan import Item, Planned, plan_of, planned
-from .recurrence import promoted
-from .refusal import place_of, refusal
-from .rounds import Rounds
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
 _NO_VARIABLE = -(1 << 40)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.backends.fpga.parts import Again, Part, Pipe, Wait
+from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
 from allo_dse.mapper.limits.fpga import FpgaMapping, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from allo_dse.aliases import JsonObject
-from allo_dse.backends.fpga.nest import Branch, Loop, read_nest
+from allo_dse.backends.fpga.body.nest import Branch, Loop, read_nest
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport

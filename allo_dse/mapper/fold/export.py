@@ -14,7 +14,7 @@ from typing import Any
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.kernel import Kernel
 
-from ..graph.axes import AxisRule
+from ..axes.axes import AxisRule
 from ..graph.names import bundle_name, chain_name
 from .fold import KernelFold, MeshFold
 from .mesh import axis_steps, chained_axes

@@ -22,7 +22,7 @@ from allo_dse.aliases import JsonObject
 from allo_dse.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 
-from ..graph.axes import AxisRule, How
+from ..axes.axes import AxisRule, How
 from ..graph.program_graph import ProgramGraph
 
 Pattern = Literal["cyclic", "block"]

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..graph.axes import AxisRule, How
+from ..axes.axes import AxisRule, How
 from .fold import AxisFold, KernelFold
 
 

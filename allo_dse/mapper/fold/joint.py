@@ -15,7 +15,7 @@ from functools import cached_property
 
 from allo_dse.program.compiled import CompiledProgram
 
-from ..graph.axes import AxisRule
+from ..axes.axes import AxisRule
 from ..graph.kernel_graph import Chains, KernelGraph
 from ..graph.program_graph import ProgramGraph
 from .fold import AxisFold, KernelFold, MeshFold

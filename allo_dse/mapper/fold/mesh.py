@@ -12,7 +12,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
 
-from ..graph.axes import AxisRule
+from ..axes.axes import AxisRule
 from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Task, Tree, repeat, seq

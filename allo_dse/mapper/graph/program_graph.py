@@ -14,9 +14,9 @@ import numpy as np
 from allo_dse.backends.fpga.costs import ClassCosts
 from allo_dse.device.device import NpuDevice
 
+from ..axes.axes import kernel_feeds
 from ..layouts.plan import layout_plan
 from ..model.movement import LayoutPlan
-from .axes import kernel_feeds
 from .class_tasks import ClassTasks, class_tasks
 from .kernel_graph import KernelGraph
 from .periods import PeriodTable

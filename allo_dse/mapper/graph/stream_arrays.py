@@ -13,7 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
-from .axes import AxisRule, axis_rules, computed_arrays
+from ..axes.axes import AxisRule, axis_rules, computed_arrays
 from .names import task_names
 
 MOST_EDGES = 4_000_000

@@ -17,7 +17,7 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
-from ..graph.axes import class_varies
+from ..axes.axes import class_varies
 from ..graph.ports import PortKey, PortSide
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering

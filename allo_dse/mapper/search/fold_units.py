@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold
 from ..fold.fold_options import AxisSpace, KernelSpace
 from ..fold.joint import joint_orders
-from ..graph.axes import AxisRule
 from ..graph.kernel_graph import Chains, KernelGraph
 from .bounds import FoldBounds, Needs
 

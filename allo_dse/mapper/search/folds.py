@@ -15,10 +15,10 @@ from functools import cached_property
 from allo_dse.aliases import JsonObject
 from allo_dse.program.compiled import CompiledProgram
 
+from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold, MeshFold, unfolded, violations
 from ..fold.fold_options import AxisSpace, KernelSpace, axis_space
 from ..fold.joint import JointFold
-from ..graph.axes import AxisRule
 from ..graph.kernel_graph import Chains, KernelGraph
 from ..graph.program_graph import ProgramGraph
 from .bounds import FoldBounds, Needs

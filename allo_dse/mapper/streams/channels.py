@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.mapper.graph.periods import GroupSchedule
-from allo_dse.mapper.graph.port_families import port_families
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
+
+from ..graph.periods import GroupSchedule
+from ..graph.port_families import port_families
 
 Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""

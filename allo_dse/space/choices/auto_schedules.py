@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allo_dse.backends.fpga.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
+from allo_dse.backends.fpga.body.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
 from allo_dse.backends.fpga.plan import REGION
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.errors import StudyError

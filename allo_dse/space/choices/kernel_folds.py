@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
+from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.graph.axes import AxisRule
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import FoldSpace
 

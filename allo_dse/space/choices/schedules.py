@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allo_dse.backends.fpga.nest import Loop, read_nest
+from allo_dse.backends.fpga.body.nest import Loop, read_nest
 from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
 
+from ..body.nest import Access, Branch, Op
+from ..memory import Storage
+from ..operators import FREE, Unit, float_name, multiply_add, unit_of
+from ..plan import Item, Planned
 from .asap import multiply_adds
 from .effects import Use
-from .memory import Storage
-from .nest import Access, Branch, Op
-from .operators import FREE, Unit, float_name, multiply_add, unit_of
-from .plan import Item, Planned
 
 
 @dataclass(frozen=True)

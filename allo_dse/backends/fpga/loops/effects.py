@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from .linear import Linear
-from .nest import Access, Branch, Op
-from .plan import Item, Planned
+from ..body.linear import Linear
+from ..body.nest import Access, Branch, Op
+from ..plan import Item, Planned
 
 Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]
 """An array and an index."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
 
-from ..model.axis_rule import AxisRule, spatial
+from .axis_rule import AxisRule, spatial
 
 Place = tuple[int, int]
 """A kernel's position and one of its mesh axes."""

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
-from allo_dse.backends.fpga.nest import Branch, Loop, Node, Op
-from allo_dse.backends.fpga.parts import Again, Part, Pipe, Wait, in_turn, uses_streams
+from allo_dse.backends.fpga.body.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
+from allo_dse.backends.fpga.body.nest import Branch, Loop, Node, Op
+from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, in_turn, uses_streams
+from allo_dse.backends.fpga.loops.rounds import everywhere
 from allo_dse.backends.fpga.plan import Plan, planned
-from allo_dse.backends.fpga.rounds import everywhere
 from allo_dse.backends.fpga.task import _Task, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StaticControlError

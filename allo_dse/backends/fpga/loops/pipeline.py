@@ -11,13 +11,13 @@ from functools import partial
 
 from allo_dse.device.device import FpgaDevice
 
+from ..body.nest import Op
+from ..memory import Storage, busiest_bank
+from ..operators import Unit
+from ..plan import Item, Planned
 from .asap import StreamEvent, Time, Walk
 from .binding import Binding, by_array
 from .effects import Use, effects_of
-from .memory import Storage, busiest_bank
-from .nest import Op
-from .operators import Unit
-from .plan import Item, Planned
 from .recurrence import Carried, carried, chain_interval, memory_interval, promoted
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from allo_dse.device.device import FpgaDevice
 
-from .linear import Test
-from .memory import Storage
-from .nest import Branch, Op
-from .operators import FREE, Unit, multiply_add, unit_of
-from .plan import Item, Planned
+from ..body.linear import Test
+from ..body.nest import Branch, Op
+from ..memory import Storage
+from ..operators import FREE, Unit, multiply_add, unit_of
+from ..plan import Item, Planned
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
 
+from ..body.linear import Linear
+from ..body.nest import Access
+from ..memory import Storage
+from ..plan import Planned
 from .asap import Time, Walk
 from .effects import effects_of
-from .linear import Linear
-from .memory import Storage
-from .nest import Access
-from .plan import Planned
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.fpga.effects import effects_of
-from allo_dse.backends.fpga.linear import Linear
+from allo_dse.backends.fpga.body.linear import Linear
+from allo_dse.backends.fpga.body.nest import Access, Array, Branch, Op
+from allo_dse.backends.fpga.loops.effects import effects_of
+from allo_dse.backends.fpga.loops.pipeline import Flat, build
 from allo_dse.backends.fpga.memory import Split, Storage
-from allo_dse.backends.fpga.nest import Access, Array, Branch, Op
-from allo_dse.backends.fpga.pipeline import Flat, build
 from allo_dse.backends.fpga.plan import Item, Planned
 from allo_dse.device.device import FpgaDevice
 from tests.backends.fpga import programs

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from allo_dse.program.tasks import TaskClass
 
+from ..body.linear import Choice, Compare, Test, forms_of, holds
+from ..body.refusal import place_of, refusal
 from .asap import StreamEvent
-from .linear import Choice, Compare, Test, forms_of, holds
 from .parts import Part, Pipe, Wait
 from .pipeline import Pipelined
-from .refusal import place_of, refusal
 
 MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
