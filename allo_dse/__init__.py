@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .eval.hardware.command import Command as Command
     from .eval.hardware.command import CommandError as CommandError
     from .eval.hardware.command import DesignRefused as DesignRefused
+    from .eval.hardware.npu_run import DeviceWedged as DeviceWedged
+    from .eval.hardware.npu_run import NpuRun as NpuRun
     from .eval.hls.design import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .eval.hls.tool import HlsToolError as HlsToolError
@@ -107,6 +109,7 @@ _names, __getattr__ = lazy_exports(
         "eval.evaluator": ["Evaluator", "Metrics"],
         "eval.fpga.evaluator": ["FpgaSimulator"],
         "eval.hardware.command": ["Command", "CommandError", "DesignRefused"],
+        "eval.hardware.npu_run": ["DeviceWedged", "NpuRun"],
         "eval.hls.evaluator": ["HlsEvaluator"],
         "eval.hls.design": ["hls_project"],
         "eval.hls.tool": ["HlsToolError"],

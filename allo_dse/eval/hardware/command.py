@@ -129,7 +129,7 @@ class Command:
             raise
 
     def _complain(self, code: int | str, folder: Path) -> NoReturn:
-        said = _last_words(folder)
+        said = last_words(folder)
         if isinstance(code, str):
             raise CommandError(
                 f"{self.name} {code} and was ended with all its processes: {said}", hint="raise its seconds"
@@ -210,7 +210,8 @@ def _read(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _last_words(folder: Path) -> str:
+def last_words(folder: Path) -> str:
+    """What a command said last: its errors if it has printed any."""
     text = tail(folder / ERRORS).strip() or tail(folder / LOG)
     lines = [line for line in text.splitlines() if line.strip()]
     return " / ".join(map(printable, lines[-_SHOWN_LINES:])) or "no message"
