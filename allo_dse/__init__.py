@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .eval.hardware.npu_run import NpuRun as NpuRun
     from .eval.hls.design import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
+    from .eval.hls.evaluator import HlsTool as HlsTool
     from .eval.hls.tool import HlsToolError as HlsToolError
     from .eval.hls.trace import timed_by_report as timed_by_report
     from .eval.npu.evaluator import NpuSimulator as NpuSimulator
@@ -110,7 +111,7 @@ _names, __getattr__ = lazy_exports(
         "eval.fpga.evaluator": ["FpgaSimulator"],
         "eval.hardware.command": ["Command", "CommandError", "DesignRefused"],
         "eval.hardware.npu_run": ["DeviceWedged", "NpuRun"],
-        "eval.hls.evaluator": ["HlsEvaluator"],
+        "eval.hls.evaluator": ["HlsEvaluator", "HlsTool"],
         "eval.hls.design": ["hls_project"],
         "eval.hls.tool": ["HlsToolError"],
         "eval.hls.trace": ["timed_by_report"],

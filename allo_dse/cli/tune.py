@@ -163,7 +163,7 @@ def tune(
                     print_result(result, Console(highlight=False), command)
                 if result.stopped in _EXIT_SIGNALS:
                     raise typer.Exit(_EXIT_SIGNALS[result.stopped])
-                if result.wrong or not result.front:
+                if result.wrong or not result.front or any(one.measured_nothing for one in result.rung_failures):
                     code = _EXIT_NO_RESULT
     except KeyboardInterrupt:
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)

@@ -12,30 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from allo_dse.aliases import Array
-from allo_dse.backends.hls.csim import save_arguments
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
-from allo_dse.lang.storage import is_wide, numpy_dtype
 from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
-from ..fpga.evaluator import run
+from ..fpga.evaluator import operations, run
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
 from .design import decided_depths, hls_project
+from .golden_data import golden_data, write_data
+from .prediction import comparison
 from .tool import HlsToolError, run_steps, unavailable
 
 _DONE = "allo_dse_done"
 _MARGIN_S = 120.0
 
 
-class HlsEvaluator:
+class HlsTool:
     """Writes a design's HLS project, runs synthesis, reads the report and times the design with it.
 
     Args:
@@ -85,7 +83,7 @@ class HlsEvaluator:
         mapping = replace(design.mapping.fpga, depths=depths)
         project = hls_project(design, depths)
         with self._workspace(design) as path:
-            report = self._report(project, path)
+            report = self._report(design.program, project, path)
         return _metrics(design, mapping, project, report)
 
     @contextmanager
@@ -98,7 +96,7 @@ class HlsEvaluator:
             path_.mkdir(parents=True, exist_ok=True)
             yield path_
 
-    def _report(self, project: HlsProject, path: Path) -> HlsReport:
+    def _report(self, program: Program, project: HlsProject, path: Path) -> HlsReport:
         """The report of a project, made now or in an earlier run."""
         digest = hashlib.sha256(json.dumps(dict(project.files), sort_keys=True).encode()).hexdigest()
         done = path / _DONE
@@ -107,8 +105,7 @@ class HlsEvaluator:
             shutil.rmtree(path / "hls", ignore_errors=True)
             project.write(path)
             if self.cosim:
-                (path / "data").mkdir(exist_ok=True)
-                save_arguments(project, _inputs(project), path / "data")
+                write_data(golden_data(program), path)
             run_steps(path, ["csynth", "cosim"] if self.cosim else ["csynth"], seconds=self.seconds)
         try:
             report = read_hls_report(path / "hls" if (path / "hls").is_dir() else path)
@@ -123,17 +120,6 @@ class HlsEvaluator:
         return report
 
 
-def _inputs(project: HlsProject) -> list[Array]:
-    """Small random numbers, the same in every run."""
-    rng = np.random.default_rng(0)
-    arrays = []
-    for tensor in project.program.tensors:
-        dtype = numpy_dtype(tensor.dtype)
-        plain = not is_wide(tensor.dtype)
-        arrays.append(rng.integers(0, 8, tensor.shape).astype(dtype) if plain else np.zeros(tensor.shape, dtype))
-    return arrays
-
-
 def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: HlsReport) -> Metrics:
     found, device = retiming(design.program, project, report), mapping.device
     cycles, source = _cycles(mapping, found, report)
@@ -143,6 +129,7 @@ def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: 
     return Metrics(
         latency_cycles=cycles,
         latency_us=cycles * clock_ns * 1e-3,
+        **_throughput(mapping, cycles * clock_ns),
         cycles_from=source,
         report_latency_cycles=report.latency.max,
         interval_cycles=report.interval.max,
@@ -156,11 +143,20 @@ def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: 
         loops_matched=found.matched,
         loops_unmatched=list(found.unmatched),
         report_times=found.to_dict(),
+        predicted_reported=comparison(mapping, project, report, found.timings),
         ii_violations=[str(violation) for violation in report.ii_violations],
         stream_depths=dict(mapping.depths or {}),
         hls_tool=report.tool,
-        evaluator=f"{HlsEvaluator.name} {HlsEvaluator.version}",
+        evaluator=f"{HlsTool.name} {HlsTool.version}",
     )
+
+
+def _throughput(mapping: FpgaMapping, latency_ns: float) -> dict[str, float]:
+    """In operations per second; nothing where control that depends on data does not say how many there are."""
+    try:
+        return {"throughput_gops": operations(mapping) / latency_ns}
+    except SimulationError:
+        return {}
 
 
 def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:
@@ -177,3 +173,7 @@ def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[i
         return report.latency.max, f"report alone: {error.message}"
     _, result = run(mapping, depths)
     return int(result.cycles), "simulator, at the report's intervals and depths"
+
+
+HlsEvaluator = HlsTool
+"""The name that `HlsTool` had."""

@@ -3,9 +3,9 @@
 A comparison is plain data, kept in a design's metrics:
 
     {"loops": [{"function": "gemm_all", "loop": "k_2", "ii": [4, 5], "depth": [14, 15], ...}],
-     "resources": {"dsp": [10, 12], ...}, "cycles": [1200, 1290]}
+     "resources": {"dsp": [10, 12], ...}, "cycles": 1200}
 
-Each pair is what was predicted and what was reported.
+Each pair is what was predicted and what was reported; None of a loop that only the other one pipelines.
 """
 
 from __future__ import annotations
@@ -67,15 +67,20 @@ def _loop(function: str, name: str, loop: LoopCost) -> PredictedLoop:
 
 
 def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
-    """Predicted against reported, per loop that both know and per resource that the report states."""
+    """Predicted against reported, per loop that either pipelines and per resource that the report states."""
     found = predicted(mapping, project)
     if found is None:
         return {}
-    known = _reported(mapping, project, timings)
+    reported = _reported(mapping, project, timings)
+    model = {(one.function, one.name): (one.ii, one.depth) for one in found.loops}
+    places = sorted(
+        dict.fromkeys([*model, *reported]), key=lambda place: list(project.functions.values()).index(place[0])
+    )
+    nothing = (None, None)
     loops = [
-        {FUNCTION: one.function, LOOP: one.name, "trips": one.trips, "ii": [one.ii, ii], "depth": [one.depth, depth]}
-        for one in found.loops
-        for ii, depth in [known.get((one.function, one.name), (None, None))]
+        {FUNCTION: place[0], LOOP: place[1], "ii": [ii, found_ii], "depth": [depth, found_depth]}
+        for place in places
+        for (ii, depth), (found_ii, found_depth) in [(model.get(place, nothing), reported.get(place, nothing))]
     ]
     stated = {name: getattr(report.resources, name) for name in RESOURCES}
     resources = {name: [found.resources[name], value] for name, value in stated.items() if value is not None}

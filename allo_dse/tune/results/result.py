@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -98,6 +100,39 @@ class BestDesign:
         )
 
 
+@dataclass(frozen=True)
+class RungFailures:
+    """What became of designs that were promoted to an evaluator.
+
+    Attributes:
+        promoted: how many it was given. errors: why it failed, and how often.
+    """
+
+    evaluator: str
+    promoted: int
+    errors: Counter[str]
+
+    @property
+    def failed(self) -> int:
+        return self.errors.total()
+
+    @property
+    def measured_nothing(self) -> bool:
+        return self.failed == self.promoted
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{count} x {error}" for error, count in self.errors.most_common(3))
+        return f"{self.evaluator} failed for {self.failed} of {self.promoted} designs, which are left out: {why}"
+
+
+_TOOK = re.compile(r" after [\d.]+ s\b")
+
+
+def _kind_of(error: str) -> str:
+    """An error without what differs from design to design though the reason is the same."""
+    return _TOOK.sub("", error).strip()
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """The outcome of `Study.run`.
@@ -123,6 +158,19 @@ class Result:
     def wrong(self) -> list[str]:
         """Keys of designs that computed wrong numbers; they are not on the front."""
         return [key for key, verification in self.verified.items() if not verification.ok]
+
+    @cached_property
+    def rung_failures(self) -> list[RungFailures]:
+        """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
+        found: dict[tuple[int, str], RungFailures] = {}
+        for record in self.records:
+            for one in record.measurements:
+                if one.rung:
+                    key = (one.rung, one.evaluator)
+                    known = found.setdefault(key, RungFailures(one.evaluator, 0, Counter()))
+                    errors = Counter([_kind_of(one.error or "")]) if one.metrics is None else Counter()
+                    found[key] = RungFailures(known.evaluator, known.promoted + 1, known.errors + errors)
+        return [found[key] for key in sorted(found) if found[key].failed]
 
     @cached_property
     def front(self) -> list[BestDesign]:
@@ -201,5 +249,6 @@ class Result:
         row["verified"] = None if verification is None else ("yes" if verification.ok else "wrong")
         note = self.placed.get(record.key)
         row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
+        row["evaluator"] = record.measured_by
         row["error"] = record.error
         return row

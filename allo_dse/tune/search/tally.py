@@ -102,8 +102,17 @@ class Tally:
 
     @property
     def final_values(self) -> dict[str, tuple[float, ...]]:
-        """Objective values by the highest rung that found a feasible design: only those are comparable."""
-        return next((found for rung in sorted(self.rungs, reverse=True) if (found := self.feasible(rung))), self.values)
+        """Objective values by the highest rung that found a feasible design: only those are comparable.
+
+        A design that failed or did not hold at a higher rung is none of them, whatever rungs below said.
+        """
+        refuted: set[str] = set()
+        for rung in sorted(self.rungs, reverse=True):
+            found = {key: values for key, values in self.feasible(rung).items() if key not in refuted}
+            if found:
+                return found
+            refuted.update(key for key, values in self.rungs[rung].items() if values is None)
+        return {key: values for key, values in self.values.items() if key not in refuted}
 
     @property
     def done(self) -> int:

@@ -14,6 +14,7 @@ from ..results.result import BestDesign, Result
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
+from .predicted_reported import HEADINGS, predicted_reported_rows
 from .run_view import format_value
 
 TOP_ROWS = 12
@@ -44,6 +45,10 @@ def summary(result: Result) -> JsonObject:
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
         "wrong": result.wrong,
+        "rung_failures": [
+            {"evaluator": one.evaluator, "promoted": one.promoted, "failed": one.failed, "errors": dict(one.errors)}
+            for one in result.rung_failures
+        ],
     }
 
 
@@ -55,6 +60,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
         "params": best.params,
         "fold": best.record.fold,
         "buffering": best.record.buffering,
+        "evaluator": best.record.measured_by,
         "verified": None if verification is None else verification.ok,
         "placed": None if note is None else note.ok,
     }
@@ -71,9 +77,25 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(front_table(result))
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
+        print_comparison(best, console)
+    for one in result.rung_failures:
+        console.print(f"[bold red]{displayed(str(one))}[/]")
     path = displayed(str(result.run_dir))
     console.print(f"front: {path}/pareto.csv   all designs: {path}/trials.csv   to build: {path}/best/", soft_wrap=True)
     console.print(_ending(result, command), soft_wrap=True)
+
+
+def print_comparison(best: BestDesign, console: Console) -> None:
+    """What the cost model predicted of a design that the HLS tool has measured."""
+    rows = predicted_reported_rows(best.metrics)
+    if not rows:
+        return
+    table = Table(title=f"Model against {best.record.measured_by}, design {best.key[:8]}", title_justify="left")
+    for position, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if position < 2 else "right")
+    for row in rows:
+        table.add_row(*map(displayed, row))
+    console.print(table)
 
 
 def front_table(result: Result) -> Table:
@@ -87,6 +109,9 @@ def front_table(result: Result) -> Table:
     for name in free:
         table.add_column(displayed(name), justify="right", style="dim")
     table.add_column("design")
+    several = bool(result.study.rungs)
+    if several:
+        table.add_column("measured by")
     table.add_column("checked")
     unplaced = any(not note.ok for note in result.placed.values())
     if unplaced:
@@ -100,7 +125,8 @@ def front_table(result: Result) -> Table:
         checked = "" if verification is None else ("yes" if verification.ok else "wrong")
         note = result.placed.get(best.key)
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
-        table.add_row(mark, *values, *params, best.key[:8], checked, *placed, style="bold" if mark else None)
+        source = [displayed(best.record.measured_by)] if several else []
+        table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
     if len(result.front) > len(shown):
         table.caption = f"{len(result.front) - len(shown)} more in pareto.csv"
         table.caption_justify = "left"

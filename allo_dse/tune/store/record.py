@@ -100,6 +100,11 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return self.rungs or (self.measurement,)
 
     @property
+    def measured_by(self) -> str:
+        """The evaluator of the highest rung that has measured the design; "" where none has."""
+        return next((m.evaluator for m in reversed(self.measurements) if m.metrics is not None), "")
+
+    @property
     def genes(self) -> dict[str, int]:
         """What `Space.decode_genes` rebuilds the design from."""
         genes: dict[str, int] = json_value(self.genes_json)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,17 +16,20 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls_report import read_hls_report
+from allo_dse.dashboard.app.pages.design import model_against_tool
 from allo_dse.dashboard.figures.recorded_run import part_words
 from allo_dse.dashboard.recordings import record as recorded
 from allo_dse.device.device import Device
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import retiming
-from allo_dse.eval.hls.evaluator import HlsEvaluator
+from allo_dse.eval.hls.evaluator import HlsTool
 from allo_dse.eval.hls.tool import HlsToolError
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
+from allo_dse.tune.show.predicted_reported import predicted_reported_rows
 
 from . import stand_in
 
@@ -104,7 +110,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_cycles_are_the_simulators_at_the_intervals_of_the_report(tool: Path) -> None:
     stand_in.install(tool)
-    metrics = HlsEvaluator().evaluate(design())
+    metrics = HlsTool().evaluate(design())
     model = FpgaSimulator("declared").evaluate(design())
     slower = 2 * (N * N - 1)  # II 3, where the model says 1; both loops run at the same time
     assert metrics.latency_cycles == pytest.approx(model.latency_cycles + slower, abs=30)
@@ -118,7 +124,7 @@ def test_cycles_are_the_simulators_at_the_intervals_of_the_report(tool: Path) ->
 
 def test_a_recording_of_a_design_that_the_tool_has_measured_is_of_what_it_reported(tool: Path) -> None:
     stand_in.install(tool)
-    metrics = HlsEvaluator().evaluate(design())
+    metrics = HlsTool().evaluate(design())
     logged = json.loads(json.dumps(dict(metrics)))
     reported = recorded(design(), logged)
     assert reported.cycles == metrics.latency_cycles
@@ -137,7 +143,7 @@ def test_depths_of_the_report_delay_what_is_put(tool: Path) -> None:
     cycles = []
     for depth in (10, 110):
         (tool / "csynth.xml").write_text(stand_in.report_xml("top", loops_of(design(), 1, depth), latency=1))
-        cycles.append(HlsEvaluator().evaluate(design()).latency_cycles)
+        cycles.append(HlsTool().evaluate(design()).latency_cycles)
     assert cycles[1] - cycles[0] == pytest.approx(200, abs=4)  # both processes are 100 deeper
 
 
@@ -147,7 +153,7 @@ def test_copies_of_tensors_take_the_time_of_their_processes(tool: Path) -> None:
     for copy in (4167, 8263):
         text = stand_in.report_xml("top", loops_of(design(), 1, 10), latency=1, copies={"load_A": copy})
         (tool / "csynth.xml").write_text(text)
-        cycles.append(HlsEvaluator().evaluate(design()).latency_cycles)
+        cycles.append(HlsTool().evaluate(design()).latency_cycles)
     assert cycles[1] - cycles[0] == pytest.approx(4096, abs=4)
 
 
@@ -174,23 +180,23 @@ def test_loops_are_found_by_their_labels(tool: Path, tmp_path: Path) -> None:
 
 def test_cosimulation_counts_more_than_the_simulator(tool: Path) -> None:
     stand_in.install(tool)
-    metrics = HlsEvaluator(cosim=True).evaluate(design())
+    metrics = HlsTool(cosim=True).evaluate(design())
     assert (metrics.latency_cycles, metrics.cycles_from) == (208, "co-simulation")
     failed = (tool / "top_cosim.rpt").read_text().replace("Pass", "Fail")
     (tool / "top_cosim.rpt").write_text(failed)
     with pytest.raises(HlsToolError, match="co-simulation of top failed"):
-        HlsEvaluator(cosim=True).evaluate(design())
+        HlsTool(cosim=True).evaluate(design())
 
 
 def test_the_newer_tool_gets_its_steps_from_the_environment(tool: Path) -> None:
     stand_in.install(tool, name="vitis-run")
-    assert HlsEvaluator().unavailable() is None
-    assert HlsEvaluator(cosim=True).evaluate(design()).latency_cycles == 208
+    assert HlsTool().unavailable() is None
+    assert HlsTool(cosim=True).evaluate(design()).latency_cycles == 208
 
 
 def test_projects_that_are_kept_are_not_made_again(tool: Path, tmp_path: Path) -> None:
     stand_in.install(tool)
-    evaluator = HlsEvaluator(directory=tmp_path / "kept")
+    evaluator = HlsTool(directory=tmp_path / "kept")
     first = evaluator.evaluate(design())
     assert dict(evaluator.evaluate(design())) == dict(first)
     assert stand_in.calls(tool) == 1
@@ -200,7 +206,7 @@ def test_projects_that_are_kept_are_not_made_again(tool: Path, tmp_path: Path) -
     (kernel,) = (tmp_path / "kept").glob(f"{design().key}/kernel.cpp")
     assert first.stream_depths == {"pipe": 2}
     assert "hls::stream<float, 2>" in kernel.read_text()
-    HlsEvaluator(directory=tmp_path / "kept", depths="declared").evaluate(design())  # another kernel
+    HlsTool(directory=tmp_path / "kept", depths="declared").evaluate(design())  # another kernel
     assert stand_in.calls(tool) == 3
     assert "hls::stream<float, 4>" in kernel.read_text()
 
@@ -217,7 +223,7 @@ def test_projects_that_are_kept_are_not_made_again(tool: Path, tmp_path: Path) -
 )
 def test_what_goes_wrong_in_the_tool_is_named(tool: Path, tmp_path: Path, mode: str, message: str) -> None:
     stand_in.install(tool, mode)
-    evaluator = HlsEvaluator(directory=tmp_path / "kept")
+    evaluator = HlsTool(directory=tmp_path / "kept")
     with pytest.raises(HlsToolError, match=message) as caught:
         evaluator.evaluate(design())
     assert caught.value.hint
@@ -229,30 +235,30 @@ def test_a_tool_that_hangs_is_ended_with_its_children(tool: Path) -> None:
     stand_in.install(tool, "hang")
     start = time.monotonic()
     with pytest.raises(HlsToolError, match=r"longer than 1 s at csynth"):
-        HlsEvaluator(seconds=1).evaluate(design())
+        HlsTool(seconds=1).evaluate(design())
     assert time.monotonic() - start < 20
     assert not stand_in.is_running(int((tool / "child").read_text()))
 
 
 def test_what_the_tool_leaves_running_is_ended(tool: Path) -> None:
     stand_in.install(tool, "leave")
-    assert HlsEvaluator().evaluate(design()).loops_matched == 2
+    assert HlsTool().evaluate(design()).loops_matched == 2
     assert not stand_in.is_running(int((tool / "child").read_text()))
 
 
 @pytest.mark.parametrize("mode", ["slow", "flood"])
 def test_slow_and_talkative_tools_are_borne(tool: Path, mode: str) -> None:
     stand_in.install(tool, mode)
-    assert HlsEvaluator().evaluate(design()).loops_matched == 2
+    assert HlsTool().evaluate(design()).loops_matched == 2
 
 
 def test_without_a_tool_there_is_a_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    reason = HlsEvaluator().unavailable()
+    reason = HlsTool().unavailable()
     assert reason is not None
     assert "vitis_hls" in reason
     with pytest.raises(HlsToolError, match="no HLS tool"):
-        HlsEvaluator().evaluate(design())
+        HlsTool().evaluate(design())
 
 
 @pytest.mark.parametrize("is_here", [True, False])
@@ -264,7 +270,7 @@ def test_a_study_goes_on_without_the_tool(tool: Path, tmp_path: Path, is_here: b
         program=chain,
         device="u280",
         objectives=[dse.minimize("latency_cycles")],
-        rungs=[dse.Rung(HlsEvaluator(seconds=60), at_most=1)],
+        rungs=[dse.Rung(HlsTool(seconds=60), at_most=1)],
     )
     result = study.run(4, run_dir=tmp_path / "run", progress="plain")
     best = result.best("latency_cycles")
@@ -272,8 +278,89 @@ def test_a_study_goes_on_without_the_tool(tool: Path, tmp_path: Path, is_here: b
     assert ("(hls 1) is left out: no HLS tool on PATH" in capsys.readouterr().err) != is_here
 
 
+_STUDY = """
+import sys
+sys.path.insert(0, {root!r})
+import allo_dse as dse
+from tests.eval.hls.test_hls import chain
+
+study = dse.Study(
+    "chain",
+    program=chain,
+    device="u280",
+    schedules="auto",
+    objectives=[dse.minimize("latency_cycles")],
+    rungs=[dse.Rung(dse.HlsTool(seconds=60), at_most=2)],
+)
+"""
+
+
+@pytest.mark.parametrize("mode", ["ok", "crash"])
+def test_a_run_says_what_the_tool_made_of_its_designs(tool: Path, tmp_path: Path, mode: str) -> None:
+    stand_in.install(tool, mode)
+    (tmp_path / "study.py").write_text(_STUDY.format(root=str(Path(__file__).parents[3])))
+    command = [Path(sys.executable).parent / "allo-tune", "study.py", "--trials", "8", "--run-dir", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    shown = " ".join(done.stdout.split())
+    if mode == "crash":
+        assert done.returncode == 1, done.stderr
+        said = r"hls 1 failed for (\d) of \1 designs, which are left out: \1 x HlsToolError: vitis_hls failed with"
+        assert re.search(said, shown), shown
+        assert "undeclared identifier" in shown
+        assert "Model against" not in shown
+    else:
+        assert done.returncode == 0, done.stderr
+        assert "Model against hls 1" in shown
+        assert "failed" not in shown
+
+
+def test_predictions_stand_beside_what_was_reported(tool: Path) -> None:
+    stand_in.install(tool)
+    subject = design()
+    (tool / "csynth.xml").write_text(stand_in.report_xml("top", loops_of(subject, 3, 21), latency=1, dsp=7))
+    metrics = HlsTool(depths="declared").evaluate(subject)
+    found = metrics.predicted_reported
+    model = FpgaSimulator(depths="declared").evaluate(subject)
+    assert found["cycles"] == model.latency_cycles
+    assert found["resources"]["dsp"] == [model.dsp, 7]
+    # The model pipelines the loop around the one that the report has, whose rounds it unrolls.
+    assert [(one["loop"], one["ii"]) for one in found["loops"] if one["function"] == "scale_all"] == [
+        ("i_0", [64, None]),
+        ("j_1", [None, 3]),
+    ]
+    rows = predicted_reported_rows(metrics)
+    assert ("scale_all/j_1", "depth", "-", "21", "") in rows
+    assert ("design", "dsp", "3", "7", "-57 %") in rows
+    assert predicted_reported_rows({}) == []
+
+
+def test_loops_that_model_and_tool_pipeline_stand_in_one_row(tool: Path) -> None:
+    stand_in.install(tool)
+    inner = tuple(
+        Directive("pipeline", kernel, "j", {"initiation_interval": 1, "rewind": False}) for kernel in ("scale", "load")
+    )
+    metrics = HlsTool(depths="declared").evaluate(design(schedule=inner))
+    loops = metrics.predicted_reported["loops"]
+    assert [one["ii"] for one in loops] == [[1, 3], [1, 3]]
+    assert ("scale_all/j_1", "ii", "1", "3", "-67 %") in predicted_reported_rows(metrics)
+
+
+def test_the_earlier_name_is_the_same_evaluator() -> None:
+    assert dse.HlsEvaluator is dse.HlsTool is HlsTool
+
+
 def test_deadlocks_are_errors_whatever_the_report_says(tool: Path) -> None:
     stand_in.install(tool)
     (tool / "csynth.xml").write_text(stand_in.report_xml("top", {}, latency=100))
     with pytest.raises(SimulationError, match="deadlock"):
-        HlsEvaluator().evaluate(design(cyclic))
+        HlsTool().evaluate(design(cyclic))
+
+
+def test_the_design_page_shows_predicted_against_reported(tool: Path) -> None:
+    stand_in.install(tool)
+    metrics = HlsTool(depths="declared").evaluate(design())
+    (shown,) = model_against_tool(metrics)
+    text = str(shown)
+    assert "Model against the HLS tool" in text
+    assert all(cell in text for row in predicted_reported_rows(metrics) for cell in row if cell)
+    assert model_against_tool({}) == []

@@ -133,6 +133,34 @@ def test_designs_that_fail_higher_up_leave_the_front(tmp_path):
     failed = [r for r in result.records if r.rung == 1 and r.status == "failed"]
     assert failed
     assert all("routing failed" in r.error for r in failed)
+    (said,) = result.rung_failures
+    promoted = [r for r in result.records if r.rung == 1]
+    assert (said.failed, said.promoted) == (len(failed), len(promoted))
+    assert dict(said.errors) == {"RuntimeError: routing failed": len(failed)}
+    assert not said.measured_nothing
+    assert {r.measured_by for r in promoted if r.status == "ok"} == {"measured 1"}
+    assert {r.measured_by for r in failed} == {failed[0].measurements[0].evaluator}
+    assert "routing failed" in str(said)
+
+
+class FailsForAll(Measured):
+    def evaluate(self, design):
+        raise RuntimeError(f"crashed after {int(design.key, 16) % 7}.5 s: no licence")
+
+
+def test_where_everything_fails_higher_up_no_failed_design_is_left(tmp_path):
+    result = run(fake_study(rungs=[Rung(FailsForAll, at_most=6)]), tmp_path / "run")
+    failed = {r.key for r in result.records if r.rung == 1}
+    assert len(failed) == 6
+    assert not failed & {d.key for d in result.front}
+    assert not failed & set(result.values)
+    (said,) = result.rung_failures
+    assert said.measured_nothing
+    assert dict(said.errors) == {"RuntimeError: crashed: no licence": 6}  # however long each took
+    assert {d.record.measured_by for d in result.front} == {result.records[0].measurements[0].evaluator}
+    again = run(fake_study(rungs=[Rung(FailsForAll, at_most=6)]), tmp_path / "run")
+    assert {d.key for d in again.front} == {d.key for d in result.front}
+    assert [str(one) for one in again.rung_failures] == [str(said)]
 
 
 def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update
 from dash.dcc.express import send_bytes
@@ -11,6 +13,7 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from allo_dse.errors import AlloDseError
+from allo_dse.tune.show.predicted_reported import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 
 from ...data.board import Board, Ref
@@ -154,6 +157,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
             ],
             className="tiles",
         ),
+        *model_against_tool(metrics),
         html.Div(program_cards(context, ref, look), className="program"),
         card(
             "Reproduce",
@@ -165,6 +169,16 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
             className="card",
         ),
     ]
+
+
+def model_against_tool(metrics: Mapping[str, Any]) -> list[Component]:
+    """What was predicted of loops and resources beside what the HLS tool reported, where it did."""
+    rows = predicted_reported_rows(metrics)
+    if not rows:
+        return []
+    head = html.Thead(html.Tr([html.Th(heading) for heading in HEADINGS]))
+    body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in rows])
+    return [card("Model against the HLS tool", html.Table([head, body], id="predicted-reported"))]
 
 
 def _plot(title: str, name: str, figure: Figure) -> Component:
