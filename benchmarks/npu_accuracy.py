@@ -1,6 +1,6 @@
 """How close the NPU timing model is to measurements on real boards.
 
-    python benchmarks/npu_accuracy.py [--cases]
+    python benchmarks/npu_accuracy.py [--cases | --tables]
 
 Prints for each group of published measurements the absolute error, median and 90th percentile: of the device files as
 they are, and by cross-validation (the constants that matter to the group fitted to five sixths of it, judged on the
@@ -11,6 +11,7 @@ following the model's choice loses. The measurements lie in ../shared/facts; wit
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse import Device, NpuSimulator
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.eval.npu.accuracy import operations_of
 from benchmarks import npu_cases
 from benchmarks.npu_cases import FACTS, Case, gemm_design
 
 Errors = NDArray[np.float64]
 FOLDS = 6
+FEWEST = 5
 STEP = 0.05
 STEPS = 8
 OUTLIER = 0.05
@@ -172,6 +175,29 @@ def shapes(device: Device, verbose: bool, output_depth: int = 2) -> tuple[float,
     return float(np.median(absolute)), float(np.quantile(absolute, 0.9))
 
 
+def accuracy_tables(every: Sequence[Case]) -> str:
+    """[[accuracy]] of the device files: 90th percentiles of errors by cross-validation, by what was measured."""
+    errors: dict[tuple[str, str, str, tuple[str, ...], str], list[float]] = {}
+    for group, fitted in FITTED.items():
+        cases = [case for case in every if case.group == group]
+        for case, error in zip(cases, cross_validated(cases, fitted), strict=True):
+            made = case.designs[0]
+            device, operations = NpuDevice.of(made.device), operations_of(made.program)
+            library = device.kernel_library if {"matmul", "gemv"} & set(operations) else ""
+            element = type_key(made.program.tensors[0].dtype)
+            key = (device.architecture, device.board_name, library, operations, element)
+            errors.setdefault(key, []).append(abs(float(error)))
+    lines = []
+    for (architecture, board, library, operations, element), found in sorted(errors.items()):
+        if len(found) < FEWEST:
+            continue
+        lines += [f"# {architecture}", "[[accuracy]]", f"board = {json.dumps(board)}"]
+        lines += [f"kernels = {json.dumps(library)}"] if library else []
+        lines += [f"operations = {json.dumps(operations)}", f"element = {json.dumps(element)}"]
+        lines += [f"percent = {100 * np.quantile(found, 0.9):.1f}", f"measurements = {len(found)}", ""]
+    return "\n".join(lines)
+
+
 def sustained(device: Device) -> dict[str, float]:
     """Relative error at 4096^3, whose time follows from the published MAC per cycle and core and 150 us per call."""
     errors = {}
@@ -209,12 +235,16 @@ def report(group: str, cases: Sequence[Case], errors: Errors, verbose: bool) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", action="store_true", help="print every measurement")
+    parser.add_argument("--tables", action="store_true", help="print [[accuracy]] of the device files instead")
     arguments = parser.parse_args()
     if not FACTS.is_dir():
         print(f"skipped: the measurements in {FACTS} are not here")
         return
-    print("absolute error, median / 90th percentile")
     every = npu_cases.all_cases()
+    if arguments.tables:
+        print(accuracy_tables(every))
+        return
+    print("absolute error, median / 90th percentile")
     for group in dict.fromkeys(case.group for case in every):
         cases = [case for case in every if case.group == group]
         report(group, cases, np.exp(log_errors(cases)) - 1, arguments.cases)

@@ -58,7 +58,8 @@ def calibrate(
         base = _base(device, measured[0].design.device if measured else None)
         found = fit(on_device(measured, base) if device else measured)
     comments = {p.name: f"[calibrated] {p.before:.4g} before" for p in found.parameters if p.deviation is not None}
-    write_device(output, device_text(found.device, base, _extends(device, base, output), comments))
+    fitted = found.device.model_copy(update={"accuracy": found.accuracy})
+    write_device(output, device_text(fitted, base, _extends(device, base, output), comments))
     if as_json:
         print_json({**found.to_dict(), "file": str(output)})
     else:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+
+from allo_dse.tune.results.explain import latency_range_words
 
 from .output import print_facts
 from .run_facts import design_facts
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
+
+LATENCY = "latency_us"
 
 
 def print_design(table: RunTable, row: int, to: Console) -> None:
@@ -28,10 +33,34 @@ def print_design(table: RunTable, row: int, to: Console) -> None:
             "printed": facts.get("log") and str(table.path / facts["log"]),
             "violated": _pairs({n: v for n, v in (facts.get("constraints") or {}).items() if v}),
             **{f"by {name or 'evaluator'}": _pairs(metrics) for name, metrics in facts["rungs"].items()},
+            "latency is": latency_range_words(_metrics(table, row)).removeprefix("latency "),
             "took": f"{facts.get('seconds', 0):.4g} s" + (" (cached)" if facts.get("cached") else ""),
         },
         to,
     )  # fmt: skip
+
+
+def near_words(table: RunTable, name: str, row: int) -> str:
+    """How many designs the model cannot tell from the fastest one, by how good its predictions are; empty if none."""
+    known = (_metrics(table, row).get("latency_range") or {}) if name == LATENCY else {}
+    percent = known.get("percent")
+    if percent is None:
+        return "how good predicted latencies are here is not known: nothing measured was compared" if known else ""
+    others = within(table, name, row, percent)
+    return f"{others:,} other designs are slower by less than the {percent:.0f} % it is good to" if others else ""
+
+
+def _metrics(table: RunTable, row: int) -> Mapping[str, Any]:
+    from allo_dse.dashboard.data.query.analysis import measured
+
+    return measured(table, row)
+
+
+def within(table: RunTable, name: str, row: int, percent: float) -> int:
+    """How many other designs that satisfy everything are worse in a metric by less than so many per cent."""
+    values = table.numbers(name)
+    near = table.ok & (values <= values[row] * (1 + percent / 100))
+    return int(near.sum()) - 1
 
 
 def _pairs(values: Any) -> str:

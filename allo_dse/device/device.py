@@ -37,6 +37,7 @@ from .fpga_model import (
 )
 from .loader import DeviceTable, device_names, read_device_table, suggest
 from .model import (
+    Accuracy,
     Array,
     Board,
     Core,
@@ -152,6 +153,7 @@ class NpuDevice(Device):
             kernel library, because it depends on the tools that build the kernels.
         kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
         elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
+        accuracy: how good the predictions made with these numbers are, where they were compared with measurements.
     """
 
     family: Literal["npu"]
@@ -169,6 +171,7 @@ class NpuDevice(Device):
     kernel_library: str
     elementwise: Mapping[str, ElementwiseCost]
     scalar_loop: ScalarLoop
+    accuracy: tuple[Accuracy, ...] = ()
 
     @model_validator(mode="after")
     def _is_consistent(self) -> NpuDevice:
@@ -241,7 +244,7 @@ class NpuDevice(Device):
 
     @property
     def _prose(self) -> set[str]:
-        return {"name", "description", "boards", "board_name"}
+        return {"name", "description", "boards", "board_name", "accuracy"}
 
     def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
         """Cost of a matrix multiplication by its element types: operands, then the result.
@@ -280,6 +283,16 @@ class NpuDevice(Device):
         """Core cycles of a multiplication of tiles of a shape (m, k, n)."""
         m, k, n = shape
         return self.matmul_kernel(types, shape).cycles(m, k, n)
+
+    def accuracy_of(self, operations: tuple[str, ...], element: str) -> Accuracy | None:
+        """How good predictions of programs with these operations are; None where nothing says so.
+
+        A board whose numbers were changed is none that was compared with measurements.
+        """
+        if self.board != self.boards[self.board_name]:
+            return None
+        known = (a for a in self.accuracy if a.board == self.board_name and a.kernels in ("", self.kernel_library))
+        return next((a for a in known if (a.operations, a.element) == (operations, element)), None)
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""

@@ -305,4 +305,23 @@ class ScalarLoop(Model):
     task_cycles: NotNegative
 
 
+class Accuracy(Model):
+    """How far predicted latencies were off where they were compared with measurements.
+
+    Attributes:
+        board, kernels: the board and the kernel library of the measured designs; any library where `kernels` is empty.
+        operations: what the measured programs compute ("matmul", "exp", ...), in order of names.
+        element: the type of the first tensor's elements ("i8").
+        percent: nine of ten were no further off when they had no part in the fit.
+        measurements: how many there were.
+    """
+
+    board: str
+    kernels: str = ""
+    operations: tuple[str, ...]
+    element: str
+    percent: Positive
+    measurements: Count
+
+
 KernelLibrary = Mapping[str, KernelCost]

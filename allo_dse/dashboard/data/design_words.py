@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from allo_dse.tune.results.explain import latency_range_words
+
 from .board import Board, Ref
 from .query.analysis import DECIDING, Difference, differences
 from .table.table import RunTable
@@ -47,7 +49,9 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     found = [rung.metrics or {} for rung in rungs]
     names = dict.fromkeys(n for metrics in found for n, v in metrics.items() if not isinstance(v, dict | list))
     head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
-    return head, [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
+    rows = [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
+    ranges = [latency_range_words(metrics) for metrics in found]
+    return head, [*rows, ["How good it is", *ranges]] if any(ranges) else rows
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:

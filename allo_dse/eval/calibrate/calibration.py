@@ -13,16 +13,20 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.aliases import JsonObject
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.model import Accuracy
 from allo_dse.errors import DeviceError
 from allo_dse.space.design import Design
 
+from ..npu.accuracy import operations_of
 from ..npu.evaluator import NpuSimulator
 from .parameters import Parameter, parameters_of, with_values
 from .robust import Fit, Problem, Vector, fit
 
 FEWEST = 4
 FOLDS = 8
+FEWEST_TO_JUDGE = 5
+LEAST_PERCENT = 0.1
 UNEXPLAINED = 4.0  # scales from zero
 UNEXPLAINED_AT_LEAST = 0.1
 
@@ -130,6 +134,30 @@ class Calibration:
             absolute = np.abs(np.array([getattr(one, name) for one in self.judged]) / measured - 1)
             found[kind] = (float(np.median(absolute)), float(np.quantile(absolute, 0.9)))
         return found
+
+    @property
+    def accuracy(self) -> tuple[Accuracy, ...]:
+        """How good predictions with the fitted numbers are, by cross-validation, where enough was measured to say so.
+
+        The calibrated board is the default one of the file that is written.
+        """
+        errors: dict[tuple[tuple[str, ...], str], list[float]] = {}
+        for one in self.judged:
+            program = one.measurement.design.program
+            kind = (operations_of(program), type_key(program.tensors[0].dtype))
+            errors.setdefault(kind, []).append(abs(one.held_out_us / one.measurement.latency_us - 1))
+        return tuple(
+            Accuracy(
+                board="default",
+                kernels=self.device.kernel_library,
+                operations=operations,
+                element=element,
+                percent=max(LEAST_PERCENT, round(100 * float(np.quantile(found, 0.9)), 1)),
+                measurements=len(found),
+            )
+            for (operations, element), found in errors.items()
+            if len(found) >= FEWEST_TO_JUDGE
+        )
 
     def to_dict(self) -> JsonObject:
         """For machines."""

@@ -28,6 +28,7 @@ def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapp
     lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
     if device.kernel_library != base.kernel_library:
         lines.append(f"kernel_library = {json.dumps(device.kernel_library)}")
+    lines.append(f"accuracy = [{', '.join(map(_inline, device.accuracy))}]")
     written: dict[tuple[str, ...], list[str]] = {}
     for path, value in _differences(changed, before, ()):
         name = ".".join(("board", *path[2:]) if path[0] == "boards" else path)
@@ -46,6 +47,12 @@ def write_device(path: Path, text: str) -> None:
     """
     path.write_text(text, encoding="utf-8")
     NpuDevice.load(path)
+
+
+def _inline(value: BaseModel) -> str:
+    """A model as a table in one line."""
+    fields = value.model_dump(mode="json")
+    return "{ " + ", ".join(f"{name} = {json.dumps(item)}" for name, item in fields.items()) + " }"
 
 
 def _plain(value: object) -> object:

@@ -72,6 +72,16 @@ def test_the_written_file_is_the_calibrated_device(found, device, tmp_path):
     assert "# said" in path.read_text()
 
 
+def test_how_good_the_fitted_numbers_are_is_written_with_them(found, device, tmp_path):
+    (known,) = found.accuracy
+    assert (known.operations, known.element, known.measurements) == (("matmul",), "i16", len(SHAPES))
+    fitted = found.device.model_copy(update={"accuracy": found.accuracy})
+    path = tmp_path / "my_npu.toml"
+    write_device(path, device_text(fitted, device, "npu1_4col", {}))
+    assert NpuDevice.load(path).accuracy_of(("matmul",), "i16") == known
+    assert NpuDevice.load(path).accuracy_of(("matmul",), "i8") is None
+
+
 @pytest.mark.parametrize("board", ["default", "ph", "sb"])
 def test_any_board_becomes_the_default_of_its_file(board, device, tmp_path):
     changed = with_values(device.with_options(board=board), {Parameter(("board", "launch_us")): 99.0})

@@ -1,0 +1,49 @@
+"""How good a predicted latency is comes from the device file, for the board and the programs it was found for only."""
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.npu.accuracy import accuracy_of, operations_of
+from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.tune.results.explain import explain, latency_range_words
+from tests.eval.designs import gemm_design
+
+FILE = """
+extends = "npu1_4col"
+[[accuracy]]
+board = "default"
+kernels = "allo"
+operations = ["matmul"]
+element = "i16"
+percent = 12.3
+measurements = 64
+"""
+
+
+def device(tmp_path):
+    path = tmp_path / "known.toml"
+    path.write_text(FILE)
+    return NpuDevice.load(path)
+
+
+def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path):
+    known = device(tmp_path)
+    design = gemm_design(device=known)
+    assert operations_of(design.program) == ("matmul",)
+    assert accuracy_of(design).percent == 12.3
+    for other in (known.with_options(board="ph"), known.with_options(kernel_library="tuned"),
+                  known.with_options(dram_gb_s=12.0)):  # fmt: skip
+        assert accuracy_of(gemm_design(device=other)) is None
+
+
+def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path):
+    known = gemm_design(device=device(tmp_path))
+    metrics = NpuSimulator().evaluate(known)
+    assert metrics.latency_range == {"percent": 12.3, "measurements": 64}
+    assert explain(known, metrics).endswith("latency +-12 %, 64 measurements")
+    unknown = gemm_design(device=NpuDevice.load("npu1_4col").with_options(dram_gb_s=12.0))
+    assert explain(unknown, NpuSimulator().evaluate(unknown)).endswith("latency not fitted to measurements")
+    assert latency_range_words({"latency_us": 3.0}) == ""
+
+
+def test_how_good_predictions_are_changes_no_result(tmp_path):
+    known = device(tmp_path)
+    assert known.key == NpuDevice.load("npu1_4col").key
