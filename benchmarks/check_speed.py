@@ -50,10 +50,10 @@ def main() -> int:
     for tiles, spatial in ((32, (1, 4, 4)), (128, (1, 4, 4)), (32, (2, 4, 2)), (128, (2, 4, 2))):
         size = 2048 // tiles
         fold = gemm_fold(*spatial)
-        first = median_us(lambda p=tiles, f=fold: VMG.of(gemm_program(Pm=p, Pn=p, Pk=p)).fold(f), device, 20)
+        first = median_us(lambda p=tiles, f=fold: VMG.of(gemm_program(Pm=p, Pn=p, Pk=p)).fold(f), device, 20)  # type: ignore[misc]
         unfolded = VMG.of(gemm_program(Pm=tiles, Pn=tiles, Pk=tiles))
         gc.collect()
-        again = median_us(lambda u=unfolded, f=fold: u.fold(f), device, 200)
+        again = median_us(lambda u=unfolded, f=fold: u.fold(f), device, 200)  # type: ignore[misc]
         name = f"{size}^3 tiles, k x m x n = {' x '.join(map(str, spatial))} nodes"
         print(f"{name:<44} {unfolded.task_count:>9,} {first:>9.0f} {again:>9.0f}")
         failed |= spatial[0] == 1 and again > LIMIT_US

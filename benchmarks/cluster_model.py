@@ -14,11 +14,14 @@ import heapq
 import random
 import tempfile
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from allo_dse.eval.evaluator import needs
 from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study import Study
 from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers.executor import Job
 from allo_dse.tune.workers.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
@@ -39,28 +42,28 @@ class Costs:
     batch: float
     send: float
 
-    def of_batch(self, size):
+    def of_batch(self, size: Any) -> Any:
         return self.batch + size * (self.design + self.send)
 
 
 class Meter(QuietReporter):
     """Notes the CPU time at which numbers of designs are reached."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.seen = []
+        self.seen: list[tuple[int, float]] = []
 
-    def update(self, view, last=False):
+    def update(self, view: Any, last: bool = False) -> None:
         self.seen.append((view.tally.done, time.process_time()))
 
 
-def instant_study():
+def instant_study() -> Study:
     study = load_studies(HERE.parent / "studies" / "gemm_npu.py")[0]
     study._evaluator = Instant
     return study
 
 
-def design_cost():
+def design_cost() -> Any:
     """Seconds per design, everything but the evaluator; and the genes of some designs."""
     meter = Meter()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +72,7 @@ def design_cost():
     return (ended - started) / (last - first), [record.genes for record in result.records[:MAX_BATCH]]
 
 
-def batch_cost(executor, jobs):
+def batch_cost(executor: RayExecutor, jobs: Any) -> Any:
     """Seconds of this process to have these designs evaluated as one batch."""
     started = time.process_time()
     for _ in range(ROUND_TRIPS):
@@ -79,12 +82,12 @@ def batch_cost(executor, jobs):
     return (time.process_time() - started) / ROUND_TRIPS
 
 
-def measured():
+def measured() -> Costs:
     """The costs on this machine."""
     design, genes = design_cost()
     study = instant_study()
     study.reload = instant_study
-    jobs = [Job(number, 0, study.space.decode_genes(found)) for number, found in enumerate(genes)]
+    jobs = [Job(number, 0, study.space.decode_genes(found)) for number, found in enumerate(genes)]  # type: ignore[arg-type]
     executor = RayExecutor(study, [needs(study.make_evaluator())], 1, None)
     try:
         batch_cost(executor, jobs)  # the worker compiles programs, and the executor learns that batches may be full
@@ -95,7 +98,7 @@ def measured():
     return Costs(design, single - send, send)
 
 
-def pool_cost(workers, size):
+def pool_cost(workers: int, size: int) -> float:
     """Seconds per batch of that size to keep track of what the workers have."""
     pool = Pool(workers)
     pool.seconds[0] = BATCH_SECONDS / (size + 0.5)
@@ -120,13 +123,14 @@ def pool_cost(workers, size):
     return (time.process_time() - started) / POOL_ROUNDS
 
 
-def simulate(workers, evaluation, batch, cost, seed=0):
+def simulate(workers: int, evaluation: float, batch: int, cost: float, seed: int = 0) -> tuple[float, float, float]:
     """(designs per second, share of time the driver is busy, share of time workers are busy). `cost`: of a batch."""
     rng = random.Random(seed)
     free = [0.0] * workers  # when each worker has finished what it was given
-    arrivals, clock, busy, done, worked = [], 0.0, 0.0, 0, 0.0
+    arrivals: list[tuple[float, int]] = []
+    clock, busy, done, worked = 0.0, 0.0, 0, 0.0
 
-    def give(worker, now):
+    def give(worker: int, now: float) -> None:
         nonlocal worked
         seconds = sum(evaluation * rng.uniform(0.7, 1.3) for _ in range(min(batch, 8))) * batch / min(batch, 8)
         free[worker] = max(free[worker], now) + seconds
@@ -147,7 +151,7 @@ def simulate(workers, evaluation, batch, cost, seed=0):
     return done / clock, busy / clock, min(1.0, worked / (clock * workers))
 
 
-def chosen_costs(options):
+def chosen_costs(options: Namespace) -> Costs:
     """What was given, and for the rest what is measured."""
     given = {name: getattr(options, f"{name}_ms") for name in ("design", "batch", "send")}
     found = measured() if None in given.values() else None
@@ -158,7 +162,7 @@ def chosen_costs(options):
     return costs
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--design-ms", type=float, help="per design: propose, check, log, tell (default: measured)")

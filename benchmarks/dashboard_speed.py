@@ -24,9 +24,11 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 from plotly.utils import PlotlyJSONEncoder
 
@@ -129,7 +131,7 @@ async function gestures(list, took) {
 </script>"""
 
 
-def timed(call):
+def timed(call: Callable[..., Any]) -> Any:
     """The median time in milliseconds, and the result."""
     times = []
     for _ in range(REPEATS):
@@ -139,7 +141,7 @@ def timed(call):
     return statistics.median(times), result
 
 
-def server_side(board):
+def server_side(board: Board) -> None:
     """What each view costs the server."""
     half = Selection((("latency_us", ((0.0, 20_000.0),)), ("bram18", ((0.0, 100.0),))))
     views = {
@@ -158,15 +160,17 @@ def server_side(board):
         print(f"  {name:<22} {milliseconds:7.1f} ms   {size / 1e3:7.0f} kB")
 
 
-def from_the_command(path):
+def from_the_command(path: Path) -> None:
     """How long after the command a browser gets the page, and what it shows."""
     code = "from allo_dse.cli import main; main()"
     command = [sys.executable, "-c", code, "dashboard", str(path), "--no-browser", "--port", "0"]
     start = time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        url = re.search(r"http://\S+", process.stderr.readline())[0]
-        for name, path in (("the page", ""), ("what it shows", "/_dash-layout")):
-            urllib.request.urlopen(url + path).read()
+        assert process.stderr is not None
+        url = re.search(r"http://\S+", process.stderr.readline())
+        assert url is not None
+        for name, page in (("the page", ""), ("what it shows", "/_dash-layout")):
+            urllib.request.urlopen(url[0] + page).read()
             print(f"from the command until {name} is there: {time.perf_counter() - start:.1f} s")
         process.terminate()
 
@@ -174,7 +178,7 @@ def from_the_command(path):
 class Driven:
     """The dashboard with a driver in its page; `reports` has what the driver says."""
 
-    def __init__(self, board):
+    def __init__(self, board: Board) -> None:
         values = {
             "VISITS": VISITS,
             "ROUNDS": ROUNDS,
@@ -188,11 +192,11 @@ class Driven:
             self._driver = self._driver.replace(name, str(value))
         app = make_app(Context(board, Programs(board, None)))
         self._app, app.server.wsgi_app = app.server.wsgi_app, self
-        self.reports = Queue()
+        self.reports: Queue[Any] = Queue()
         self.server = listen(app, board, port=0)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def __call__(self, environ, start_response):
+    def __call__(self, environ: Any, start_response: Any) -> Any:
         path, html = environ["PATH_INFO"], [("Content-Type", "text/html")]
         if path == "/report":
             self.reports.put(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
@@ -209,10 +213,11 @@ class Driven:
 
 
 @contextmanager
-def browser(address):
+def browser(address: Any) -> Iterator[Any]:
     """A browser that opens an address; its process."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless", *ARGUMENTS, "--no-first-run", "--window-size=1440,900", f"--user-data-dir={profile}"]
+        assert CHROMIUM is not None
         process = subprocess.Popen([CHROMIUM, *options, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield process
@@ -221,13 +226,13 @@ def browser(address):
             process.wait()
 
 
-def processor_time(root):
+def processor_time(root: Any) -> Counter[str]:
     """Seconds that the processes of a browser have used so far: those of the page, of drawing, and others."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             parents[int(entry.name)] = int(_status(entry.name)[1] or 0)
-    spent = Counter()
+    spent: Counter[str] = Counter()
     for pid in parents:
         ancestor = pid
         while ancestor in parents and ancestor != root:
@@ -235,11 +240,11 @@ def processor_time(root):
         if ancestor == root:
             line = Path(f"/proc/{pid}/cmdline").read_text() if Path(f"/proc/{pid}").exists() else ""
             kind = "page" if "--type=renderer" in line else "drawing" if "--type=gpu" in line else "others"
-            spent[kind] += sum(map(int, _status(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
+            spent[kind] += sum(map(int, _status(pid)[11:13])) / os.sysconf("SC_CLK_TCK")  # type: ignore[assignment]
     return spent
 
 
-def _status(pid):
+def _status(pid: Any) -> Any:
     """The fields of /proc/PID/stat after the name; zeros when the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -247,7 +252,7 @@ def _status(pid):
         return ["0"] * 20
 
 
-def in_browser(path, board, designs):
+def in_browser(path: Path, board: Board, designs: Any) -> None:
     """What a person waits for."""
     driven = Driven(board)
     with browser(f"http://127.0.0.1:{driven.server.port}/begin") as process:
@@ -273,7 +278,7 @@ def in_browser(path, board, designs):
     driven.server.shutdown()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--designs", type=int, default=50_000)
     parser.add_argument("--no-browser", action="store_true")

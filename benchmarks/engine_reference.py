@@ -9,7 +9,7 @@ import numpy as np
 
 
 @numba.njit
-def poll(kind, stream, work, rounds, depth, latency, size):  # type: ignore[no-untyped-def]
+def poll(kind: Any, stream: Any, work: Any, rounds: Any, depth: Any, latency: Any, size: Any) -> Any:
     """Times and values of tasks that each repeat a row of operations; returns their clocks and sums.
 
     kind[p, i] is 0 for a get, 1 for a put of what was taken last but one, 2 for the cost of a round, 3 for none.

@@ -23,7 +23,8 @@ from allo_dse.mapper.program import load_program
 from allo_dse.mapper.search.folds import fold_choices
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 
 install()
 
@@ -141,7 +142,7 @@ def report_variants() -> None:
     plain = best(lambda: engine.run(network))
     for name, options in (("without values", {"payload": False}), ("recorded", {"record": True})):
         engine.run(network, **options)  # type: ignore[arg-type]
-        seconds = best(lambda o=options: engine.run(network, **o), 3)  # type: ignore[misc, arg-type]
+        seconds = best(lambda o=options: engine.run(network, **o), 3)  # type: ignore[misc]
         print(f"bodies {name}: {seconds / plain:.2f} x the time of the run")
     result = engine.run(network, record=True)
     seconds = best(lambda: str(engine.run(network, record=True).explain()), 2)

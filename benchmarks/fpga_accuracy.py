@@ -50,8 +50,8 @@ def summary() -> str:
     sizes = {q: [abs(e[q]) for e in off] for q in QUANTITIES}
     lines = [f"{q}: {np.mean(size):.1%} mean, {max(size):.1%} worst" for q, size in sizes.items()]
     pairs = [(loop[:2], {found[:2] for found in loops}) for reported, _, loops in measured for loop in reported.loops]
-    others = [(expected[:2], {found[:2]}) for _, expected, found in report_loops()]
-    exact = sum(loop in found for loop, found in (*pairs, *others))
+    others = [(expected[:2], {predicted[:2]}) for _, expected, predicted in report_loops()]
+    exact = sum(loop in found for loop, found in (*pairs, *others))  # type: ignore[operator]
     return "\n".join([*lines, f"loops with the reported trips and interval: {exact} of {len(pairs) + len(others)}"])
 
 
@@ -68,14 +68,15 @@ def main() -> None:
         if reported.rtl:
             print(f"{'':24}against RTL: {metrics.latency_cycles / reported.rtl - 1:+.2%} of {reported.rtl:,} cycles")
     print("\nloops of other reports (xcu280, 3.33 ns): trips, II, depth")
-    for name, expected, predicted in report_loops():
-        print(f"{name:26}reported {expected}, predicted {predicted}")
+    for name, expected, found in report_loops():
+        print(f"{name:26}reported {expected}, predicted {found}")
     print("\n" + summary())
 
 
 def report_loops() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
     """Loops of other reports: name, reported and predicted (trips, II, depth)."""
-    device, found = FpgaDevice.load("u280"), []
+    device = FpgaDevice.load("u280")
+    found: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
     for reported in LOOPS:
         program = dse.load_program(reported.program())
         cost = task_cost(program, program.kernels[0].classes[0], device, reported.schedule)

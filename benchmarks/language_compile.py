@@ -11,7 +11,9 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,40 +32,40 @@ from tests.frontend.samples import systolic
 REPEATS = 5
 
 
-def seconds(action):
+def seconds(action: Callable[..., Any]) -> Any:
     """The action's result and its time."""
     started = time.perf_counter()
     result = action()
     return result, time.perf_counter() - started
 
 
-def warm_up():
+def warm_up() -> None:
     """Import what is imported at first use, so that times are those of compiling."""
     a = np.ones((1, 1), np.float32)
     df.build(systolic(1, 1, 1))(a, a, a.copy())
     forget()
 
 
-def forget():
+def forget() -> None:
     """Drop all machine code."""
     engine._compiled.cache_clear()
 
 
-def operands(size, depth):
+def operands(size: Any, depth: Any) -> Any:
     rng = np.random.default_rng(0)
     a, b = (rng.random(shape, dtype=np.float32) for shape in ((size, depth), (depth, size)))
     return a, b, np.zeros((size, size), np.float32)
 
 
-def check(a, b, c):
+def check(a: Any, b: Any, c: Any) -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-4)
 
 
-def first_and_again(size, depth):
+def first_and_again(size: Any, depth: Any) -> Any:
     """Seconds of the first build and call, and the median of later calls."""
     a, b, c = operands(size, depth)
 
-    def first():
+    def first() -> Any:
         module = df.build(systolic(size, size, depth), target="simulator")
         module(a, b, c)
         return module
@@ -78,7 +80,7 @@ def first_and_again(size, depth):
     return initial, float(np.median(later)), module.result.cycles
 
 
-def row(size, depth):
+def row(size: Any, depth: int) -> Any:
     """Tasks, classes, and seconds: front end (median), machine code and first run, later runs."""
     programs = [seconds(lambda: compile_region(systolic(size, size, depth))) for _ in range(REPEATS)]
     program = programs[0][0]
@@ -88,16 +90,16 @@ def row(size, depth):
     return program.task_count, len(program.kernels[0].classes), front, initial, again
 
 
-def plot(rows, path):
+def plot(rows: Any, path: Any) -> None:
     """Compile time against tasks, as an SVG with logarithmic axes; the dashed line would be growth with the tasks."""
     width, height, margin = 520, 320, 60
     low_x, high_x = np.log10(rows[0][0]), np.log10(rows[-1][0])
     low_y, high_y = -3.0, 1.0
 
-    def x(tasks):
+    def x(tasks: Any) -> Any:
         return margin + (np.log10(tasks) - low_x) / (high_x - low_x) * (width - 2 * margin)
 
-    def y(time_s):
+    def y(time_s: Any) -> Any:
         return height - margin - (np.log10(time_s) - low_y) / (high_y - low_y) * (height - 2 * margin)
 
     parts = [
@@ -128,7 +130,7 @@ def plot(rows, path):
     path.write_text("\n".join(parts))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="4,8,16,32,64", help="arrays to compile")
     parser.add_argument("--depth", type=int, default=256, help="K of the 16x16 array; the others use K = 16")

@@ -121,7 +121,7 @@ def cross_validated(cases: Sequence[Case], fitted: Sequence[Constant]) -> Errors
     """
     start = log_errors(cases)
     slopes = [
-        (log_errors(cases, lambda device, c=constant: c.scaled(device, 1 + STEP)) - start) / np.log(1 + STEP)
+        (log_errors(cases, lambda device, c=constant: c.scaled(device, 1 + STEP)) - start) / np.log(1 + STEP)  # type: ignore[misc]
         for constant in fitted
     ]
     jacobian = np.stack(slopes, axis=1)
@@ -139,11 +139,11 @@ def _fit(jacobian: Errors, start: Errors) -> Errors:
     A prior of `TRUST` (a factor of two either way is a standard deviation) keeps constants that the data does not
     determine where they are.
     """
-    change = np.zeros(jacobian.shape[1])
+    change: Errors = np.zeros(jacobian.shape[1])
     for _ in range(STEPS):
         weights = 1 / (1 + ((start + jacobian @ change) / OUTLIER) ** 2)
         normal = jacobian.T @ (weights[:, None] * jacobian) + np.eye(len(change)) * (OUTLIER / TRUST) ** 2
-        change = np.linalg.solve(normal, -jacobian.T @ (weights * start))
+        change = np.linalg.solve(normal, -jacobian.T @ (weights * start))  # type: ignore[assignment]
     return change
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -96,7 +96,7 @@ def _program(function: Any, params: tuple[tuple[str, Any], ...]) -> Program:
 
 
 def design(
-    function: Any, axes: dict[str, tuple[AxisFold, ...]], device: Device, buffering: Buffering, **params: Any
+    function: Any, axes: Mapping[str, tuple[AxisFold, ...]], device: Device, buffering: Buffering, **params: Any
 ) -> Design:
     """A program with its kernels folded."""
     program = _program(function, tuple(params.items()))

@@ -11,7 +11,9 @@ literature (sphere, Rosenbrock; ZDT1: E. Zitzler et al., Evolutionary Computatio
 import argparse
 import math
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import optuna
@@ -26,39 +28,39 @@ SAMPLERS = {
 }
 
 
-def reals(trial, size, low, high):
+def reals(trial: Any, size: int, low: int, high: int) -> Any:
     return [trial.suggest_float(f"x{n}", low, high) for n in range(size)]
 
 
-def sphere(trial):
+def sphere(trial: Any) -> Any:
     return (sum(x * x for x in reals(trial, 8, -5, 5)),)
 
 
-def rosenbrock(trial):
+def rosenbrock(trial: Any) -> Any:
     return (sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in pairwise(reals(trial, 5, -2, 2))),)
 
 
-def zdt1(trial):
+def zdt1(trial: Any) -> Any:
     first, *rest = reals(trial, 10, 0, 1)
     g = 1 + 9 * sum(rest) / len(rest)
     return first, g * (1 - math.sqrt(first / g))
 
 
-def dtlz2(trial):
+def dtlz2(trial: Any) -> Any:
     x = reals(trial, 8, 0, 1)
     g = 1 + sum((v - 0.5) ** 2 for v in x[2:])
     a, b = (v * math.pi / 2 for v in x[:2])
     return g * math.cos(a) * math.cos(b), g * math.cos(a) * math.sin(b), g * math.sin(a)
 
 
-def bnh(trial):
+def bnh(trial: Any) -> Any:
     x, y = trial.suggest_float("x", 0, 5), trial.suggest_float("y", 0, 3)
     trial.set_constraint("inside", (x - 5) ** 2 + y * y - 25)
     trial.set_constraint("outside", 7.7 - (x - 8) ** 2 - (y + 3) ** 2)
     return 4 * x * x + 4 * y * y, (x - 5) ** 2 + (y - 5) ** 2
 
 
-def mixed(trial):
+def mixed(trial: Any) -> tuple[Any]:
     kind = trial.suggest_categorical("kind", ["a", "b", None])
     loss = math.log(trial.suggest_int("n", 1, 1000, log=True) / 37) ** 2
     loss += ((trial.suggest_int("m", 0, 500) - 123) / 50) ** 2
@@ -72,7 +74,7 @@ def mixed(trial):
 REFERENCES = {sphere: None, rosenbrock: None, mixed: None, zdt1: (2, 6), dtlz2: (2, 2, 2), bnh: (140, 50)}
 
 
-def reached(problem, sampler, trials):
+def reached(problem: Callable[..., Any], sampler: Any, trials: Any) -> Any:
     reference = REFERENCES[problem]
     study = optuna.create_study(directions=["minimize"] * len(reference or "1"), sampler=sampler)
     study.optimize(problem, n_trials=trials)
@@ -82,7 +84,7 @@ def reached(problem, sampler, trials):
     return hypervolume(front[(front < 1).all(1)], np.ones(len(reference)))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=3)

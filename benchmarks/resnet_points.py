@@ -81,7 +81,7 @@ def modelled_ms(point: Point, directory: Path) -> float:
     fold = MeshFold(tuple(KernelFold(name, own) for name, own in axes.items())).normalised(program.vmg.graph)
     assert fold.node_count == point.cores
     design = Design(program, fold, Buffering(output_depth=1), device(point, directory))
-    return NpuSimulator().evaluate(design).latency_us / 1e3
+    return float(NpuSimulator().evaluate(design).latency_us) / 1e3
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from allo.ir.types import Stream, int32
 DEEPEST = 128
 
 
-def skewed(N=64, lead=63):
+def skewed(N: int = 64, lead: int = 63) -> Any:
     """Two streams between two tasks; the first carries `lead` tokens before the other has one."""
 
     @df.region()
@@ -52,7 +53,7 @@ def skewed(N=64, lead=63):
     return top
 
 
-def rates(N=8, per=5):
+def rates(N: int = 8, per: int = 5) -> Any:
     """One stream carries five tokens for each of the other's, and all five before it."""
 
     @df.region()
@@ -78,7 +79,7 @@ def rates(N=8, per=5):
     return top
 
 
-def reconvergent(N=24, window=6):
+def reconvergent(N: int = 24, window: int = 6) -> Any:
     """A value goes straight to the join, and through a stage that answers only after a whole window."""
 
     @df.region()
@@ -112,7 +113,7 @@ def reconvergent(N=24, window=6):
     return top
 
 
-def dealt(N=32, hand=8):
+def dealt(N: int = 32, hand: int = 8) -> Any:
     """Two workers get a hand of tokens each in turn; the join takes one of each alternately."""
 
     @df.region()

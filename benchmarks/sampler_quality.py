@@ -11,9 +11,11 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from allo_dse.eval.evaluator import Evaluator
 from allo_dse.tune.search.front import hypervolume
 from allo_dse.tune.study_file import load_studies
 
@@ -23,18 +25,18 @@ HERE = Path(__file__).parent
 class Remembering:
     """An evaluator that measures each design once."""
 
-    def __init__(self, evaluator):
+    def __init__(self, evaluator: Evaluator) -> None:
         self.name, self.version = evaluator.name, evaluator.version
         self._evaluator = evaluator
-        self._known = {}
+        self._known: dict[str, Any] = {}
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Any:
         if design.key not in self._known:
             self._known[design.key] = self._evaluator.evaluate(design)
         return self._known[design.key]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=4)

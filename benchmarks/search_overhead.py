@@ -10,7 +10,9 @@ Compiling the study's programs (125 of them, once each) is shown separately.
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.show.reporters import QuietReporter
@@ -25,7 +27,7 @@ class Instant:
     name = "instant"
     version = "1"
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         p, nodes = design.program.params, design.fold.node_count
         tile = 2 * (4 * p["Pm"] + 3 * p["Pn"] + 5 * p["Pk"])
         return Metrics(latency_us=1e6 / nodes + tile % 977, pe_count=nodes, local_memory_bytes=1e6 / tile)
@@ -34,14 +36,15 @@ class Instant:
 class Watch(QuietReporter):
     """Notes the time at which numbers of trials are reached."""
 
-    def __init__(self, marks):
+    def __init__(self, marks: Any) -> None:
         super().__init__()
-        self.marks, self.rows, self.checks = list(marks), [], 0.0
+        self.marks, self.checks = list(marks), 0.0
+        self.rows: list[tuple[float, float]] = []
 
-    def start(self, view):
+    def start(self, view: Any) -> None:
         self.last = (0, time.perf_counter(), 0.0)
 
-    def update(self, view, last=False):
+    def update(self, view: Any, last: bool = False) -> None:
         while self.marks and view.tally.done >= self.marks[0]:
             done, then, checks = self.last
             now = time.perf_counter()
@@ -50,7 +53,7 @@ class Watch(QuietReporter):
             self.rows.append(((now - then - (self.checks - checks)) / count, (self.checks - checks) / count))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", default="1000,5000")
     parser.add_argument("--samplers", default="evolution,random")
@@ -66,14 +69,14 @@ def main():
     for sampler in options.samplers.split(","):
         watch = Watch(marks)
 
-        def timed(design, watch=watch):
+        def timed(design: Any, watch: Watch = watch) -> Sequence[Any]:
             then = time.perf_counter()
             try:
                 return check(design)
             finally:
                 watch.checks += time.perf_counter() - then
 
-        study.check = timed
+        study.check = timed  # type: ignore[method-assign]
         with tempfile.TemporaryDirectory() as folder:
             study.run(marks[-1], sampler=sampler, verify=False, progress=watch, run_dir=Path(folder) / "run")
         for n, (seconds, checks) in zip(marks, watch.rows, strict=True):

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from allo_dse.lang import install
 from allo_dse.tune.show.reporters import QuietReporter
@@ -41,7 +42,7 @@ class FirstResult(QuietReporter):
 
     at = 0.0
 
-    def update(self, view, last=False):
+    def update(self, view: Any, last: bool = False) -> None:
         self.at = self.at or time.perf_counter()
 
 
@@ -63,12 +64,12 @@ def shares(trials: int) -> dict[str, float]:
     profiler.disable()
     found: Counter[str] = Counter()
     total = 0.0
-    for (file, _, function), (_, _, own, cumulative, _) in pstats.Stats(profiler).stats.items():
+    for (file, _, function), (_, _, own, cumulative, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
         total += own
         for suffix, part in PARTS.items():
             if f"{file}:{function}".endswith(suffix):
                 found[part] += cumulative
-    found["the rest of the search"] = total - sum(found.values())
+    found["the rest of the search"] = total - sum(found.values())  # type: ignore[assignment]
     return {part: seconds / total for part, seconds in found.most_common()}
 
 

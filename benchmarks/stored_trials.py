@@ -13,9 +13,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import RunLog, read_log
+from allo_dse.tune.study import Study
 from allo_dse.tune.study_file import load_studies
 from benchmarks.search_overhead import HERE, Instant
 
@@ -26,26 +28,28 @@ MORE = 300
 class Clock(QuietReporter):
     """Notes when the search starts and ends."""
 
-    def start(self, view):
+    def start(self, view: Any) -> None:
         self.started, self.before = time.perf_counter(), view.tally.done
         self.cpu = time.process_time()
 
-    def update(self, view, last=False):
+    def update(self, view: Any, last: bool = False) -> None:
         self.ended, self.after, self.peak = time.perf_counter(), view.tally.done, peak_kib()
 
 
-def study():
+def study() -> Study:
     (made,) = load_studies(HERE.parent / "studies" / "gemm_npu.py")
     made._evaluator = Instant
     return made
 
 
-def peak_kib():
+def peak_kib() -> int:
     """The most memory this process ever had. (What `getrusage` says begins with the parent's.)"""
-    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
+    found = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1])
 
 
-def child(folder, trials):
+def child(folder: Path, trials: Any) -> None:
     """Resume in a process of its own, whose memory is that of the driver."""
     made, clock = study(), Clock()
     base = peak_kib()
@@ -60,7 +64,7 @@ def child(folder, trials):
           f"{size / trials:.0f} bytes of log each")  # fmt: skip
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", default="10000,100000")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)

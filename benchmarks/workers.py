@@ -13,9 +13,11 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study import Study
 from allo_dse.tune.study_file import load_studies
 
 STUDY = Path(__file__).parent.parent / "studies" / "gemm_npu.py"
@@ -27,10 +29,10 @@ class Busy:
     name = "busy"
     version = "1"
 
-    def __init__(self, seconds, wait):
+    def __init__(self, seconds: Any, wait: Any) -> None:
         self.seconds, self.wait = seconds, wait
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if self.wait:
             time.sleep(self.seconds)
         until = time.process_time() + self.seconds * (not self.wait)
@@ -43,24 +45,24 @@ class Busy:
 class Pace(QuietReporter):
     """Notes when results come in; counts from the first batch on."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.seen = []
+        self.seen: list[Any] = []
 
-    def update(self, view, last=False):
+    def update(self, view: Any, last: bool = False) -> None:
         if view.tally.done:
             now = time.perf_counter(), time.process_time()
             self.seen.append((view.tally.done, *now, view.tally.evaluator_seconds))
 
 
-def busy_study(seconds, wait):
+def busy_study(seconds: Any, wait: Any) -> Study:
     study = load_studies(STUDY)[0]
     study._evaluator = Busy(seconds, wait)
     study.reload = partial(busy_study, seconds, wait)
     return study
 
 
-def measure(workers, seconds, designs, wait):
+def measure(workers: Any, seconds: Any, designs: Any, wait: Any) -> Any:
     study = busy_study(seconds, wait)
     pace = Pace()
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +74,7 @@ def measure(workers, seconds, designs, wait):
     return count / wall, (wall * workers - busy) / count, driver / count
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--designs", type=int, default=400)

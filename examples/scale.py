@@ -1,5 +1,7 @@
 """The program of the examples: each of 64 tasks scales a row, on an FPGA or an NPU."""
 
+from typing import Any
+
 from allo_dse.lang import install
 
 install()  # where Allo is not installed, `import allo` is ours
@@ -13,7 +15,7 @@ import allo_dse as dse  # noqa: E402
 ROWS = [Layout.Shard(0), Layout.Replicate]
 
 
-def scale(P: int = 16):
+def scale(P: int = 16) -> Any:
     @df.region()
     def top(X: float32[64, 32], Y: float32[64, 32]):
         @df.kernel(mapping=[P], args=[X, Y])
@@ -25,9 +27,9 @@ def scale(P: int = 16):
     return top
 
 
-def study(**settings: object) -> dse.Study:
+def study(**settings: Any) -> dse.Study:
     """A small study that the examples change in one place each."""
-    declared: dict[str, object] = {
+    declared: dict[str, Any] = {
         "program": scale,
         "params": {"P": dse.powers_of_two(2, 16)},
         "device": "u280",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +24,17 @@ from studies.gemm_npu import gemm
 from .eval.designs import gemm_fold
 
 
-def region():
+def region() -> Any:
     return gemm(M=32, N=32, K=32, Pm=4, Pn=4, Pk=4)
 
 
-def operands():
+def operands() -> Any:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-9, 9, (32, 32)).astype(np.int16) for _ in range(2))
     return a, b, np.zeros((32, 32), np.int16)
 
 
-def test_every_public_name_exists():
+def test_every_public_name_exists() -> None:
     for name in dse.__all__:
         assert getattr(dse, name) is not None
     assert set(dse.__all__) <= set(dir(dse))
@@ -40,7 +42,7 @@ def test_every_public_name_exists():
         _ = dse.nonsense
 
 
-def test_importing_the_package_is_light():
+def test_importing_the_package_is_light() -> None:
     heavy = "optuna|ray|pandas|torch_mlir|numba"
     code = f"import sys, re, allo_dse; print([m for m in sys.modules if re.fullmatch('{heavy}', m)])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -48,7 +50,7 @@ def test_importing_the_package_is_light():
 
 
 @pytest.mark.parametrize("target", ["simulator", "llvm"])
-def test_build_and_run(target):
+def test_build_and_run(target: str) -> None:
     a, b, c = operands()
     module = df.build(region(), target=target)
     module(a, b, c)
@@ -56,14 +58,14 @@ def test_build_and_run(target):
     assert module.result.cycles > 0
 
 
-def test_the_default_target_and_customize_run_too():
+def test_the_default_target_and_customize_run_too() -> None:
     for module in (df.build(region()), allo.customize(region()).build()):
         a, b, c = operands()
         module(a, b, c)
         assert np.array_equal(c, a @ b)
 
 
-def test_build_takes_mapping_primitives_and_says_that_it_simulates(capsys):
+def test_build_takes_mapping_primitives_and_says_that_it_simulates(capsys: pytest.CaptureFixture[str]) -> None:
     program = dse.load_program(region())
     primitives = program.vmg.fold(gemm_fold(1, 2, 2)).mapping_primitives
     module = df.build(region(), target="aie", mapping_primitives=primitives, device_type="npu1_4col", profile=True)
@@ -74,12 +76,12 @@ def test_build_takes_mapping_primitives_and_says_that_it_simulates(capsys):
     assert "runs the folded design in the simulator" in capsys.readouterr().out
 
 
-def test_unknown_targets_are_named():
+def test_unknown_targets_are_named() -> None:
     with pytest.raises(dse.ProgramError, match=r"unknown target 'gpu'\n.*known targets: .*simulator"):
         df.build(region(), target="gpu")
 
 
-def test_simulate_takes_programs_graphs_and_designs():
+def test_simulate_takes_programs_graphs_and_designs() -> None:
     program = dse.load_program(region())
     design = dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), dse.Device.load("npu1_4col"))
     cycles = []
@@ -91,7 +93,7 @@ def test_simulate_takes_programs_graphs_and_designs():
     assert dse.simulate(program).cycles == cycles[0]
 
 
-def test_check_explains_what_does_not_fit():
+def test_check_explains_what_does_not_fit() -> None:
     program = dse.load_program(gemm)
     (violation,) = dse.check(program, "npu1_4col")
     assert str(violation) == "compute tiles on npu1_4col: needs 32,768, has 16 (4 columns of 4 cores)"
@@ -102,7 +104,7 @@ def test_check_explains_what_does_not_fit():
         dse.check(program.vmg)
 
 
-def test_place_and_draw_take_programs_graphs_and_designs(tmp_path):
+def test_place_and_draw_take_programs_graphs_and_designs(tmp_path: Path) -> None:
     program = dse.load_program(region())
     device = dse.Device.load("npu1_4col")
     design = dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), device)
@@ -115,7 +117,7 @@ def test_place_and_draw_take_programs_graphs_and_designs(tmp_path):
         dse.place(program)
 
 
-def test_designs_have_stable_keys():
+def test_designs_have_stable_keys() -> None:
     program = dse.load_program(gemm, TyI=int16, TyO=int16)
     device = dse.Device.load("npu1_4col")
     first = dse.Design(program, gemm_fold(), dse.Buffering(), device)

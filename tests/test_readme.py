@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_python_of_the_readme_runs(tmp_path):
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = "from allo_dse.lang import install; install()\n" + code.replace("trials=200", "trials=30")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -23,6 +23,6 @@ def test_the_python_of_the_readme_runs(tmp_path):
     assert (tmp_path / "out" / "mapping.py").exists()
 
 
-def test_every_linked_page_exists():
+def test_every_linked_page_exists() -> None:
     for page in re.findall(r"\]\((docs/[^)]+)\)", (ROOT / "README.md").read_text()):
         assert (ROOT / page).exists(), page

@@ -8,7 +8,7 @@ import allo_dse
 MOST_PER_1000_LINES = 8
 
 
-def test_few_values_have_no_type():
+def test_few_values_have_no_type() -> None:
     texts = [path.read_text() for path in Path(allo_dse.__file__).parent.rglob("*.py")]
     lines = sum(text.count("\n") for text in texts)
     untyped = sum(len(re.findall(r"\bAny\b", text)) for text in texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +47,16 @@ def real(name: str) -> HlsReport:
         ("gemv_2024_1", "2024.1 axis_gemv_fixed xc7z010", 10.0, 262669, 262670, (1, 2, 439, 521, 0), 2, 0),
     ],
 )  # fmt: skip
-def test_real_reports(name, titles, clock, latency, interval, resources, loops, fifos) -> None:
+def test_real_reports(
+    name: str,
+    titles: str,
+    clock: Any,
+    latency: int | None,
+    interval: int,
+    resources: tuple[int, int, int, int, None] | tuple[int, int, int, int, int],
+    loops: int,
+    fifos: int,
+) -> None:
     report = real(f"{name}_csynth.xml")
     tool, top, part = titles.split()
     assert (report.tool, report.top, report.clock_ns) == (tool, top, clock)

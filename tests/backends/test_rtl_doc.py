@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(tools.unavailable() is not None, reason=str(tools.unavailable()))
-def test_the_example_runs(tmp_path, monkeypatch):
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install()
     monkeypatch.setattr(tools, "cache_directory", lambda: tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "rtl.md").read_text(), re.DOTALL)
@@ -27,12 +27,12 @@ def test_the_example_runs(tmp_path, monkeypatch):
     assert np.array_equal(names["B"], np.arange(16) ** 2)
 
 
-def test_the_printed_report_is_what_is_printed():
+def test_the_printed_report_is_what_is_printed() -> None:
     (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "hls_reports.md").read_text(), re.DOTALL)
     assert str(read_hls_report(ROOT / "tests" / "data" / "hls" / "project")) == shown.rstrip("\n")
 
 
-def test_named_members_exist():
+def test_named_members_exist() -> None:
     text = (ROOT / "docs" / "hls_reports.md").read_text()
     fields = set(HlsReport.__dataclass_fields__) | set(dir(HlsReport))
     assert set(re.findall(r"`report\.(\w+)", text)) <= fields

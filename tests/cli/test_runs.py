@@ -5,6 +5,9 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +35,7 @@ def study(salt: str = "") -> Study:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("cli")
     (folder / "study.py").write_text(STUDY.format(sleep=0))
     (study,) = load_studies(folder / "study.py")
@@ -41,12 +44,12 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def tune(made, monkeypatch, capsys):
+def tune(made: Path | str, monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
     folder, _ = made
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "160")
 
-    def call(*arguments, code=0):
+    def call(*arguments: Path | str, code: int = 0) -> Any:
         monkeypatch.setattr(sys, "argv", ["allo-tune", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
@@ -58,7 +61,7 @@ def tune(made, monkeypatch, capsys):
     return call
 
 
-def test_status_counts_what_the_log_holds(tune, made):
+def test_status_counts_what_the_log_holds(tune: Any, made: Any) -> None:
     folder, result = made
     facts = json.loads(tune("status", "--json"))
     entries = read_log(folder / "runs/fake/log.jsonl").entries
@@ -72,7 +75,7 @@ def test_status_counts_what_the_log_holds(tune, made):
     assert "not running" in tune("status")
 
 
-def test_best_and_pareto_agree_with_the_result(tune, made):
+def test_best_and_pareto_agree_with_the_result(tune: Any, made: Any) -> None:
     _, result = made
     best = json.loads(tune("best", "--json"))
     for name, found in best.items():
@@ -87,7 +90,7 @@ def test_best_and_pareto_agree_with_the_result(tune, made):
     assert len(json.loads(tune("best", "--objective", "pe_count", "--json"))) == 1
 
 
-def test_designs_are_found_by_number_key_and_beginning(tune, made):
+def test_designs_are_found_by_number_key_and_beginning(tune: Any, made: Any) -> None:
     _, result = made
     record = next(r for r in result.records if r.status == "ok")
     for text in (str(record.number), f"#{record.number}", record.key, record.key[:7]):
@@ -96,7 +99,7 @@ def test_designs_are_found_by_number_key_and_beginning(tune, made):
     assert "no licence" in tune("show", failed.key)
 
 
-def test_replay_gives_the_recorded_metrics_again(tune, made):
+def test_replay_gives_the_recorded_metrics_again(tune: Any, made: Any) -> None:
     _, result = made
     found = json.loads(tune("replay", result.best().key, "--verify", "--json"))
     assert found["same"]
@@ -106,7 +109,7 @@ def test_replay_gives_the_recorded_metrics_again(tune, made):
     assert "the same" in tune("replay", failed.number)
 
 
-def test_replay_notices_a_changed_evaluator(tune, made):
+def test_replay_notices_a_changed_evaluator(tune: Any, made: Any) -> None:
     folder, result = made
     changed = folder / "changed.py"
     changed.write_text(
@@ -115,7 +118,7 @@ def test_replay_notices_a_changed_evaluator(tune, made):
     assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
 
 
-def test_the_log_replays_its_run(tune, made):
+def test_the_log_replays_its_run(tune: Any, made: Any) -> None:
     folder, _ = made
     entries = [e for e in read_log(folder / "runs/fake/log.jsonl").entries if e["type"] == "design"]
     found = json.loads(tune("replay", "--json"))
@@ -129,7 +132,7 @@ def test_the_log_replays_its_run(tune, made):
     tune("replay", "runs/fake", "--verify", code=2)
 
 
-def test_replaying_a_run_says_which_designs_differ(tune, made):
+def test_replaying_a_run_says_which_designs_differ(tune: Any, made: Any) -> None:
     folder, result = made
     changed = folder / "dearer.py"
     changed.write_text(
@@ -148,14 +151,14 @@ def test_replaying_a_run_says_which_designs_differ(tune, made):
     assert f"{len(expected)} different" in tune("replay", "--study", changed, code=1)
 
 
-def test_replaying_a_run_stops_when_asked(made):
+def test_replaying_a_run_stops_when_asked(made: Any) -> None:
     folder, _ = made
     asked = iter([*[""] * 62, "Ctrl-C"])  # before each of 60 proposals, and of two evaluations
     found = replay_run(folder / "runs/fake", stop_requested=lambda: next(asked))
     assert (found.stopped, found.done) == ("Ctrl-C", 2)
 
 
-def test_compare_designs_and_runs(tune, made):
+def test_compare_designs_and_runs(tune: Any, made: Any) -> None:
     folder, result = made
     a, b = result.front[0], result.front[-1]
     pairs = json.loads(tune("compare", a.key, b.key, "--json"))
@@ -175,19 +178,19 @@ def test_compare_designs_and_runs(tune, made):
         (["show"], "Missing argument"),
     ],
 )
-def test_errors_have_hints(tune, arguments, message):
+def test_errors_have_hints(tune: Any, arguments: Any, message: str) -> None:
     assert message in " ".join(tune(*arguments, code=2).split())
 
 
 @pytest.mark.parametrize("command", ["status", "best", "pareto", "show", "replay", "compare"])
-def test_every_command_has_examples(tune, command):
+def test_every_command_has_examples(tune: Any, command: str) -> None:
     text = tune(command, "--help")
     assert "Examples" in text
     assert f"allo-tune {command}" in text
     assert "--json" in text
 
 
-def test_a_live_run_is_seen_and_not_disturbed(tune, tmp_path):
+def test_a_live_run_is_seen_and_not_disturbed(tune: Any, tmp_path: Path) -> None:
     (tmp_path / "study.py").write_text(STUDY.format(sleep=0.01))
     (study,) = load_studies(tmp_path / "study.py")
     run = threading.Thread(target=study.run, args=(80,), kwargs={"run_dir": tmp_path / "run", "progress": "quiet"})
@@ -204,11 +207,11 @@ def test_a_live_run_is_seen_and_not_disturbed(tune, tmp_path):
     assert running(tmp_path / "run") is None
 
 
-def test_looking_at_a_directory_does_not_keep_a_driver_out(tmp_path):
+def test_looking_at_a_directory_does_not_keep_a_driver_out(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "run").close()
     stop = threading.Event()
 
-    def look():
+    def look() -> None:
         while not stop.is_set():
             running(tmp_path / "run")
 
@@ -232,7 +235,7 @@ DAMAGED_RECORDS = [
 
 
 @pytest.mark.parametrize("entry", DAMAGED_RECORDS, ids=range(len(DAMAGED_RECORDS)))
-def test_entries_that_make_no_sense_are_said(tune, made, tmp_path, entry):
+def test_entries_that_make_no_sense_are_said(tune: Any, made: Any, tmp_path: Path, entry: Any) -> None:
     folder, _ = made
     shutil.copytree(folder / "runs/fake", tmp_path / "run")
     with (tmp_path / "run/log.jsonl").open("ab") as file:
@@ -242,7 +245,7 @@ def test_entries_that_make_no_sense_are_said(tune, made, tmp_path, entry):
 
 
 @pytest.mark.parametrize("info", ['{"x', "[]", '{"study": 3, "seed": "x"}', None])
-def test_a_damaged_description_of_a_run_is_said(tune, made, tmp_path, info):
+def test_a_damaged_description_of_a_run_is_said(tune: Any, made: Any, tmp_path: Path, info: str | None) -> None:
     folder, _ = made
     shutil.copytree(folder / "runs/fake", tmp_path / "run")
     path = tmp_path / "run/run.json"
@@ -254,7 +257,9 @@ def test_a_damaged_description_of_a_run_is_said(tune, made, tmp_path, info):
         assert "run.json is damaged" in tune(*command, code=2)
 
 
-def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(tune, made, tmp_path):
+def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(
+    tune: Any, made: Any, tmp_path: Path
+) -> None:
     (tmp_path / "study.py").write_text(
         "from tests.tune.fakes import FakeEvaluator, fake_study\n"
         "class Odd(FakeEvaluator):\n"
@@ -275,7 +280,7 @@ def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(tune,
     assert json.loads(tune("status", tmp_path / "run", "--json"))["best"]["latency_us"] == best
 
 
-def test_a_report_says_where_it_is(tune, made, tmp_path):
+def test_a_report_says_where_it_is(tune: Any, made: Any, tmp_path: Path) -> None:
     found = json.loads(tune("report", "runs/fake", "-o", tmp_path / "r.html", "--json"))
     assert found == {"file": str(tmp_path / "r.html"), "bytes": (tmp_path / "r.html").stat().st_size,
                      "runs": [str(made[0] / "runs/fake")]}  # fmt: skip

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -30,34 +33,34 @@ def study(salt: str = "") -> Study:
 
 
 @pytest.fixture
-def study(tmp_path):
-    def write(sleep=0.0):
+def study(tmp_path: Path) -> Callable[..., Any]:
+    def write(sleep: Any = 0.0) -> Path:
         (tmp_path / "study.py").write_text(STUDY.format(sleep=sleep))
         return tmp_path
 
     return write
 
 
-def command(*arguments):
+def command(*arguments: int | str) -> Any:
     return [sys.executable, "-c", "from allo_dse.cli import main; main()", *map(str, arguments)]
 
 
-def environment():
+def environment() -> Any:
     return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "140", "NO_COLOR": "1", "TERM": "dumb"}
 
 
-def allo_tune(cwd, *arguments):
+def allo_tune(cwd: Any, *arguments: Path | int | str) -> CompletedProcess[Any]:
     return subprocess.run(
         command(*arguments), cwd=cwd, env=environment(), capture_output=True, text=True, check=False, timeout=60
     )
 
 
-def evaluated(run_dir):
+def evaluated(run_dir: Any) -> Any:
     entries = read_log(run_dir / "log.jsonl").entries
     return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
 
 
-def wait_for(condition, seconds=20.0):
+def wait_for(condition: Any, seconds: Any = 20.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -66,7 +69,7 @@ def wait_for(condition, seconds=20.0):
     raise AssertionError("nothing happened")
 
 
-def test_a_study_from_the_command_line_and_again(study):
+def test_a_study_from_the_command_line_and_again(study: Any) -> None:
     folder = study()
     first = allo_tune(folder, "study.py", "--trials", 40)
     assert first.returncode == 0, first.stderr
@@ -95,14 +98,14 @@ def test_a_study_from_the_command_line_and_again(study):
         (["best"], "there is no run in runs/"),
     ],
 )
-def test_user_errors_have_no_traceback_and_exit_with_2(study, arguments, message):
+def test_user_errors_have_no_traceback_and_exit_with_2(study: Any, arguments: Any, message: str) -> None:
     found = allo_tune(study(), *arguments)
     assert found.returncode == 2
     assert message in " ".join(found.stderr.split())
     assert "Traceback" not in found.stderr
 
 
-def test_what_evaluators_print_does_not_mix_into_json(study):
+def test_what_evaluators_print_does_not_mix_into_json(study: Any) -> None:
     folder = study()
     file = folder / "study.py"
     file.write_text(
@@ -119,13 +122,13 @@ def test_what_evaluators_print_does_not_mix_into_json(study):
         assert text in found.stderr
 
 
-def test_errors_are_json_too(study):
+def test_errors_are_json_too(study: Any) -> None:
     found = allo_tune(study(), "nothing.py", "--json")
     assert found.returncode == 2
     assert json.loads(found.stdout)["event"] == "error"
 
 
-def test_bugs_keep_their_traceback(study):
+def test_bugs_keep_their_traceback(study: Any) -> None:
     folder = study()
     (folder / "study.py").write_text(
         STUDY.format(sleep=0) + "\nfrom allo_dse.tune.run import driver\ndriver.Driver.run = lambda self: 1 / 0\n"
@@ -136,7 +139,7 @@ def test_bugs_keep_their_traceback(study):
     assert found.returncode == 1
 
 
-def test_help_and_version():
+def test_help_and_version() -> None:
     assert re.fullmatch(r"allo-tune \d+\.\d+\.\d+\n", allo_tune(ROOT, "--version").stdout)
     text = allo_tune(ROOT, "--help").stdout
     for word in ("Examples", "studies/gemm_npu.py", "--trials", "--set", "Ctrl-C"):
@@ -144,7 +147,7 @@ def test_help_and_version():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_everything_and_says_how_to_go_on(study, number, code):
+def test_a_signal_keeps_everything_and_says_how_to_go_on(study: Any, number: Any, code: int) -> None:
     folder = study(sleep=0.01)
     run_dir = folder / "runs/fake"
     process = subprocess.Popen(
@@ -169,7 +172,7 @@ def test_a_signal_keeps_everything_and_says_how_to_go_on(study, number, code):
     assert len(set(evaluated(run_dir))) == len(before) + 10
 
 
-def test_a_second_ctrl_c_stops_at_once(study):
+def test_a_second_ctrl_c_stops_at_once(study: Any) -> None:
     folder = study(sleep=5)
     process = subprocess.Popen(
         command("study.py", "--trials", 50),
@@ -192,7 +195,7 @@ def test_a_second_ctrl_c_stops_at_once(study):
     assert "Traceback" not in err
 
 
-def test_kill_9_loses_at_most_what_is_in_flight(study):
+def test_kill_9_loses_at_most_what_is_in_flight(study: Any) -> None:
     folder = study(sleep=0.005)
     run_dir = folder / "runs/fake"
     process = subprocess.Popen(
@@ -215,7 +218,7 @@ def test_kill_9_loses_at_most_what_is_in_flight(study):
     assert evaluated(run_dir) == evaluated(whole)
 
 
-def test_a_full_disk_ends_the_run_with_what_to_do(study):
+def test_a_full_disk_ends_the_run_with_what_to_do(study: Any) -> None:
     folder = study()
     limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "bash", *command("study.py", "--trials", 5000, "--no-verify")]
     found = subprocess.run(
@@ -230,13 +233,13 @@ def test_a_full_disk_ends_the_run_with_what_to_do(study):
     assert allo_tune(folder, "study.py", "--trials", len(kept) + 5, "--no-verify").returncode == 0
 
 
-def test_importing_the_package_and_asking_for_help_stay_fast():
+def test_importing_the_package_and_asking_for_help_stay_fast() -> None:
     code = "import sys, allo_dse; print(*(m for m in ('optuna', 'pandas', 'ray', 'numpy') if m in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""
 
 
-def test_lint_names_the_line_and_what_to_write(tmp_path):
+def test_lint_names_the_line_and_what_to_write(tmp_path: Path) -> None:
     done = allo_tune(tmp_path, "lint", ROOT / "studies" / "resnet_npu.py")
     assert done.returncode == 1
     source = (ROOT / "studies" / "resnet_npu.py").read_text().splitlines()
@@ -245,6 +248,6 @@ def test_lint_names_the_line_and_what_to_write(tmp_path):
     assert "with allo.meta_for(n) as i" in done.stdout
 
 
-def test_lint_of_a_program_that_allo_builds(tmp_path):
+def test_lint_of_a_program_that_allo_builds(tmp_path: Path) -> None:
     done = allo_tune(tmp_path, "lint", ROOT / "studies" / "vector_add_npu.py")
     assert (done.returncode, done.stdout) == (0, "vector_add_npu: nothing that Allo does not build\n")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 
 
 @contextmanager
-def served(*paths, study=None) -> Iterator[tuple[str, Context]]:
+def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
     board = Board.open(list(paths))
     context = Context(board, Programs(board, study))
@@ -40,7 +41,7 @@ def served(*paths, study=None) -> Iterator[tuple[str, Context]]:
 
 
 @pytest.fixture(scope="session")
-def browser():
+def browser() -> Iterator[Any]:
     """Debian's Chromium, headless."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     if CHROMIUM is None:
@@ -54,43 +55,43 @@ def browser():
 class Visit:
     """A browser tab, with what went wrong in it and what it asked other servers for."""
 
-    def __init__(self, page, url):
+    def __init__(self, page: Any, url: Any) -> None:
         self.page, self.url = page, url
         self.problems, self.external = [], []
         page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else self.external.append(r.url))
 
-    def open(self, path=""):
+    def open(self, path: str = "") -> Any:
         self.page.goto(f"{self.url}/{path}")
         return self.page
 
 
 @pytest.fixture(scope="session")
-def shared(browser):
+def shared(browser: Any) -> Any:
     """One profile for most tests, so that scripts are fetched and compiled once."""
     return _context(browser)
 
 
-def _context(browser, **options):
+def _context(browser: Any, **options: Any) -> Any:
     context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, **options})
     context.set_default_timeout(TIMEOUT_MS)
     return context
 
 
 @pytest.fixture
-def serve():
+def serve() -> Iterator[Callable[..., Any]]:
     """Serves runs until the end of the test, when the tabs are closed already."""
     with ExitStack() as stack:
         yield lambda *paths: stack.enter_context(served(*paths))
 
 
 @pytest.fixture
-def visit(browser, shared, serve):
+def visit(browser: Any, shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
     """Opens tabs; at the end nothing may have gone wrong in them, and nothing may have been fetched from elsewhere."""
     contexts, visits = [], []
 
-    def make(url, **options):
+    def make(url: str, **options: bool) -> Visit:
         if options:
             contexts.append(_context(browser, **options))
         visits.append(Visit((contexts[-1] if options else shared).new_page(), url))

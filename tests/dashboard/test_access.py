@@ -1,6 +1,8 @@
 """Pages for everybody: texts that can be read, names for what can be pressed, and nothing fetched from elsewhere."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,21 +17,23 @@ PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare"
 
 
 @pytest.fixture(scope="module")
-def dashboard(tmp_path_factory):
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with served(write_run(tmp_path_factory.mktemp("runs") / "made", 120)) as (url, _):
         yield url
 
 
-def drawn(page, name):
+def drawn(page: Any, name: str) -> None:
     page.wait_for_function(f"() => document.querySelector('#{PAGES[name]} .js-plotly-plot')?.data?.length")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_elsewhere(dashboard, visit, scheme):
+def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_elsewhere(
+    dashboard: Any, visit: Any, scheme: str
+) -> None:
     tab = visit(dashboard, color_scheme=scheme, viewport={"width": NARROW, "height": 900})
     found, refused = {}, []
 
-    def refuse(route):
+    def refuse(route: Any) -> None:
         refused.append(route.request.url)
         route.abort()
 
@@ -47,7 +51,7 @@ def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_e
     assert refused == []
 
 
-def test_the_first_tab_skips_to_the_designs_and_focus_can_be_seen(dashboard, visit):
+def test_the_first_tab_skips_to_the_designs_and_focus_can_be_seen(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard).open()
     drawn(page, "front")
     page.keyboard.press("Tab")

@@ -5,6 +5,9 @@ import io
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,19 +25,19 @@ ZOOMED = """() => { const layout = document.querySelector('#scatter .js-plotly-p
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_run(tmp_path_factory.mktemp("runs") / "made", DESIGNS)
     return path
 
 
 @pytest.fixture(scope="module")
-def dashboard(run):
+def dashboard(run: Path) -> Iterator[None]:
     with served(run) as (url, context):
         yield url, context
 
 
 @pytest.fixture
-def front(dashboard, visit):
+def front(dashboard: Any, visit: Any) -> Any:
     """The front page, drawn."""
     page = visit(dashboard[0]).open()
     page.wait_for_function(DRAWN)
@@ -42,19 +45,19 @@ def front(dashboard, visit):
     return page
 
 
-def wait_text(page, selector, text):
+def wait_text(page: Any, selector: str, text: str) -> None:
     page.wait_for_function(
         "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
     )
 
 
-def show_parallel(page):
+def show_parallel(page: Any) -> None:
     """Scroll to the parallel coordinates, which are drawn only then."""
     page.locator("#parallel").scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('#parallel .js-plotly-plot')?.data?.[0]?.dimensions")
 
 
-def drag_over_scatter(page, left, top, right, bottom):
+def drag_over_scatter(page: Any, left: Any, top: Any, right: Any, bottom: Any) -> None:
     """Draw a box; corners as shares of the plotting area."""
     area = page.locator("#scatter .nsewdrag").first.bounding_box()
     page.mouse.move(area["x"] + left * area["width"], area["y"] + top * area["height"])
@@ -67,7 +70,7 @@ def drag_over_scatter(page, left, top, right, bottom):
     page.mouse.up()
 
 
-def test_the_front_page_shows_front_knee_and_reference(front, dashboard):
+def test_the_front_page_shows_front_knee_and_reference(front: Any, dashboard: Any) -> None:
     table = dashboard[1].board.runs[0]
     traces = front.evaluate(TRACES)
     assert traces["Pareto front"] == len(table.front)
@@ -78,7 +81,7 @@ def test_the_front_page_shows_front_knee_and_reference(front, dashboard):
     assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
 
 
-def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, dashboard):
+def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front: Any, dashboard: Any) -> None:
     drag_over_scatter(front, 0.02, 0.4, 0.5, 0.98)
     wait_text(front, "#selection-text", "selected")
     count = int(front.inner_text("#selection-text").split(" ")[0])
@@ -96,7 +99,7 @@ def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front, d
     wait_text(front, "#table-note", f"{DESIGNS} of {DESIGNS} designs")
 
 
-def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front):
+def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front: Any) -> None:
     show_parallel(front)
     brushed = "() => document.querySelector('#parallel .js-plotly-plot').data[0].dimensions[0].constraintrange"
     for _ in range(2):  # the same one again, after it has been cleared
@@ -114,7 +117,7 @@ def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front):
         front.wait_for_function(f"() => !({brushed})()")
 
 
-def test_rows_that_are_ticked_are_selected_and_compared(front):
+def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     boxes = front.locator(".ag-pinned-left-cols-container .ag-selection-checkbox input, .ag-row .ag-checkbox-input")
     boxes.nth(0).click()
     boxes.nth(3).click()
@@ -126,7 +129,7 @@ def test_rows_that_are_ticked_are_selected_and_compared(front):
     assert first[:8] != second[:8]
 
 
-def test_filter_expressions_narrow_all_views(front, dashboard):
+def test_filter_expressions_narrow_all_views(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
     source = "bram18 < 40 and latency_us < 9000"
     expected = int(board.filtered(source)[0].sum())
@@ -149,7 +152,7 @@ def test_filter_expressions_narrow_all_views(front, dashboard):
     wait_text(front, "#parallel", "no feasible design to show")
 
 
-def test_hovering_shows_only_what_differs_from_the_reference(front, dashboard):
+def test_hovering_shows_only_what_differs_from_the_reference(front: Any, dashboard: Any) -> None:
     x, y = front.evaluate(
         """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
             const trace = plot._fullData.find(t => t.name === 'Pareto front'), layout = plot._fullLayout;
@@ -166,7 +169,7 @@ def test_hovering_shows_only_what_differs_from_the_reference(front, dashboard):
     assert "size" not in words
 
 
-def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path, visit, serve):
+def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path: Path, visit: Any, serve: Any) -> None:
     url, _ = serve(write_run(tmp_path / "crowd", 3 * MAX_POINTS))
     page = visit(url).open()
     page.wait_for_function(DRAWN)
@@ -205,7 +208,7 @@ def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path, vi
     )
 
 
-def test_sorting_the_table_sorts_all_designs(front, dashboard):
+def test_sorting_the_table_sorts_all_designs(front: Any, dashboard: Any) -> None:
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)
     front.wait_for_function(
@@ -214,7 +217,7 @@ def test_sorting_the_table_sorts_all_designs(front, dashboard):
     )
 
 
-def test_equal_columns_are_hidden_until_asked_for(front):
+def test_equal_columns_are_hidden_until_asked_for(front: Any) -> None:
     shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
     assert "tile" in front.evaluate(shown)
     assert "size" not in front.evaluate(shown)
@@ -222,7 +225,7 @@ def test_equal_columns_are_hidden_until_asked_for(front):
     front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
 
 
-def test_a_design_is_opened_and_taken_away(front, dashboard, run):
+def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any, run: Path) -> None:
     board = dashboard[1].board
     front.keyboard.press("j")
     front.keyboard.press("j")
@@ -244,7 +247,7 @@ def test_a_design_is_opened_and_taken_away(front, dashboard, run):
     assert key in front.inner_text("#reproduce")
 
 
-def test_the_front_and_the_filtered_table_are_saved_as_csv(front, dashboard):
+def test_the_front_and_the_filtered_table_are_saved_as_csv(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
     with front.expect_download() as download:
         front.click("#export-front")
@@ -258,8 +261,8 @@ def test_the_front_and_the_filtered_table_are_saved_as_csv(front, dashboard):
     assert {r["tile"] for r in saved} == {"64"}
 
 
-def test_every_plot_is_saved_as_a_picture(front):
-    def saved(page):
+def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
+    def saved(page: str) -> Any:
         front.wait_for_function(f"() => document.querySelector('#page-{page}')?.checkVisibility()")
         plots = front.locator(f"#page-{page} .js-plotly-plot")
         buttons = front.locator(f"#page-{page} button:text-is('SVG')")
@@ -290,7 +293,7 @@ def test_every_plot_is_saved_as_a_picture(front):
     assert saved("compare") == 1
 
 
-def test_the_reference_can_be_chosen(front):
+def test_the_reference_can_be_chosen(front: Any) -> None:
     before = front.inner_text("#design-words")
     front.keyboard.press("j")
     front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
@@ -314,7 +317,7 @@ def test_the_reference_can_be_chosen(front):
     front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
-def test_new_designs_appear_within_two_seconds(tmp_path, visit, serve):
+def test_new_designs_appear_within_two_seconds(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "live", 60)
     page = visit(serve(path)[0]).open()
     wait_text(page, "#status", "60 designs")
@@ -329,7 +332,7 @@ def test_new_designs_appear_within_two_seconds(tmp_path, visit, serve):
     wait_text(page, "#table-note", "90 of 90")
 
 
-def test_an_open_design_shows_that_it_was_verified(tmp_path, visit, serve):
+def test_an_open_design_shows_that_it_was_verified(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "live", 40)
     page = visit(serve(path)[0]).open("design")
     wait_text(page, "#design-page", "not verified")
@@ -337,7 +340,7 @@ def test_an_open_design_shows_that_it_was_verified(tmp_path, visit, serve):
     page.wait_for_selector("#design-page .badge:text-is('verified')")
 
 
-def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path, visit, serve):
+def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "begun", 0)
     page = visit(serve(path)[0]).open()
     wait_text(page, "#scatter", "no design has been evaluated yet")
@@ -350,13 +353,13 @@ def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path
     )
 
 
-def test_every_axis_choice_draws_also_in_space(front):
+def test_every_axis_choice_draws_also_in_space(front: Any) -> None:
     front.click("#z")
     front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
     front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
 
 
-def test_infeasible_designs_are_shown_by_reason(front):
+def test_infeasible_designs_are_shown_by_reason(front: Any) -> None:
     front.click("#show label:nth-of-type(2)")
     front.wait_for_function(
         """() => document.querySelector('#scatter .js-plotly-plot').data.some(
@@ -364,7 +367,7 @@ def test_infeasible_designs_are_shown_by_reason(front):
     )
 
 
-def test_progress_is_drawn(dashboard, visit):
+def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard[0]).open("progress")
     wait_text(page, "#numbers", "designs evaluated")
     for name in ("hv-designs", "hv-time", "rate", "feasible", "failures", "lost", "importance", "workers"):
@@ -380,7 +383,7 @@ def test_progress_is_drawn(dashboard, visit):
     wait_text(page, "#design-page", "Failed: made-up 1")
 
 
-def test_the_theme_is_switched_by_key_and_kept(dashboard, visit):
+def test_the_theme_is_switched_by_key_and_kept(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard[0], color_scheme="light").open()
     page.wait_for_function(DRAWN)
     page.keyboard.press("t")
@@ -390,7 +393,7 @@ def test_the_theme_is_switched_by_key_and_kept(dashboard, visit):
     page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
 
 
-def test_pages_are_reached_by_keys_and_by_tab(front):
+def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
     for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
         front.keyboard.press(key)
         front.wait_for_url(f"**/{path}")
@@ -406,7 +409,7 @@ def test_pages_are_reached_by_keys_and_by_tab(front):
     assert "filter" in reached
 
 
-def test_two_runs_are_shown_together(tmp_path, visit, serve):
+def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:
     url, _ = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / "two", 40))
     page = visit(url).open()
     page.wait_for_function(DRAWN)
@@ -418,7 +421,7 @@ def test_two_runs_are_shown_together(tmp_path, visit, serve):
     wait_text(page, "#table-note", "80 of 120")
 
 
-def test_names_in_a_run_are_text_not_markup(tmp_path, visit, serve):
+def test_names_in_a_run_are_text_not_markup(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "<b>run", 40, name="<img src=x onerror=alert(1)>")
     page = visit(serve(path)[0]).open()
     page.wait_for_function(DRAWN)
@@ -428,7 +431,7 @@ def test_names_in_a_run_are_text_not_markup(tmp_path, visit, serve):
     assert "<b>run" in page.inner_text("h1")
 
 
-def test_optunas_dashboard_is_one_link_away(dashboard, visit):
+def test_optunas_dashboard_is_one_link_away(dashboard: Any, visit: Any) -> None:
     tab = visit(dashboard[0])
     page = tab.open()
     page.wait_for_function(DRAWN)
@@ -437,7 +440,7 @@ def test_optunas_dashboard_is_one_link_away(dashboard, visit):
     page.wait_for_selector("text=made")
 
 
-def test_the_server_refuses_other_names(dashboard):
+def test_the_server_refuses_other_names(dashboard: Any) -> None:
     request = urllib.request.Request(dashboard[0], headers={"Host": "evil.example"})
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request)

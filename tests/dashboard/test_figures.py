@@ -3,12 +3,15 @@
 import base64
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.aliases import Array
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
@@ -28,11 +31,11 @@ from .synthetic import design, write_run
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory):
+def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     return Board.open([write_run(tmp_path_factory.mktemp("runs") / "made", 300)])
 
 
-def drawn(board, **options):
+def drawn(board: Board, **options: Selection | bool) -> Any:
     return {t["name"]: t for t in front_figure(board, View("latency_us", "bram18", **options), LIGHT).figure["data"]}
 
 
@@ -40,7 +43,7 @@ CLOUDS = st.lists(st.tuples(*[st.floats(-1e6, 1e6).map(float)] * 2), min_size=1,
 
 
 @given(CLOUDS, st.integers(8, 60))
-def test_thinning_is_bounded_and_keeps_the_outermost_points(cloud, most):
+def test_thinning_is_bounded_and_keeps_the_outermost_points(cloud: Array, most: Any) -> None:
     x, y = cloud.T
     kept = thin(x, y, most)
     assert len(kept) <= most
@@ -51,7 +54,7 @@ def test_thinning_is_bounded_and_keeps_the_outermost_points(cloud, most):
 
 
 @given(CLOUDS)
-def test_every_point_is_counted_in_the_spot_where_it_lies(cloud):
+def test_every_point_is_counted_in_the_spot_where_it_lies(cloud: Array) -> None:
     x, y = cloud.T
     found = spots(x, y, window(x, y), columns=7, rows=5).cropped()
     assert found.counts.sum() == len(x)
@@ -64,23 +67,23 @@ def test_every_point_is_counted_in_the_spot_where_it_lies(cloud):
         assert found.y[row] - slack <= y[design] <= found.y[row + 1] + slack
 
 
-def test_only_points_with_both_coordinates_in_the_window_are_visible():
+def test_only_points_with_both_coordinates_in_the_window_are_visible() -> None:
     x, y = np.array([0.0, 1.0, 2.0, np.nan, 1.0]), np.array([0.0, 1.0, 2.0, 1.0, np.inf])
     assert visible(x, y, None).tolist() == [0, 1, 2]
     assert visible(x, y, ((0.5, 3.0), (0.0, 1.5))).tolist() == [1]
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory):
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Board:
     return Board.open([write_run(tmp_path_factory.mktemp("runs") / "crowd", 3 * MAX_POINTS)])
 
 
-def unpacked(array):
+def unpacked(array: Any) -> Array:
     values = np.frombuffer(base64.b64decode(array["bdata"]), f"<{array['dtype']}")
     return values.reshape([int(n) for n in array.get("shape", str(len(values))).split(",")])
 
 
-def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd):
+def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd: Board) -> None:
     run, selection = crowd.runs[0], Selection((("latency_us", ((0.0, 30_000.0),)),))
     view = View("latency_us", "bram18", log=frozenset("x"), infeasible=False, selection=selection, reference=Ref(0, 5))
     figure = front_figure(crowd, view, LIGHT)
@@ -106,7 +109,7 @@ def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd):
     assert np.log10(both[0]).tolist() == pytest.approx(both[1])
 
 
-def test_a_crowd_is_parted_by_zooming_in(crowd):
+def test_a_crowd_is_parted_by_zooming_in(crowd: Board) -> None:
     latency, bram = crowd.runs[0].numbers("latency_us"), crowd.runs[0].numbers("bram18")
     zoom = ((0.0, 5_000.0), (0.0, 70.0))
     figure = front_figure(crowd, View("latency_us", "bram18", infeasible=False, zoom=zoom), LIGHT)
@@ -117,20 +120,20 @@ def test_a_crowd_is_parted_by_zooming_in(crowd):
     assert len(traces["dominated"]["customdata"]) == inside.sum() == figure.designs == figure.marks
 
 
-def test_a_run_without_designs_says_so(tmp_path):
+def test_a_run_without_designs_says_so(tmp_path: Path) -> None:
     empty = Board.open([write_run(tmp_path / "empty", 0)])
     figure = front_figure(empty, View("number", "at"), LIGHT).figure
     assert figure["layout"]["annotations"][0]["text"] == "no design has been evaluated yet"
 
 
-def test_points_carry_the_design_they_stand_for(board):
+def test_points_carry_the_design_they_stand_for(board: Board) -> None:
     traces = drawn(board)
     refs = [point_ref(number) for number in traces["Pareto front"]["customdata"]]
     assert refs == list(board.front())
     assert point_ref(point_number(Ref(3, 70_000))) == Ref(3, 70_000)
 
 
-def test_selected_designs_are_drawn_on_top_and_the_rest_fades(board):
+def test_selected_designs_are_drawn_on_top_and_the_rest_fades(board: Board) -> None:
     selection = Selection((("bram18", ((0.0, 40.0),)),))
     traces = drawn(board, selection=selection)
     count = int((selection.rows(board.runs[0]) & board.runs[0].ok).sum())
@@ -138,26 +141,26 @@ def test_selected_designs_are_drawn_on_top_and_the_rest_fades(board):
     assert traces["dominated"]["marker"]["opacity"] < drawn(board)["dominated"]["marker"]["opacity"]
 
 
-def test_infeasible_designs_are_drawn_by_reason_when_asked_for(board):
+def test_infeasible_designs_are_drawn_by_reason_when_asked_for(board: Board) -> None:
     assert "infeasible: bram18 <= 300" in drawn(board, infeasible=True)
     assert "infeasible: bram18 <= 300" not in drawn(board, infeasible=False)
     assert "dominated" not in drawn(board, dominated=False)
 
 
-def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board):
+def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board: Board) -> None:
     figure = front_figure(board, View("latency_us", "bram18", log=frozenset("x")), DARK).figure
     assert figure["layout"]["xaxis"]["type"] == "log"
     assert figure["layout"]["xaxis"]["title"]["text"] == "latency (µs)"
 
 
-def test_parallel_coordinates_have_an_axis_per_varying_column(board):
+def test_parallel_coordinates_have_an_axis_per_varying_column(board: Board) -> None:
     figure = parallel_figure(board, LIGHT)
     names = [d["name"] for d in figure["data"][0]["dimensions"]]
     assert names == ["tile", "k.axis0.nodes", "k.axis0.pattern", "output_depth", "latency_us", "bram18"]
 
 
 @pytest.fixture(scope="module")
-def trade_off(tmp_path_factory):
+def trade_off(tmp_path_factory: pytest.TempPathFactory) -> Board:
     """A run of which every design is on the front."""
     path = write_run(tmp_path_factory.mktemp("runs") / "all", 0)
     log = RunLog(path / "log.jsonl")
@@ -168,7 +171,7 @@ def trade_off(tmp_path_factory):
     return Board.open([path])
 
 
-def test_a_front_that_is_a_crowd_is_drawn_as_one_point_per_spot_with_knee_and_reference(trade_off):
+def test_a_front_that_is_a_crowd_is_drawn_as_one_point_per_spot_with_knee_and_reference(trade_off: Board) -> None:
     run = trade_off.runs[0]
     assert len(run.front) == 3 * MAX_POINTS
     selection = Selection((("latency_us", ((100.0, 400.0),)),))
@@ -189,10 +192,10 @@ def test_a_front_that_is_a_crowd_is_drawn_as_one_point_per_spot_with_knee_and_re
     assert near.designs == near.marks == 151
 
 
-def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade_off):
+def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade_off: Board) -> None:
     run = trade_off.runs[0]
 
-    def latencies(**options):
+    def latencies(**options: Selection) -> Array:
         dimensions = parallel_figure(trade_off, LIGHT, **options)["data"][0]["dimensions"]
         return unpacked(next(d for d in dimensions if d["name"] == "latency_us")["values"])
 
@@ -202,8 +205,8 @@ def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade
     assert (selected < 149.5).sum() == 50
 
 
-def test_parallel_coordinates_say_why_there_is_nothing(tmp_path, board):
-    def said(board, **options):
+def test_parallel_coordinates_say_why_there_is_nothing(tmp_path: Path, board: Board) -> None:
+    def said(board: Board, **options: Any) -> Any:
         return parallel_figure(board, LIGHT, **options)["layout"]["annotations"][0]["text"]
 
     empty = Board.open([write_run(tmp_path / "empty", 0)])
@@ -212,7 +215,7 @@ def test_parallel_coordinates_say_why_there_is_nothing(tmp_path, board):
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))
-def test_texts_on_an_axis_do_not_cover_each_other(values):
+def test_texts_on_an_axis_do_not_cover_each_other(values: Any) -> None:
     marked = apart(values)
     assert marked[0] == values[0]
     assert marked[-1] == values[-1]
@@ -221,7 +224,7 @@ def test_texts_on_an_axis_do_not_cover_each_other(values):
         assert min(np.diff(marked)) >= min(TICK_GAP * (values[-1] - values[0]), values[-1] - values[0])
 
 
-def test_words_name_only_what_differs(board):
+def test_words_name_only_what_differs(board: Board) -> None:
     run = board.runs[0]
     lines = difference_lines(board, Ref(0, run.knee), Ref(0, 0))
     assert "knee" in lines[0]
@@ -233,7 +236,7 @@ def test_words_name_only_what_differs(board):
     ("name", "expected"),
     [("latency_us", "latency (µs)"), ("bram18", "bram18 (blocks)"), ("Pm", "Pm"), ("dram_bytes", "dram (bytes)")],
 )
-def test_labels_have_units(name, expected):
+def test_labels_have_units(name: str, expected: str) -> None:
     assert label(name) == expected
 
 
@@ -249,11 +252,11 @@ def test_labels_have_units(name, expected):
         (2e-9, "2.000e-09"),
     ],
 )
-def test_numbers_are_written_for_people(value, expected):
+def test_numbers_are_written_for_people(value: bool | None, expected: str) -> None:
     assert text(value) == expected
 
 
-def test_rows_are_sorted_filtered_and_cut_to_the_window(board):
+def test_rows_are_sorted_filtered_and_cut_to_the_window(board: Board) -> None:
     grid, run = Grid(board), board.runs[0]
     rows, count = grid.window(Query(sort=(("bram18", True),)), 0, 5)
     assert count == 300
@@ -276,24 +279,24 @@ def test_rows_are_sorted_filtered_and_cut_to_the_window(board):
     assert grid.window(Query(filters=(("latency_us", blank),)), 0, 1)[1] == 10
 
 
-def test_the_table_begins_with_the_front(board):
+def test_the_table_begins_with_the_front(board: Board) -> None:
     rows, _ = Grid(board).window(Query(), 0, len(board.runs[0].front))
     assert all(r["_mark"] for r in rows)
     assert [r["_mark"] for r in rows].count("knee") == 1
 
 
-def test_equal_columns_can_be_hidden(board):
+def test_equal_columns_can_be_hidden(board: Board) -> None:
     assert "size" not in [name for name, _, _ in grid_columns(board, hide_equal=True)]
     assert "size" in [name for name, _, _ in grid_columns(board, hide_equal=False)]
 
 
-def test_texts_that_spreadsheets_would_execute_are_quoted(board):
+def test_texts_that_spreadsheets_would_execute_are_quoted(board: Board) -> None:
     run = board.runs[0]
     run.columns["bottleneck"].replace(0, "=HYPERLINK(1)")
     assert "'=HYPERLINK(1)" in table_csv(board, [Ref(0, 0)]).decode()
 
 
-def test_limits_of_the_device_are_compared_with_what_is_used():
+def test_limits_of_the_device_are_compared_with_what_is_used() -> None:
     found = {u.name: u for u in uses("npu1_4col", {"pe_count": 8, "local_memory_bytes": 32768})}
     assert found["pe_count"].share == 0.5
     assert found["local_memory_bytes"].limit == 65536
@@ -302,7 +305,7 @@ def test_limits_of_the_device_are_compared_with_what_is_used():
     assert not is_fpga("npu1_4col")
 
 
-def test_what_needs_the_program_says_what_is_missing(board):
+def test_what_needs_the_program_says_what_is_missing(board: Board) -> None:
     with pytest.raises(StudyError, match="no file"):
         exported(board, Programs(board), Ref(0, 0), "primitives")
     name, content = exported(board, Programs(board), Ref(0, 0), "parameters")

@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from allo_dse.dashboard.app.pages.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.figures.recorded_run import held_rows, help_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
+from allo_dse.dashboard.recordings import Recorded
 from allo_dse.eval.fpga import recording as fpga_recording
 from allo_dse.simulator.engine import windows
 from allo_dse.tune.study_file import load_studies
@@ -51,7 +54,7 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: Any) -> Any:
     directory = tmp_path_factory.mktemp("fpga")
     file = directory / "systolic.py"
     file.write_text(STUDY)
@@ -61,25 +64,25 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def dashboard(run):
+def dashboard(run: Any) -> Iterator[None]:
     with served(run) as (url, context):
         yield url, context
 
 
-def failed_and_measured(table):
+def failed_and_measured(table: Any) -> Any:
     """A design that the second evaluator failed on, and one that both have measured."""
     promoted = [key for key, rungs in table.rungs.items() if len(rungs) == 2]
     failed = next(key for key in promoted if not table.rungs[key][1].metrics)
     return failed, next(key for key in promoted if table.rungs[key][1].metrics and key in table.verified)
 
 
-def resources(page):
+def resources(page: Any) -> Any:
     """What is drawn of a design's resources, as soon as it is."""
     page.wait_for_function("() => document.querySelector('#resources .js-plotly-plot')?.data?.length")
     return page.evaluate("() => document.querySelector('#resources .js-plotly-plot').data.map(t => ({ y: t.y }))")
 
 
-def test_the_recording_is_of_the_run_that_was_measured(run):
+def test_the_recording_is_of_the_run_that_was_measured(run: Any) -> None:
     board = Board.open([run])
     programs = Programs(board)
     programs.load(0)
@@ -102,7 +105,7 @@ def test_the_recording_is_of_the_run_that_was_measured(run):
         assert all(0 <= sum(total.shares) <= 1.001 for total in found.totals)
 
 
-def recorded_briefly(run):
+def recorded_briefly(run: Any) -> Recorded:
     board = Board.open([run])
     programs = Programs(board)
     programs.load(0)
@@ -111,13 +114,13 @@ def recorded_briefly(run):
 
 
 @pytest.fixture
-def brief(monkeypatch):
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few operations are kept, so that runs are long."""
     monkeypatch.setattr(fpga_recording, "MAX_EVENTS", 2_000)
     monkeypatch.setattr(windows, "BUFFER_EVENTS", 256)
 
 
-def test_parts_of_a_long_run_say_what_they_are_of(run, brief, monkeypatch):
+def test_parts_of_a_long_run_say_what_they_are_of(run: Any, brief: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = recorded_briefly(run)
     whole, length = found.recording.cycles, found.length
     assert length < whole // 2
@@ -136,11 +139,11 @@ def test_parts_of_a_long_run_say_what_they_are_of(run, brief, monkeypatch):
     assert last.timeline.cycles >= length
 
 
-def test_what_is_used_on_the_page_says_which_part_is_shown(run, brief):
+def test_what_is_used_on_the_page_says_which_part_is_shown(run: Any, brief: Any) -> None:
     found = recorded_briefly(run)
     whole, now = found.recording.cycles, (100, 200)
 
-    def by(name, how="n_clicks", **more):
+    def by(name: str, how: str = "n_clicks", **more: tuple[None, int] | tuple[int, int] | None) -> Any:
         given = {"now": now, "selected": None, "clicked": None, **more}
         return moved(found, f"{name}.{how}", given["now"], given["selected"], given["clicked"])
 
@@ -162,7 +165,9 @@ def test_what_is_used_on_the_page_says_which_part_is_shown(run, brief):
     assert abs(end - (whole / 2 + half)) <= 2
 
 
-def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(dashboard, visit, tmp_path):
+def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(
+    dashboard: Any, visit: Any, tmp_path: Path
+) -> None:
     url, context = dashboard
     _, key = failed_and_measured(context.board.runs[0])
     page = visit(url).open(f"design#0:{key}")
@@ -192,18 +197,18 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(das
         assert made.returncode == 0, made.stderr
 
 
-def test_any_part_of_a_run_can_be_looked_at(run, serve, visit, brief):
+def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, brief: Any) -> None:
     url, context = serve(run)
     _, key = failed_and_measured(context.board.runs[0])
     context.programs.load(0)
     page = visit(url).open(f"design#0:{key}")
 
-    def shown():
+    def shown() -> Any:
         """Where the timeline's axis begins and ends."""
         drawn = "() => document.querySelector('#timeline-plot .js-plotly-plot')?.layout?.xaxis?.range"
         return page.wait_for_function(drawn).json_value()
 
-    def wait_until(start, end):
+    def wait_until(start: Any, end: int | None) -> None:
         page.wait_for_function(
             """([start, end]) => { const plot = document.querySelector('#timeline-plot .js-plotly-plot');
             const range = plot?.layout?.xaxis?.range;
@@ -243,7 +248,7 @@ def test_any_part_of_a_run_can_be_looked_at(run, serve, visit, brief):
     wait_until(frame, None)
 
 
-def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard, visit):
+def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard: Any, visit: Any) -> None:
     url, context = dashboard
     key, _ = failed_and_measured(context.board.runs[0])
     page = visit(url).open(f"design#0:{key}")
@@ -257,7 +262,7 @@ def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard, vis
     assert len(resources(page)) == 1
 
 
-def test_only_files_of_the_runs_logs_are_shown(run):
+def test_only_files_of_the_runs_logs_are_shown(run: Any) -> None:
     assert printed_text(run, "run.json") == ""
     assert printed_text(run, "logs/../run.json") == ""
     assert printed_text(run, str(run / "run.json")) == ""
@@ -266,7 +271,7 @@ def test_only_files_of_the_runs_logs_are_shown(run):
     assert "3.42 ns" in printed_text(run, f"logs/{name}")
 
 
-def test_the_command_that_reproduces_the_run_runs(run, tmp_path):
+def test_the_command_that_reproduces_the_run_runs(run: Any, tmp_path: Path) -> None:
     facts, other = json.loads((run / "run.json").read_text()), tmp_path / "again"
     options = ["--trials", "4", "--run-dir", str(other)]
     command = [sys.executable, "-m", "allo_dse", *facts["command"][1:], *options]

@@ -2,6 +2,9 @@
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,6 +14,7 @@ from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.wiring.gestures import first_answer
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
+from allo_dse.space.choice import Question
 
 from .conftest import TIMEOUT_MS, served
 from .synthetic import append, write_run
@@ -22,31 +26,31 @@ BOXED = {"do": "box", "x": "latency_us", "y": "bram18", "range": {"x": [8000, 10
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "made", DESIGNS)
 
 
 class Server:
     """The server without a browser, asked as the browser asks it."""
 
-    def __init__(self, *paths):
+    def __init__(self, *paths: Path) -> None:
         self.board = Board.open(list(paths))
         context = Context(self.board, Programs(self.board, None))
         self.client = make_app(context).server.test_client()
         self.last = first_answer(context, "light")
 
-    def ask(self, *gestures):
+    def ask(self, *gestures: Question | int) -> Any:
         question = {"state": self.last["state"], "drawn": self.last["drawn"], "gestures": gestures}
         self.last = self.client.post("/gestures", data=json.dumps(question), content_type="application/json").get_json()
         return self.last
 
 
 @pytest.fixture
-def server(run):
+def server(run: Path) -> Server:
     return Server(run)
 
 
-def test_an_answer_has_only_what_changes(server):
+def test_an_answer_has_only_what_changes(server: Server) -> None:
     boxed = server.ask(BOXED)
     assert {"figure", "rows"} <= set(boxed)
     assert boxed["rows"]["count"] == int(boxed["words"]["selection-text.children"].split(" ")[0])
@@ -57,7 +61,7 @@ def test_an_answer_has_only_what_changes(server):
     assert "rows" in server.ask({"do": "clear"})
 
 
-def test_picked_designs_are_selected_but_do_not_narrow_the_table(server):
+def test_picked_designs_are_selected_but_do_not_narrow_the_table(server: Server) -> None:
     ref = server.board.text(next(server.board.front()))
     picked = server.ask({"do": "pick", "designs": [ref]})
     assert picked["state"]["selection"]["keys"] == [ref.partition(":")[2]]
@@ -65,14 +69,14 @@ def test_picked_designs_are_selected_but_do_not_narrow_the_table(server):
     assert "rows" not in picked
 
 
-def test_gestures_that_were_made_meanwhile_are_followed_in_order(server):
+def test_gestures_that_were_made_meanwhile_are_followed_in_order(server: Server) -> None:
     front = [server.board.text(ref) for ref in server.board.front()]
     server.ask({"do": "open", "design": front[0]})
     state = server.ask(*[{"do": "walk", "step": 1}] * 3, {"do": "refer"}, {"do": "walk", "step": -1})["state"]
     assert (state["reference"], state["design"]) == (front[3], front[2])
 
 
-def test_a_wrong_filter_is_explained_and_nothing_else_changes(server):
+def test_a_wrong_filter_is_explained_and_nothing_else_changes(server: Server) -> None:
     before = server.ask({"do": "set", "values": {"filter": "bram18 < 60"}})
     wrong = server.ask({"do": "set", "values": {"filter": "bram < 60"}})
     assert "did you mean bram18?" in wrong["words"]["filter-error.children"]
@@ -80,13 +84,13 @@ def test_a_wrong_filter_is_explained_and_nothing_else_changes(server):
     assert not {"figure", "rows"} & set(wrong)
 
 
-def test_designs_that_do_not_exist_change_nothing(server):
+def test_designs_that_do_not_exist_change_nothing(server: Server) -> None:
     before = server.last["state"]
     for gesture in ({"do": "open", "design": "0:none"}, {"do": "point", "point": -1}, {"do": "point", "point": 10**12}):
         assert server.ask(gesture)["state"] == before
 
 
-def test_a_run_that_has_grown_is_drawn_anew(tmp_path):
+def test_a_run_that_has_grown_is_drawn_anew(tmp_path: Path) -> None:
     path = write_run(tmp_path / "live", 40)
     server = Server(path)
     append(path, range(40, 60))
@@ -97,13 +101,13 @@ def test_a_run_that_has_grown_is_drawn_anew(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def dashboard(run):
+def dashboard(run: Path) -> Iterator[None]:
     with served(run) as (url, context):
         yield url, context
 
 
 @pytest.fixture
-def front(dashboard, visit):
+def front(dashboard: Any, visit: Any) -> Any:
     page = visit(dashboard[0], viewport={"width": 1440, "height": 600}).open()  # the parallel coordinates are below
     page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
     page.wait_for_function(f"() => {SCATTER}?.data?.length")
@@ -122,7 +126,7 @@ GESTURES = {
 """What is done, and which words change."""
 
 
-def test_each_gesture_is_one_question(front):
+def test_each_gesture_is_one_question(front: Any) -> None:
     asked = []
     front.on("request", lambda request: asked.append(urlsplit(request.url).path[1:]))
     for name, (act, words) in GESTURES.items():
@@ -140,7 +144,7 @@ def test_each_gesture_is_one_question(front):
         assert asked.count("growth") <= 2 + time.monotonic() - start, name  # asked for every second
 
 
-def wait_for(page, what):
+def wait_for(page: Any, what: Callable[..., Any]) -> None:
     """Let the browser go on until something is so."""
     end = time.monotonic() + 1e-3 * TIMEOUT_MS
     while not what():
@@ -148,12 +152,12 @@ def wait_for(page, what):
         page.wait_for_timeout(20)
 
 
-def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(front, dashboard):
+def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
     refs = [board.text(ref) for ref in board.front()]
     held, asked = [], []
 
-    def hold(route):
+    def hold(route: Any) -> None:
         asked.append(len(route.request.post_data_json["gestures"]))
         held.append(route)
 

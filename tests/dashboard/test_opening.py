@@ -7,12 +7,16 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.dashboard.app import factory
 from allo_dse.dashboard.app.context import Context
@@ -37,20 +41,20 @@ SMALL = 20_000
 class Gated(Board):
     """A board that reads only as often as it has been allowed to."""
 
-    def __init__(self, *paths):
+    def __init__(self, *paths: Path) -> None:
         super().__init__([RunTable(path, chunk_bytes=SMALL) for path in paths])
         self.allowed = threading.Semaphore(0)
 
-    def read_on(self):
+    def read_on(self) -> Any:
         self.allowed.acquire()
         return super().read_on()
 
-    def open_wide(self):
+    def open_wide(self) -> None:
         self.allowed.release(1_000)
 
 
 @contextmanager
-def opened(board):
+def opened(board: Any) -> Iterator[Any]:
     """The address of a dashboard that reads its runs while it is up."""
     opening = Opening(board)
     with bind("127.0.0.1", 0) as listening:
@@ -69,18 +73,20 @@ def opened(board):
 
 
 @pytest.fixture
-def serve():
+def serve() -> Iterator[Callable[..., Any]]:
     """Serves boards that are still to be read until the end of the test, when the tabs are closed already."""
     with ExitStack() as stack:
         yield lambda board: stack.enter_context(opened(board))
 
 
-def break_log(path):
+def break_log(path: Path) -> None:
     with (path / "log.jsonl").open("ab") as log:
         log.write(encode_line({**design(999).to_dict(), "metrics": "none"}))
 
 
-def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_loaded_again(tmp_path, visit, serve):
+def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_loaded_again(
+    tmp_path: Path, visit: Any, serve: Any
+) -> None:
     first, second = write_run(tmp_path / "one", 300), write_run(tmp_path / "two", 80)
     board = Gated(first, second)
     page = visit(serve(board)).open()
@@ -102,7 +108,7 @@ def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_lo
     wait_text(page, "#table-note", "390 of 390 designs")
 
 
-def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path, visit, serve):
+def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "broken", 40)
     break_log(path)
     page = visit(serve(Board.of([path]))).open()
@@ -110,7 +116,9 @@ def test_a_log_that_makes_no_sense_is_said_on_the_page(tmp_path, visit, serve):
     wait_text(page, "[role=alert]", "--fresh begins anew")
 
 
-def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(tmp_path, visit, serve):
+def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(
+    tmp_path: Path, visit: Any, serve: Any
+) -> None:
     path = write_run(tmp_path / "damaged", 40)
     log = path / "log.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -127,7 +135,9 @@ def test_what_is_wrong_with_a_log_that_can_be_read_is_said_in_the_status(tmp_pat
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(200, 30_000), st.integers(0, 60), st.data())
-def test_reading_beside_a_server_is_reading_at_once(tmp_path_factory, chunk_bytes, designs, data):
+def test_reading_beside_a_server_is_reading_at_once(
+    tmp_path_factory: pytest.TempPathFactory, chunk_bytes: Any, designs: Any, data: DataObject
+) -> None:
     """Also of a log that grows meanwhile: what `refresh` finds after that is the rest."""
     path = write_run(tmp_path_factory.mktemp("run"), designs)
     board = Board([RunTable(path, chunk_bytes=chunk_bytes)])
@@ -143,7 +153,7 @@ def test_reading_beside_a_server_is_reading_at_once(tmp_path_factory, chunk_byte
     assert content(board.runs[0]) == content(Board.open([path]).runs[0])
 
 
-def test_questions_about_designs_wait_and_scripts_do_not(tmp_path):
+def test_questions_about_designs_wait_and_scripts_do_not(tmp_path: Path) -> None:
     board = Gated(write_run(tmp_path / "run", 30))
     with opened(board) as url, patch.object(factory, "page", wraps=factory.page) as made:
         answers = []
@@ -160,7 +170,7 @@ def test_questions_about_designs_wait_and_scripts_do_not(tmp_path):
         assert "30 designs" in json.dumps(answers)
 
 
-def test_a_port_in_use_and_an_address_of_another_computer_are_said_so():
+def test_a_port_in_use_and_an_address_of_another_computer_are_said_so() -> None:
     with bind("127.0.0.1", 0) as taken:
         with pytest.raises(StudyError, match=r"port \d+ of 127.0.0.1 is in use") as caught:
             bind("127.0.0.1", taken.getsockname()[1])
@@ -172,7 +182,7 @@ def test_a_port_in_use_and_an_address_of_another_computer_are_said_so():
 
 
 @contextmanager
-def command(*arguments):
+def command(*arguments: Path | str) -> Iterator[Any]:
     """A dashboard as a process."""
     # Whoever runs the tests in the background has made processes ignore Ctrl-C.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -186,7 +196,7 @@ def command(*arguments):
             process.kill()
 
 
-def test_the_command_serves_until_it_is_interrupted(tmp_path):
+def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 30)
     with command(path, "--port", "0") as process:
         url = process.stderr.readline().split("run: ")[1].split(" ")[0]
@@ -202,7 +212,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     assert process.returncode == 2
 
 
-def test_the_command_refuses_at_once_what_it_cannot_serve(tmp_path):
+def test_the_command_refuses_at_once_what_it_cannot_serve(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 3)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         cases = [

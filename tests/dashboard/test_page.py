@@ -2,25 +2,28 @@
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from dash.dash import Dash
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.data.board import Board
-from allo_dse.dashboard.figures.style import DARK, LIGHT
+from allo_dse.dashboard.figures.style import DARK, LIGHT, Theme
 from allo_dse.dashboard.programs import Programs
 
 from .synthetic import write_run
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory):
+def app(tmp_path_factory: pytest.TempPathFactory) -> Dash:
     board = Board.open([write_run(tmp_path_factory.mktemp("runs") / "made", 100)])
     return make_app(Context(board, Programs(board, None)))
 
 
-def components(tree):
+def components(tree: Any) -> Iterator[None]:
     """All components of a layout, by id."""
     if isinstance(tree, list):
         for part in tree:
@@ -32,7 +35,7 @@ def components(tree):
 
 
 @pytest.mark.parametrize("look", [LIGHT, DARK])
-def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app, look):
+def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app: Dash, look: Theme) -> None:
     client = app.server.test_client()
     client.set_cookie("theme", look.name)
     found = dict(components(json.loads(client.get("/_dash-layout").text)))
@@ -44,7 +47,7 @@ def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app, look):
     assert found["theme"]["data"] == look.name
 
 
-def test_the_tables_script_comes_after_the_page_and_plotly_is_kept_by_the_browser(app):
+def test_the_tables_script_comes_after_the_page_and_plotly_is_kept_by_the_browser(app: Dash) -> None:
     client = app.server.test_client()
     page = client.get("/").text
     scripts = re.findall(r'<script src="([^"]+)"', page)

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ STUDY = Path(__file__).parents[2] / "studies" / "gemm_npu.py"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "gemm"
     study = load_studies(STUDY, {"size": "256"})[0]
     command = ["allo-tune", str(STUDY), "--set", "size=256"]
@@ -30,12 +31,12 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def opened(run):
+def opened(run: Path) -> Any:
     board = Board.open([run])
     return board, Programs(board), board.knee
 
 
-def test_nothing_is_executed_until_asked_for(opened):
+def test_nothing_is_executed_until_asked_for(opened: Any) -> None:
     board, programs, ref = opened
     fresh = Programs(board)
     assert not fresh.is_loaded(0)
@@ -45,7 +46,7 @@ def test_nothing_is_executed_until_asked_for(opened):
     assert programs.candidate(ref).key == board.runs[0].keys[ref.row]
 
 
-def test_mapping_primitives_are_those_of_the_design(opened):
+def test_mapping_primitives_are_those_of_the_design(opened: Any) -> None:
     board, programs, ref = opened
     name, content = exported(board, programs, ref, "primitives")
     scope = {}
@@ -55,7 +56,7 @@ def test_mapping_primitives_are_those_of_the_design(opened):
     assert [(kind, list(what)) for kind, what in scope["mapping_primitives"]()] == design.mapping_primitives
 
 
-def test_build_files_are_complete_and_only_fpga_designs_have_hls_projects(opened):
+def test_build_files_are_complete_and_only_fpga_designs_have_hls_projects(opened: Any) -> None:
     board, programs, ref = opened
     _, content = exported(board, programs, ref, "build")
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
@@ -64,14 +65,14 @@ def test_build_files_are_complete_and_only_fpga_designs_have_hls_projects(opened
         exported(board, programs, ref, "hls")
 
 
-def test_the_lines_that_rebuild_a_design_run(opened, capsys):
+def test_the_lines_that_rebuild_a_design_run(opened: Any, capsys: pytest.CaptureFixture[str]) -> None:
     board, programs, ref = opened
     lines = reproduce_text(board, programs, ref).splitlines()
     exec("\n".join(lines[lines.index("# this design alone, in Python") :]), {})
     assert str(board.runs[0].columns["latency_us"].value(ref.row))[:8] in capsys.readouterr().out
 
 
-def test_the_timeline_is_of_what_runs_between_two_interventions_of_the_host(opened):
+def test_the_timeline_is_of_what_runs_between_two_interventions_of_the_host(opened: Any) -> None:
     board, programs, ref = opened
     programs.load(0)
     found = record(programs.candidate(ref).design, measured(board.runs[0], ref.row))
@@ -82,7 +83,7 @@ def test_the_timeline_is_of_what_runs_between_two_interventions_of_the_host(open
     assert {total.name for total in found.totals} >= {"cores", "shim channels"}
 
 
-def test_the_report_of_a_loaded_program_has_the_same_pictures(opened, visit, tmp_path):
+def test_the_report_of_a_loaded_program_has_the_same_pictures(opened: Any, visit: Any, tmp_path: Path) -> None:
     board, programs, ref = opened
     programs.load(0)
     html = render(board, programs, None)
@@ -103,7 +104,7 @@ def test_the_report_of_a_loaded_program_has_the_same_pictures(opened, visit, tmp
     assert "Critical path of the" in section.inner_text()
 
 
-def test_a_study_that_has_changed_is_not_mistaken_for_the_runs(run, tmp_path):
+def test_a_study_that_has_changed_is_not_mistaken_for_the_runs(run: Path, tmp_path: Path) -> None:
     board = Board.open([run])
     other = tmp_path / "gemm_npu.py"
     other.write_text(STUDY.read_text().replace('f"gemm_npu_{dtype}"', 'f"renamed_{dtype}"'))
@@ -111,7 +112,7 @@ def test_a_study_that_has_changed_is_not_mistaken_for_the_runs(run, tmp_path):
         Programs(board, other).load(0)
 
 
-def test_the_page_compiles_draws_and_exports(run, visit, serve):
+def test_the_page_compiles_draws_and_exports(run: Path, visit: Any, serve: Any) -> None:
     url, context = serve(run)
     page = visit(url).open("design")
     page.click("button:has-text('Compile the program')")

@@ -3,6 +3,8 @@
 import copy
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,14 +20,14 @@ from allo_dse.errors import StudyError
 from .synthetic import verify, write_run
 
 
-def written(path, *runs):
+def written(path: Path, *runs: Path) -> Any:
     board = Board.open(list(runs))
     size = write_report(board, Programs(board), path)
     assert size == path.stat().st_size
     return board, path.read_text()
 
 
-def test_a_report_opens_without_a_network(tmp_path, visit):
+def test_a_report_opens_without_a_network(tmp_path: Path, visit: Any) -> None:
     run = write_run(tmp_path / "made", 200)
     board, _ = written(tmp_path / "report.html", run)
     tab = visit("file://", offline=True)
@@ -42,7 +44,7 @@ def test_a_report_opens_without_a_network(tmp_path, visit):
     assert rows >= len(board.runs[0].front)
 
 
-def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path, visit):
+def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path: Path, visit: Any) -> None:
     written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
     page = visit("file://", offline=True, color_scheme="dark").page
     page.goto(f"file://{tmp_path}/report.html")
@@ -56,7 +58,7 @@ def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path, visi
     page.wait_for_function("() => document.getElementById('lost').layout?.font.color === '#1b1f24'")
 
 
-def test_every_plot_of_the_report_has_a_text_alternative(tmp_path):
+def test_every_plot_of_the_report_has_a_text_alternative(tmp_path: Path) -> None:
     _, html = written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
     plots = re.findall(r'<div id="([\w-]+)" role="img" aria-label="([^"]+)"', html)
     figures = re.search(r'<script id="figures" type="application/json">(.*?)</script>', html, re.DOTALL)
@@ -70,7 +72,7 @@ _VALUES = st.recursive(_LEAVES, lambda part: st.lists(part, max_size=3) | st.dic
 
 
 @given(_VALUES, _VALUES)
-def test_changes_lead_from_one_figure_to_the_other(first, second):
+def test_changes_lead_from_one_figure_to_the_other(first: Any, second: Any) -> None:
     value = {"figure": copy.deepcopy(first)}
     for keys, new in changes({"figure": first}, {"figure": second}):
         part = value
@@ -80,7 +82,7 @@ def test_changes_lead_from_one_figure_to_the_other(first, second):
     assert value == {"figure": second}
 
 
-def test_the_report_says_what_the_run_was(tmp_path):
+def test_the_report_says_what_the_run_was(tmp_path: Path) -> None:
     run = write_run(tmp_path / "made", 100)
     board = Board.open([run])
     key = board.runs[0].keys[board.runs[0].knee]
@@ -90,13 +92,13 @@ def test_the_report_says_what_the_run_was(tmp_path):
         assert text in html
 
 
-def test_a_report_of_two_runs_has_both(tmp_path):
+def test_a_report_of_two_runs_has_both(tmp_path: Path) -> None:
     _, html = written(tmp_path / "r.html", write_run(tmp_path / "one", 60), write_run(tmp_path / "two", 60))
     assert "front: one" in html
     assert "front: two" in html
 
 
-def test_names_cannot_break_out_of_the_report(tmp_path):
+def test_names_cannot_break_out_of_the_report(tmp_path: Path) -> None:
     name = "</script><script>alert(1)</script>"
     run = write_run(tmp_path / "<img src=x>", 60, name=name)
     _, html = written(tmp_path / "report.html", run)
@@ -106,14 +108,14 @@ def test_names_cannot_break_out_of_the_report(tmp_path):
     assert "front-0" in json.loads(figures[1])
 
 
-def test_json_in_scripts_survives_any_text():
+def test_json_in_scripts_survives_any_text() -> None:
     text = "</script> <!-- & \u2028 ü"
     encoded = script_json({"x": text})
     assert json.loads(encoded)["x"] == text
     assert not set("<>&\u2028") & set(encoded)
 
 
-def test_a_run_without_designs_has_no_report(tmp_path):
+def test_a_run_without_designs_has_no_report(tmp_path: Path) -> None:
     board = Board.open([write_run(tmp_path / "made", 0)])
     with pytest.raises(StudyError, match="no evaluated design"):
         write_report(board, Programs(board), tmp_path / "r.html")

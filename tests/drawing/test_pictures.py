@@ -18,6 +18,7 @@ from allo_dse.drawing.summary import MAX_BOXES, summarise
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import programs
 from tests.mapper.place.designs import DESIGNS, attention, gemm
 from tests.support.programs import attention_program, gemm_program, graph_program, mesh_program, producer_consumer
@@ -100,7 +101,7 @@ class TestGraphs:
 
 @settings(max_examples=40, deadline=None)
 @given(programs())
-def test_any_graph_is_drawn_without_overlaps(program) -> None:
+def test_any_graph_is_drawn_without_overlaps(program: CompiledProgram) -> None:
     summary = summarise(VMG.of(program))
     assert sum(box.nodes for box in summary.boxes) == program.task_count
     layout = lay_out(summary, 100, 40, (0, 0))

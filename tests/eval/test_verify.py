@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from allo_dse.aliases import Array
 from allo_dse.device.device import Device
 from allo_dse.errors import AlloDseError
 from allo_dse.eval import verify
 from allo_dse.eval.verify import verify_design
 from allo_dse.lang import install
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
 from .designs import gemm_fold
@@ -23,32 +29,32 @@ from allo.ir.types import bfloat16, int8, int16
 from studies.gemm_npu import gemm
 
 
-def design(dtype=int16, fold=None, tasks=8):
+def design(dtype: Any = int16, fold: MeshFold | None = None, tasks: int = 8) -> Design:
     size = {"M": 256, "N": 256, "K": 256, "Pm": tasks, "Pn": tasks, "Pk": tasks}
     program = load_program(gemm, **size, TyI=dtype, TyO=dtype)
     return Design(program, fold or gemm_fold(), Buffering(), Device.load("npu1_4col"))
 
 
-def reduced(params):
+def reduced(params: Any) -> Any:
     return {"M": 4 * params["Pm"], "N": 4 * params["Pn"], "K": 4 * params["Pk"]}
 
 
 @pytest.mark.parametrize("dtype", [int8, int16, bfloat16])
 @pytest.mark.parametrize("fold", [gemm_fold(), gemm_fold(2, 4, 2), gemm_fold(1, 1, 1, order=(2, 1))])
-def test_a_right_design_is_confirmed(dtype, fold):
+def test_a_right_design_is_confirmed(dtype: Any, fold: MeshFold) -> None:
     result = verify_design(design(dtype, fold), reference=lambda A, B: A @ B, verify_with=reduced)
     assert result.ok, result.message
     assert result.message == "equal to the unfolded program and the reference (32x32, 32x32, 32x32, 512 tasks)"
 
 
-def test_a_wrong_reference_is_noticed():
+def test_a_wrong_reference_is_noticed() -> None:
     result = verify_design(design(), reference=lambda A, B: A @ B + 1, verify_with=reduced)
     assert not result.ok
     assert result.message == "C differs from the reference in 1,024 of 1,024 elements"
 
 
-def test_one_wrong_float_is_noticed():
-    def reference(a, b):
+def test_one_wrong_float_is_noticed() -> None:
+    def reference(a: Array | CompiledProgram | str | None, b: VMG) -> Any:
         c = a @ b
         c[3, 5] += 0.5 * np.abs(c).max()
         return c
@@ -57,10 +63,10 @@ def test_one_wrong_float_is_noticed():
     assert result.message == "C differs from the reference in 1 of 1,024 elements"
 
 
-def test_a_folded_program_that_computes_something_else_is_noticed(monkeypatch):
+def test_a_folded_program_that_computes_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = verify.run_graph
 
-    def broken(vmg, *arrays, **options):
+    def broken(vmg: Any, *arrays: Any, **options: Any) -> None:
         real(vmg, *arrays, **options)
         if vmg.node_count == 16:
             arrays[2][0, 0] += 1
@@ -70,18 +76,18 @@ def test_a_folded_program_that_computes_something_else_is_noticed(monkeypatch):
     assert result.message == "C differs from the unfolded program's in 1 of 1,024 elements"
 
 
-def test_without_a_reference_the_unfolded_program_decides():
+def test_without_a_reference_the_unfolded_program_decides() -> None:
     result = verify_design(design(), verify_with=reduced)
     assert result.ok
     assert result.message.startswith("equal to the unfolded program (")
 
 
-def test_another_mesh_is_refused():
+def test_another_mesh_is_refused() -> None:
     with pytest.raises(AlloDseError, match=r"verify_with changes the mesh of gemm from \(8, 8, 8\) to \(4, 8, 8\)"):
         verify_design(design(), verify_with=lambda p: {"Pk": 4})
 
 
-def test_a_run_that_takes_too_long_counts_as_wrong():
+def test_a_run_that_takes_too_long_counts_as_wrong() -> None:
     result = verify_design(design(tasks=32), verify_with=reduced, seconds=0.0)
     assert not result.ok
     assert "time limit" in result.message

@@ -2,7 +2,10 @@
 
 # Programs are written as users write them:
 
+from typing import Any
+
 import allo_dse.lang
+from allo_dse.lang.types import DType
 
 allo_dse.lang.install()
 
@@ -17,7 +20,16 @@ S = Layout.Shard
 R = Layout.Replicate
 
 
-def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, TyI=int16, TyO=int16):
+def gemm(
+    M: int = 2048,
+    N: DType | int = 2048,
+    K: int = 2048,
+    Pm: int = 32,
+    Pn: int = 32,
+    Pk: Any = 32,
+    TyI: Any = int16,
+    TyO: Any = int16,
+) -> Any:
     """Split-K GEMM: partial sums move along the first mesh axis."""
     Mt, Nt = M // Pm, N // Pn
     LyA = [S(1), S(0)]
@@ -45,7 +57,7 @@ def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, TyI=int16, TyO=int16):
     return top
 
 
-def gemm_with_string_layouts(M=64, N=64, K=64, Pm=2, Pn=4, Pk=8):
+def gemm_with_string_layouts(M: int = 64, N: int = 64, K: int = 64, Pm: int = 2, Pn: int = 4, Pk: int = 8) -> Any:
     """The same distribution in the older notation."""
     LyA, LyB, LyC = Layout("S1S2"), Layout("S2S0"), Layout("S1S0")
 
@@ -58,7 +70,7 @@ def gemm_with_string_layouts(M=64, N=64, K=64, Pm=2, Pn=4, Pk=8):
     return top
 
 
-def systolic(M=4, N=4, K=8, T=float32):
+def systolic(M: Any = 4, N: int = 4, K: int = 8, T: Any = float32) -> Any:
     """An output-stationary array of M x N cells in a frame: feeders above and to the left, sinks opposite."""
 
     @df.region()
@@ -94,7 +106,7 @@ def systolic(M=4, N=4, K=8, T=float32):
     return top
 
 
-def producer_consumer(M=16, N=16):
+def producer_consumer(M: int = 16, N: int = 16) -> Any:
     """One scalar stream between two tasks: B = A + 1."""
 
     @df.region()
@@ -114,7 +126,7 @@ def producer_consumer(M=16, N=16):
     return top
 
 
-def tiled(M=32, N=32, K=32, P0=2, P1=2):
+def tiled(M: int = 32, N: Any = 32, K: Any = 32, P0: int = 2, P1: int = 2) -> Any:
     """Every task computes a tile of the product, found by arithmetic on its pid."""
 
     @df.region()
@@ -130,7 +142,7 @@ def tiled(M=32, N=32, K=32, P0=2, P1=2):
     return top
 
 
-def hierarchical(M=16, N=16, K=16):
+def hierarchical(M: int = 16, N: int = 16, K: int = 16) -> Any:
     """Two tasks that each run a tiled product on a mesh of their own."""
     coarse, fine = tiled(M, N, K, 2, 2), tiled(M, N, K, 4, 4)
 
@@ -159,7 +171,7 @@ def clamp(x: int32, low: int32, high: int32) -> int32:
 WEIGHTS = np.array([3, -1, 4, 1], dtype=np.int32)
 
 
-def data_dependent(M=64):
+def data_dependent(M: int = 64) -> Any:
     """Helpers, loops and branches on data, constant arrays, scalars and wrap-around."""
 
     @df.region()
@@ -201,7 +213,7 @@ def data_dependent_reference(a: np.ndarray, limit: int) -> list[int]:
 VENDOR = ExternalModule(top="vendor_scale", impl_path="scale.cc", input_idx=[0], output_idx=[1])
 
 
-def everything(M=8, P=4):
+def everything(M: Any = 8, P: int = 4) -> Any:
     """Groups of streams, state, jumps, functions inside kernels, vendor kernels, polling."""
 
     @df.region()

@@ -163,7 +163,7 @@ def test_arrays_that_live_from_call_to_call_can_be_shared(kind: Any) -> None:
 
 
 def test_calls_in_unrolled_loops_and_helpers() -> None:
-    def twice(v: int32[N]):
+    def twice(v: int32[N]) -> None:
         bump(v)
         bump(v)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -552,7 +553,7 @@ def test_scalar_where_tile_is_needed() -> None:
 
 
 def test_untyped_function_on_run_time_values() -> None:
-    def double(x):
+    def double(x: Any) -> Any:
         return x * 2
 
     @df.region()

@@ -34,19 +34,19 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_program_runs_unchanged(tmp_path):
+def test_a_program_runs_unchanged(tmp_path: Path) -> None:
     done = run(tmp_path, str(tmp_path / "program.py"), "0")
     assert (done.returncode, done.stdout) == (0, "[2, 3, 0, 1]\n"), done.stderr
 
 
-def test_an_error_of_the_program_has_no_traceback(tmp_path):
+def test_an_error_of_the_program_has_no_traceback(tmp_path: Path) -> None:
     done = run(tmp_path, str(tmp_path / "program.py"), "4")
     assert done.returncode == 2
     assert "program.py:14:22: index `at` into dimension 0 of size 4 is 4 in look_up_0" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_help_and_a_program_that_is_not_there(tmp_path):
+def test_help_and_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert run(tmp_path, "--help").returncode == 0
     missing = run(tmp_path, "nothing.py")
     assert missing.returncode == 2

@@ -5,7 +5,7 @@ from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import gemm_program
 
 
-def test_a_program_is_a_compiled_program_with_a_graph():
+def test_a_program_is_a_compiled_program_with_a_graph() -> None:
     compiled = gemm_program(64, 64, 64, Pm=2, Pn=2, Pk=2)
     program = Program.of(compiled)
     assert isinstance(program, CompiledProgram)

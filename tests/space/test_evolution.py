@@ -1,9 +1,13 @@
 import itertools
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.space.evolution import Breeding, Evolution
 from allo_dse.space.gene import Gene
@@ -11,20 +15,21 @@ from allo_dse.space.samplers import EvolutionSampler
 from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
 from allo_dse.tune.search.proposals import EvolutionProposer, Told
 from allo_dse.tune.search.screening import Screen
+from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 
-def proposer(study, seed=0):
+def proposer(study: Study, seed: int = 0) -> Any:
     screen = Screen(study.space, check, lambda candidate, violations: None)
     return EvolutionProposer(study.space, screen, study.objectives, EvolutionSampler(seed), strict=True), screen
 
 
-def losses_of(candidate):
+def losses_of(candidate: Any) -> Any:
     metrics = FakeEvaluator().evaluate(candidate.design)
     return (metrics.latency_us, float(metrics.pe_count), float(metrics.local_memory_bytes))
 
 
-def run(asker, count):
+def run(asker: Any, count: int) -> Any:
     keys = []
     while len(keys) < count:
         for proposal in asker.ask(count - len(keys), 0):
@@ -33,7 +38,7 @@ def run(asker, count):
     return keys
 
 
-def test_same_seed_same_proposals_whatever_the_batches():
+def test_same_seed_same_proposals_whatever_the_batches() -> None:
     first, _ = proposer(fake_study())
     second, _ = proposer(fake_study())
     keys = run(first, 100)
@@ -46,20 +51,20 @@ def test_same_seed_same_proposals_whatever_the_batches():
     assert keys != run(proposer(fake_study(), seed=1)[0], 100)
 
 
-def test_proposals_are_new_and_legal():
+def test_proposals_are_new_and_legal() -> None:
     asker, _ = proposer(fake_study())
     keys = run(asker, 150)
     assert len(set(keys)) == 150
 
 
-def test_a_generation_waits_for_the_one_before():
+def test_a_generation_waits_for_the_one_before() -> None:
     asker, _ = proposer(fake_study())
     proposals = asker.ask(100, 0)
     assert 0 < len(proposals) < 100
     assert asker.ask(10, len(proposals)) == []
 
 
-def test_exhaustion_is_noticed():
+def test_exhaustion_is_noticed() -> None:
     study = fake_study(size=128, at_most=2, max_nodes=4)
     legal = {c.key for c in study.space.designs() if not check(c.design)}
     asker, _ = proposer(study)
@@ -72,7 +77,7 @@ def test_exhaustion_is_noticed():
     assert len(keys) == len(legal)
 
 
-def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path):
+def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path: Path) -> None:
     keys = {}
     for name, sampler in [
         ("name", "evolution"),
@@ -90,7 +95,7 @@ def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path):
 AXES = {f"fold.k.{axis}.{field}": Gene(0, 99, "categorical") for axis in range(6) for field in ("spatial", "how")}
 
 
-def bred(genes, parents, count=400, **options):
+def bred(genes: Any, parents: Any, count: int = 400, **options: Any) -> Any:
     """Children of given parents, which are equally good."""
     breeding = Breeding(initial=len(parents), wild=0.0, mutations=0.0, **options)
     evolution = Evolution(0, genes, breeding)
@@ -99,12 +104,12 @@ def bred(genes, parents, count=400, **options):
     return [next(evolution.children(len(parents) + n))[0] for n in range(count)]
 
 
-def shares(children, *values):
+def shares(children: Any, *values: int) -> Any:
     """How many genes of each child have each value."""
     return [tuple(list(child.values()).count(value) for value in values) for child in children]
 
 
-def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each():
+def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
     found = shares(bred(AXES, [one, other], crossover=1.0), 10, 20)
     both = [(a, b) for a, b in found if min(a, b) >= 2]
@@ -116,21 +121,21 @@ def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each():
     assert min(a + b for a, b in found) >= len(AXES) - 1
 
 
-def test_without_crossover_a_child_has_one_parent():
+def test_without_crossover_a_child_has_one_parent() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
     found = shares(bred(AXES, [one, other], crossover=0.0), 10, 20)
     assert all(max(a, b) >= len(AXES) - 1 and min(a, b) <= 1 for a, b in found)
     assert {a > b for a, b in found} == {True, False}
 
 
-def test_the_genes_of_a_mesh_axis_cross_over_together():
+def test_the_genes_of_a_mesh_axis_cross_over_together() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
     for child in bred(AXES, [one, other], crossover=1.0):
         torn = [axis for axis in range(6) if {child[f"fold.k.{axis}.{f}"] for f in ("spatial", "how")} == {10, 20}]
         assert len(torn) <= 1  # by the gene that changes at random
 
 
-def test_a_child_inherits_genes_that_only_the_other_parent_has():
+def test_a_child_inherits_genes_that_only_the_other_parent_has() -> None:
     genes = {name: Gene(0, 99, "categorical") for name in "abcdef"}
     one, other = {"a": 10, "b": 10, "c": 10}, {"d": 20, "e": 20, "f": 20}
     children = bred(genes, [one, other], crossover=1.0)
@@ -140,7 +145,7 @@ def test_a_child_inherits_genes_that_only_the_other_parent_has():
 
 
 @given(st.sampled_from(["ordinal", "log", "fine", "categorical"]), st.integers(1, 50), st.integers(0, 10**6), st.data())
-def test_a_step_is_another_value_of_the_range(kind, low, span, data):
+def test_a_step_is_another_value_of_the_range(kind: Any, low: Any, span: Any, data: DataObject) -> None:
     gene = Gene(low, low + (span % 40 if kind == "categorical" else span), kind)
     value = data.draw(st.integers(gene.low, gene.high))
     rng = np.random.default_rng(data.draw(st.integers(0, 100)))
@@ -153,7 +158,7 @@ def test_a_step_is_another_value_of_the_range(kind, low, span, data):
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3, st.sampled_from([0, 0, 0, 1, 2])), min_size=1, max_size=30))
-def test_ranks_follow_constrained_domination(rows):
+def test_ranks_follow_constrained_domination(rows: Any) -> None:
     losses = np.array([r[:3] for r in rows], float)
     penalty = np.array([r[3] for r in rows], float)
     ranks = domination_ranks(losses, penalty)
@@ -165,7 +170,7 @@ def test_ranks_follow_constrained_domination(rows):
                 assert ranks[i] < ranks[j]
 
 
-def test_crowding_prefers_the_ends_and_the_gaps():
+def test_crowding_prefers_the_ends_and_the_gaps() -> None:
     distance = crowding_distances(np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]]), np.zeros(4, int))
     assert distance[0] == distance[3] == np.inf
     assert distance[1] == pytest.approx(distance[2])
@@ -177,7 +182,7 @@ CHILD = st.tuples(LOSS, LOSS, st.sampled_from([0.0, 0.0, 0.0, 0.0, 1.0, 2.0]))
 GENERATIONS = st.lists(st.lists(CHILD, max_size=5), max_size=25)
 
 
-def individuals(generations):
+def individuals(generations: Any) -> Any:
     """The generations as individuals, numbered throughout."""
     numbers = itertools.count()
     return [
@@ -186,10 +191,10 @@ def individuals(generations):
     ]
 
 
-def plain_selection(candidates, size):
+def plain_selection(candidates: Any, size: Any) -> Any:
     """The best of the candidates by the definitions of rank and crowding, one design at a time."""
 
-    def beats(a, b):
+    def beats(a: Any, b: Any) -> Any:
         if a.penalty > 0 or b.penalty > 0:
             return a.penalty < b.penalty
         return all(x <= y for x, y in zip(a.losses, b.losses, strict=True)) and a.losses != b.losses
@@ -212,7 +217,7 @@ def plain_selection(candidates, size):
 
 
 @given(GENERATIONS, st.integers(1, 6))
-def test_selection_is_the_one_by_definition(generations, size):
+def test_selection_is_the_one_by_definition(generations: Any, size: Any) -> None:
     parents, plain = Parents(size), []
     for children in individuals(generations):
         parents.renew(Results.of(children))
@@ -221,7 +226,7 @@ def test_selection_is_the_one_by_definition(generations, size):
 
 
 @given(GENERATIONS.filter(any), st.integers(0, 7), st.randoms())
-def test_restoring_gives_the_state_of_the_uninterrupted_run(generations, missing, random):
+def test_restoring_gives_the_state_of_the_uninterrupted_run(generations: Any, missing: Any, random: Random) -> None:
     told = list(itertools.chain(*individuals(generations)))
     told = told[: len(told) - missing] or told[:1]
     next_number = told[-1].number + 1 + missing

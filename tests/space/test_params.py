@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from allo_dse.space.params import Assignment, ParameterSpace, choices, divisors,
 
 
 @given(st.integers(1, 5000), st.integers(1, 100), st.integers(1, 5000))
-def test_divisors_are_the_numbers_that_divide(number, low, high):
+def test_divisors_are_the_numbers_that_divide(number: Any, low: Any, high: Any) -> None:
     expected = tuple(d for d in range(1, number + 1) if number % d == 0 and low <= d <= high)
     if expected:
         assert divisors(number, at_least=low, at_most=high).values == expected
@@ -18,20 +19,20 @@ def test_divisors_are_the_numbers_that_divide(number, low, high):
             divisors(number, at_least=low, at_most=high)
 
 
-def test_powers_of_two():
+def test_powers_of_two() -> None:
     assert powers_of_two(3, 32).values == (4, 8, 16, 32)
     with pytest.raises(StudyError, match="no power of two from 5 to 7"):
         powers_of_two(5, 7)
 
 
-def test_choices_refuse_twins_and_nothing():
+def test_choices_refuse_twins_and_nothing() -> None:
     with pytest.raises(StudyError, match="same value twice"):
         choices([1, 2, 1])
     with pytest.raises(StudyError, match="no value left"):
         choices([])
 
 
-def test_conditional_parameter_is_absent_when_its_condition_fails():
+def test_conditional_parameter_is_absent_when_its_condition_fails() -> None:
     space = ParameterSpace(
         {"kind": choices(["a", "b"]), "depth": choices([1, 2, 3], when=lambda p: p.kind == "b"), "size": 64}
     )
@@ -41,25 +42,25 @@ def test_conditional_parameter_is_absent_when_its_condition_fails():
     assert space.product == 6
 
 
-def test_where_removes_assignments():
+def test_where_removes_assignments() -> None:
     space = ParameterSpace({"x": choices([1, 2, 3]), "y": choices([1, 2, 3])}, [lambda p: p["x"] * p.y <= 3])
     assert [(p.x, p.y) for p in space.assignments()] == [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]
 
 
-def test_a_condition_on_an_unknown_parameter_is_explained():
+def test_a_condition_on_an_unknown_parameter_is_explained() -> None:
     space = ParameterSpace({"x": choices([1, 2])}, [lambda p: p.z > 1])
     with pytest.raises(StudyError, match="no parameter 'z'"):
         list(space.assignments())
 
 
-def test_positions_invert_assign():
+def test_positions_invert_assign() -> None:
     space = ParameterSpace({"x": divisors(24), "y": choices("abc"), "fixed": 7})
     for params in space.assignments():
         positions = space.positions(params)
         assert space.assign(lambda name, _, positions=positions: positions[name]) == params
 
 
-def test_assignment_survives_pickling_and_is_read_only():
+def test_assignment_survives_pickling_and_is_read_only() -> None:
     params = pickle.loads(pickle.dumps(Assignment({"a": 1})))
     assert params.a == 1
     with pytest.raises(AttributeError):

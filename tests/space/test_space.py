@@ -1,5 +1,6 @@
 import math
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ STUDY.space.decode_genes({})  # meets every gene
 
 @given(st.integers(0, 10**6))
 @settings(deadline=None, max_examples=150)
-def test_encoding_a_decoded_design_gives_it_back(seed):
+def test_encoding_a_decoded_design_gives_it_back(seed: Any) -> None:
     candidate = STUDY.space.decode(random_suggest(np.random.default_rng(seed)))
     assert candidate is not None
     genes = STUDY.space.encode(candidate.design)
@@ -28,13 +29,13 @@ def test_encoding_a_decoded_design_gives_it_back(seed):
 
 @given(st.dictionaries(st.sampled_from(sorted(STUDY.space.genes) or ["x"]), st.integers(-100, 100)))
 @settings(deadline=None, max_examples=100)
-def test_any_genes_decode_to_a_legal_design(genes):
+def test_any_genes_decode_to_a_legal_design(genes: Any) -> None:
     candidate = STUDY.space.decode(suggest_from(genes))
     assert candidate is not None
     assert candidate.design.fold.node_count <= STUDY.folds.max_nodes
 
 
-def test_every_design_of_a_small_space_has_genes_of_its_own():
+def test_every_design_of_a_small_space_has_genes_of_its_own() -> None:
     space = fake_study(size=128, at_most=2, max_nodes=4).space
     designs = list(space.designs())
     assert space.count(10**6) == len(designs)
@@ -43,30 +44,30 @@ def test_every_design_of_a_small_space_has_genes_of_its_own():
         assert space.decode_genes(candidate.genes).key == candidate.key
 
 
-def test_count_gives_up_beyond_its_limit():
+def test_count_gives_up_beyond_its_limit() -> None:
     space = fake_study().space
     assert space.count(20479) is None
     assert space.count(20480) == 20480
 
 
 @given(st.integers(1, 6).flatmap(lambda n: st.permutations(range(n))))
-def test_permutations_are_numbered_lexicographically(permutation):
+def test_permutations_are_numbered_lexicographically(permutation: Any) -> None:
     number = _rank(permutation)
     assert _unrank(number, len(permutation)) == tuple(permutation)
     assert sorted(permutations(range(len(permutation))))[number] == tuple(permutation)
 
 
-def axis(*spatial):
+def axis(*spatial: int) -> AxisOptions:
     return AxisOptions([AxisFold(s, "block", "bundle") for s in spatial])
 
 
-def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows():
+def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows() -> None:
     options = axis(1, 3, 6, 48)
     assert [options.nearest(w) for w in (1, 2, 4, 5, 8, 16, 17, 100)] == [1, 3, 3, 6, 6, 6, 48, 48]
 
 
 @given(st.lists(st.lists(st.integers(1, 32), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(1, 32))
-def test_kernels_share_the_node_budget(wanted, budget):
+def test_kernels_share_the_node_budget(wanted: Any, budget: Any) -> None:
     kernels = [KernelOptions(f"k{i}", tuple(axis(1, 2, 4, 8, 16) for _ in axes)) for i, axes in enumerate(wanted)]
     genes = {f"fold.k{i}.{a}.spatial": n for i, axes in enumerate(wanted) for a, n in enumerate(axes)}
     plans = decode_folds(kernels, suggest_from(genes), budget)
@@ -77,7 +78,7 @@ def test_kernels_share_the_node_budget(wanted, budget):
         assert [[a.spatial for a in plan.axes] for plan in plans] == asked
 
 
-def test_conditional_parameters_have_genes_only_when_active():
+def test_conditional_parameters_have_genes_only_when_active() -> None:
     from allo_dse.space.params import choices
 
     study = fake_study(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +36,12 @@ SMALL = {
 }
 
 
-def study_of(name: str, **arguments: object):
+def study_of(name: str, **arguments: object) -> Any:
     return importlib.import_module(f"studies.{name}").study(**arguments)
 
 
 @pytest.mark.parametrize("name", HAND_MADE)
-def test_the_mapping_by_hand_is_generated_fits_and_exports(name):
+def test_the_mapping_by_hand_is_generated_fits_and_exports(name: Any) -> None:
     study = study_of(name)
     design = HAND_MADE[name].design(study)
     assert study.folds.contains(design.program, design.fold)
@@ -53,35 +55,35 @@ def test_the_mapping_by_hand_is_generated_fits_and_exports(name):
 
 
 @pytest.mark.parametrize("name", [name for name in HAND_MADE if name != "gemm_npu"])
-def test_the_mapping_by_hand_computes_what_the_program_does(name):
+def test_the_mapping_by_hand_computes_what_the_program_does(name: Any) -> None:
     study = study_of(name)
     found = verify_design(HAND_MADE[name].design(study), reference=study.reference, verify_with=study.verify_with)
     assert found.ok, found.message
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_short_search_is_verified(name, tmp_path):
+def test_a_short_search_is_verified(name: Any, tmp_path: Path) -> None:
     result = study_of(name, **SMALL[name]).run(trials=24, seed=0, run_dir=tmp_path, progress=QuietReporter())
     assert len(result.pareto)
     assert result.pareto["verified"].eq("yes").all()
 
 
 @pytest.mark.parametrize("length", [64, 128])
-def test_attention_is_at_least_as_fast_as_by_hand(length, tmp_path):
+def test_attention_is_at_least_as_fast_as_by_hand(length: int, tmp_path: Path) -> None:
     study = attention_npu.study(length=length)
     by_hand = NpuSimulator().evaluate(attention(columns=min(4, length // 32)).design(study)).latency_us
     result = study.run(trials=3000, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= by_hand
 
 
-def test_references_of_the_studies():
+def test_references_of_the_studies() -> None:
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((6, 4)) for _ in range(3))
     rows = [np.exp(row) / np.exp(row).sum() for row in q @ k.T / 2]
     assert np.allclose(attention_npu.reference(q, k, v), np.array(rows) @ v)
 
 
-def test_the_model_orders_the_resnet_design_points_as_measured(tmp_path):
+def test_the_model_orders_the_resnet_design_points_as_measured(tmp_path: Path) -> None:
     from benchmarks.resnet_points import POINTS, modelled_ms
 
     modelled = [modelled_ms(point, tmp_path) for point in POINTS]

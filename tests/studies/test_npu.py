@@ -35,7 +35,7 @@ def allo_tune(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i16", "bf16"])
-def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
+def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype: str) -> None:
     searched, element = study(dtype), ELEMENT_TYPES[dtype]
     program = load_program(gemm, TyI=element, TyO=element)
     design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
@@ -44,14 +44,14 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype):
     assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
 
 
-def test_the_search_finds_something_at_least_as_fast(tmp_path):
+def test_the_search_finds_something_at_least_as_fast(tmp_path: Path) -> None:
     program = load_program(gemm)
     by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
     result = study("i16").run(trials=400, seed=2, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= NpuSimulator().evaluate(by_hand).latency_us
 
 
-def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path):
+def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = allo_tune("studies/gemm_npu.py", "--set", "size=256", "--trials", "60", "--seed", "1", "--run-dir", str(run))
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path):
     assert folded.node_count == row["pe_count"]
 
 
-def test_the_same_seed_gives_the_same_trials(tmp_path):
+def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
     fronts = []
     for name in ("a", "b"):
         result = study("i8", size=256).run(
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_trials(tmp_path):
     pd.testing.assert_frame_equal(*fronts)
 
 
-def test_a_mistake_gets_a_hint_and_no_traceback():
+def test_a_mistake_gets_a_hint_and_no_traceback() -> None:
     done = allo_tune("studies/gemm_npu.py", "--set", "dtyp=i8")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

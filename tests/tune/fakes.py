@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.program import Program
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, KernelPlan
 from allo_dse.space.choices.folds import FoldChoice
 from allo_dse.space.params import divisors
@@ -25,55 +28,55 @@ class FakeProgram:
     mesh: tuple[int, int, int]
 
     @property
-    def kernels(self):
+    def kernels(self) -> tuple[SimpleNamespace]:
         return (SimpleNamespace(name="gemm", mesh=self.mesh, classes=()),)
 
     @property
-    def task_count(self):
+    def task_count(self) -> Any:
         return math.prod(self.mesh)
 
     @property
-    def vmg(self):
+    def vmg(self) -> FakeGraph:
         return FakeGraph()
 
 
 class FakeGraph:
     mapping_primitives = [("chain", ["gemm_0_0_0", "gemm_1_0_0"])]
 
-    def fold(self, fold):
+    def fold(self, fold: Any) -> FakeGraph:
         return self
 
-    def mapping_source(self):
+    def mapping_source(self) -> Any:
         return f"def mapping_primitives():\n    return {self.mapping_primitives!r}\n"
 
 
 class FakePrograms:
-    def __init__(self, salt=""):
+    def __init__(self, salt: str = "") -> None:
         self.salt = salt
 
-    def load(self, params):
+    def load(self, params: Any) -> FakeProgram:
         return FakeProgram("gemm", dict(params), (params["Pk"], params["Pm"], params["Pn"]))
 
-    def digest(self, program):
+    def digest(self, program: Program) -> Any:
         return f"gemm{self.salt}"
 
 
 class FakeFolds(FoldChoice):
     """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic)."""
 
-    def __init__(self, max_nodes=16):
+    def __init__(self, max_nodes: int = 16) -> None:
         super().__init__(max_nodes)
         self._kernels = {}
         self._axes = {}
 
-    def kernels(self, program):
+    def kernels(self, program: Any) -> Any:
         if program.mesh not in self._kernels:
             self._axes[program.mesh] = [self._axis(n, extent) for n, extent in enumerate(program.mesh)]
             axes = tuple(AxisOptions(options) for options in self._axes[program.mesh])
             self._kernels[program.mesh] = (KernelOptions("gemm", axes),)
         return self._kernels[program.mesh]
 
-    def _axis(self, number, extent):
+    def _axis(self, number: Any, extent: Any) -> tuple[Any, ...]:
         options = []
         for spatial in divisors(extent, at_most=min(extent, self.max_nodes)).values:
             if spatial == extent:
@@ -84,14 +87,14 @@ class FakeFolds(FoldChoice):
                 options += [AxisFold(spatial, p) for p in (("block",) if spatial == 1 else ("block", "cyclic"))]
         return tuple(options)
 
-    def fold(self, program, plans):
+    def fold(self, program: Any, plans: Any) -> MeshFold | None:
         fold = MeshFold((KernelFold("gemm", plans[0].axes, plans[0].order).normalised(program.mesh),))
         return fold if fold.node_count <= self.max_nodes else None
 
-    def plans(self, fold):
+    def plans(self, fold: Any) -> Any:
         return [KernelPlan(k.axes, k.order) for k in fold.kernels]
 
-    def folds(self, program):
+    def folds(self, program: Any) -> Iterator[MeshFold]:
         seen = set()
         self.kernels(program)
         for axes in itertools.product(*self._axes[program.mesh]):
@@ -101,7 +104,7 @@ class FakeFolds(FoldChoice):
                     seen.add(fold)
                     yield fold
 
-    def fold_count(self, program):
+    def fold_count(self, program: Any) -> Any:
         return sum(1 for _ in self.folds(program))
 
 
@@ -111,16 +114,16 @@ class FakeViolation:
     needed: int
     limit: int
 
-    def __str__(self):
+    def __str__(self) -> Any:
         return f"{self.constraint}: needs {self.needed}, has {self.limit}"
 
 
-def tile_bytes(design):
+def tile_bytes(design: Any) -> Any:
     k, m, n = (design.program.params["size"] // extent for extent in design.program.mesh)
     return m, k, n, 2 * (2 * m * k + 2 * k * n + design.buffering.output_depth * m * n) + 3328
 
 
-def check(design):
+def check(design: Any) -> Any:
     used = tile_bytes(design)[3]
     return [FakeViolation("core data memory", used, 65536)] if used > 65536 else []
 
@@ -131,7 +134,7 @@ class FakeEvaluator:
     name = "formula"
     version = "1"
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         m, k, n, used = tile_bytes(design)
         size = design.program.params["size"]
         fold = design.fold.kernels[0]
@@ -161,7 +164,16 @@ class FakeEvaluator:
         )
 
 
-def fake_study(name="fake", *, size=SIZE, evaluator=FakeEvaluator, salt="", max_nodes=16, at_most=64, **changes):
+def fake_study(
+    name: str = "fake",
+    *,
+    size: int = SIZE,
+    evaluator: Any = FakeEvaluator,
+    salt: str = "",
+    max_nodes: int = 16,
+    at_most: int = 64,
+    **changes: Any,
+) -> Study:
     tiles = divisors(size, at_least=max(1, size // 256), at_most=at_most)
     arguments = {
         "program": lambda **_: None,

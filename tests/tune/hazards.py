@@ -11,6 +11,9 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
+
+from allo_dse.eval.evaluator import Metrics
 
 from .fakes import FakeEvaluator
 
@@ -25,38 +28,38 @@ class Hazard(FakeEvaluator):
     isolate = True
     one_in = 5
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % self.one_in == 0:
             print(f"tripping over {design.key}", flush=True)
             self.trip(design)
         return super().evaluate(design)
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         raise NotImplementedError
 
 
 class Segfaults(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         ctypes.string_at(0)
 
 
 class Killed(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Exits(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         os._exit(3)
 
 
 class LeavesPolitely(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         sys.exit("no licence")
 
 
 class HangsUnannounced(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         time.sleep(300)
 
 
@@ -65,7 +68,7 @@ class Hangs(Hazard):
 
     deadline_s = 1.0
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         subprocess.Popen(["sleep", "300"])
         subprocess.Popen(["setsid", "sh", "-c", "sleep 300 & exit"])
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -77,7 +80,7 @@ class Hoards(Hazard):
 
     memory_bytes = 200 << 20
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         hoard = []
         while True:
             hoard.append(bytearray(os.urandom(1 << 20) * 16))
@@ -89,7 +92,7 @@ class HoardsInAChild(Hazard):
     memory_bytes = 400 << 20
     code = "x = bytearray(b'x' * (150 << 20)); import time; time.sleep(60)"
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         for _ in range(4):
             subprocess.Popen([sys.executable, "-S", "-c", self.code])
         time.sleep(60)
@@ -98,13 +101,13 @@ class HoardsInAChild(Hazard):
 class Babbles(Hazard):
     """Prints garbage wherever it can, and goes on to give an answer."""
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         for descriptor in (1, 2):
             os.write(descriptor, os.urandom(1 << 16))
 
 
 class AnswersNonsense(Hazard):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Any:
         number = int(design.key, 16) % 4
         if number == 0:
             return None
@@ -120,13 +123,13 @@ class AnswersNonsenseAtHome(AnswersNonsense):
 
 
 class StartsOnlyAtHome(Hazard):
-    def __init__(self):
+    def __init__(self) -> None:
         if os.environ.get("ALLO_DSE_CELL"):
             raise RuntimeError("tool not found")
 
 
 class WritesToTheReplyPipe(Hazard):
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         for name in os.listdir("/proc/self/fd"):
             if int(name) > 2:
                 with contextlib.suppress(OSError):
@@ -152,7 +155,7 @@ def sleepers() -> list[int]:
     return own_processes(b"sleep\x00300\x00", b"ALLO_DSE_CELL=")
 
 
-def wait_until(condition, seconds=60.0):
+def wait_until(condition: Any, seconds: Any = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
+
+from allo_dse.eval.evaluator import Metrics
 
 from .fakes import FakeEvaluator
 from .hazards import Hazard
@@ -12,7 +15,7 @@ from .hazards import Hazard
 NOTES = "ALLO_DSE_TEST_NOTES"
 
 
-def is_deadly(key):
+def is_deadly(key: Any) -> Any:
     return int(key, 16) % 200 == 0
 
 
@@ -21,11 +24,11 @@ class Noting(FakeEvaluator):
 
     seconds = 0.0
 
-    def __init__(self, notes, **changes):
+    def __init__(self, notes: Path, **changes: Any) -> None:
         self.notes = str(notes)
         self.__dict__.update(changes)
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         with open(self.notes, "a") as file:
             file.write(f"{design.key} {os.getpid()} {os.getppid()}\n")
         time.sleep(self.seconds)
@@ -35,7 +38,7 @@ class Noting(FakeEvaluator):
 class Deadly(Noting):
     """Kills its process for some designs."""
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         metrics = super().evaluate(design)
         if is_deadly(design.key):
             os._exit(1)
@@ -49,7 +52,7 @@ class Gated(Noting):
     seconds = 0.01  # so that the first workers to be there are not given everything
     patience = 90.0
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         until = time.monotonic() + self.patience
         while len(noted(self.notes)) >= self.free and not os.path.exists(self.gate) and time.monotonic() < until:
             time.sleep(0.02)
@@ -69,10 +72,10 @@ class OnNothing(Noting):
 class HangsInAWorker(Hazard):
     deadline_s = 1.0
 
-    def trip(self, design):
+    def trip(self, design: Any) -> None:
         time.sleep(300)
 
 
-def noted(path):
+def noted(path: Any) -> Any:
     """(key, process) of every evaluation that was begun."""
     return [tuple(line.split()[:2]) for line in Path(path).read_text().splitlines()] if Path(path).exists() else []

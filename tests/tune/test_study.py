@@ -2,8 +2,10 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import optuna
@@ -11,19 +13,21 @@ import pytest
 
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.objectives import maximize, minimize, require
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Record
+from allo_dse.tune.study import Study
 
 from .fakes import FakeEvaluator, fake_study
 
 
-def run(study, run_dir, trials=60, **options):
+def run(study: Study, run_dir: Path, trials: int = 60, **options: int | str) -> Result:
     return study.run(trials, run_dir=run_dir, progress="quiet", **options)
 
 
-def trials_of(run_dir):
+def trials_of(run_dir: Path) -> Any:
     """The evaluated designs in the log, without what depends on the clock."""
     entries = [e for e in read_log(Path(run_dir) / "log.jsonl").entries if e["type"] == "design"]
     return [{k: v for k, v in e.items() if k not in ("at", "seconds")} for e in entries]
@@ -32,7 +36,7 @@ def trials_of(run_dir):
 class Breaks(FakeEvaluator):
     """Fails for some designs, and gives nonsense for others."""
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 5 == 0:
             raise RuntimeError(f"no licence for {design.key}")
         metrics = dict(super().evaluate(design))
@@ -44,17 +48,17 @@ class Breaks(FakeEvaluator):
 class StopsAfter(FakeEvaluator):
     """Interrupts the process from the keyboard, as it were, after some designs."""
 
-    def __init__(self, count, how=KeyboardInterrupt):
+    def __init__(self, count: int, how: Callable[..., Any] = KeyboardInterrupt) -> None:
         self.count, self.how = count, how
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         self.count -= 1
         if self.count < 0:
             raise self.how
         return super().evaluate(design)
 
 
-def test_a_run_finds_the_front_of_what_it_evaluated(tmp_path):
+def test_a_run_finds_the_front_of_what_it_evaluated(tmp_path: Path) -> None:
     study = fake_study()
     result = run(study, tmp_path / "run", 80)
     assert len(result.trials) == 80
@@ -70,7 +74,7 @@ def test_a_run_finds_the_front_of_what_it_evaluated(tmp_path):
     assert "cores" in best.explain()
 
 
-def test_the_files_of_a_run(tmp_path):
+def test_the_files_of_a_run(tmp_path: Path) -> None:
     import pandas
 
     result = run(fake_study(), tmp_path / "run")
@@ -88,14 +92,14 @@ def test_the_files_of_a_run(tmp_path):
     assert info["versions"]["optuna"] == optuna.__version__
 
 
-def test_one_seed_and_one_worker_give_the_same_trials(tmp_path):
+def test_one_seed_and_one_worker_give_the_same_trials(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "a", seed=5)
     run(fake_study(), tmp_path / "b", seed=5)
     run(fake_study(), tmp_path / "c", seed=6)
     assert trials_of(tmp_path / "a") == trials_of(tmp_path / "b") != trials_of(tmp_path / "c")
 
 
-def test_another_process_gives_the_same_trials(tmp_path):
+def test_another_process_gives_the_same_trials(tmp_path: Path) -> None:
     code = (
         "from tests.tune.fakes import fake_study\n"
         f"fake_study().run(40, run_dir={str(tmp_path / 'b')!r}, progress='quiet', seed=5)"
@@ -106,7 +110,7 @@ def test_another_process_gives_the_same_trials(tmp_path):
 
 
 @pytest.mark.parametrize("stop_after", [1, 7, 8, 9, 24, 39])
-def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path, stop_after):
+def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path, stop_after: int) -> None:
     run(fake_study(), tmp_path / "whole", 50, verify=False)
     with pytest.raises(KeyboardInterrupt):
         run(fake_study(evaluator=StopsAfter(stop_after)), tmp_path / "cut", 50)
@@ -116,7 +120,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path, stop_after):
     assert len(result.records) == 50
 
 
-def test_resuming_never_evaluates_a_design_twice(tmp_path):
+def test_resuming_never_evaluates_a_design_twice(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 30)
     result = run(fake_study(), tmp_path / "run", 90)
     assert len({r.key for r in result.records}) == 90
@@ -124,14 +128,14 @@ def test_resuming_never_evaluates_a_design_twice(tmp_path):
     assert list(again.trials["key"]) == list(result.trials["key"])
 
 
-def test_a_changed_program_is_refused(tmp_path):
+def test_a_changed_program_is_refused(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 5)
     with pytest.raises(StudyError, match="program: was gemm, is gemm2"):
         run(fake_study(salt="2"), tmp_path / "run", 5)
     assert len(run(fake_study(salt="2"), tmp_path / "run", 5, fresh=True).records) == 5
 
 
-def test_objectives_may_change_between_runs(tmp_path):
+def test_objectives_may_change_between_runs(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 40)
     study = fake_study(objectives=[maximize("dram_bytes")], constraints=[require("pe_count", at_most=4)])
     result = run(study, tmp_path / "run", 40)
@@ -140,7 +144,7 @@ def test_objectives_may_change_between_runs(tmp_path):
     assert len(result.values) == len(allowed) < 40
 
 
-def test_readers_of_the_log_learn_of_changed_objectives_once(tmp_path):
+def test_readers_of_the_log_learn_of_changed_objectives_once(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 20)
     changed = fake_study(objectives=[maximize("pe_count"), minimize("dram_bytes")])
     for _ in range(2):
@@ -154,7 +158,7 @@ def test_readers_of_the_log_learn_of_changed_objectives_once(tmp_path):
     assert "latency_us" in entries[-1]["values"]
 
 
-def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path):
+def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path: Path) -> None:
     result = run(fake_study(evaluator=Breaks), tmp_path / "run", 100)
     failed = [r for r in result.records if r.status == "failed"]
     assert 10 < len(failed) < 90
@@ -163,14 +167,14 @@ def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path):
     assert len(result.records) == 100
 
 
-def test_constraints_keep_designs_off_the_front(tmp_path):
+def test_constraints_keep_designs_off_the_front(tmp_path: Path) -> None:
     study = fake_study(constraints=[require(lambda m: m.pe_count <= 2, name="few cores")])
     result = run(study, tmp_path / "run", 80)
     assert (result.pareto["pe_count"] <= 2).all()
     assert any(r.status == "infeasible" and r.constraints == {"few cores": 1.0} for r in result.records)
 
 
-def test_a_small_space_is_enumerated(tmp_path):
+def test_a_small_space_is_enumerated(tmp_path: Path) -> None:
     study = fake_study(size=128, at_most=2, max_nodes=4)
     count = study.space.count(10**6)
     result = run(study, tmp_path / "run", count)
@@ -181,29 +185,29 @@ def test_a_small_space_is_enumerated(tmp_path):
 
 
 @pytest.mark.parametrize("sampler", ["random", "nsga2", "tpe", "evolution", optuna.samplers.NSGAIIISampler(seed=1)])
-def test_every_sampler_runs_and_resumes(tmp_path, sampler):
+def test_every_sampler_runs_and_resumes(tmp_path: Path, sampler: Any) -> None:
     run(fake_study(), tmp_path / "run", 15, sampler=sampler)
     result = run(fake_study(), tmp_path / "run", 25, sampler=sampler)
     assert len({r.key for r in result.records}) == 25
 
 
-def test_optuna_samplers_notice_an_exhausted_space(tmp_path):
+def test_optuna_samplers_notice_an_exhausted_space(tmp_path: Path) -> None:
     study = fake_study(size=128, at_most=2, max_nodes=4)
     result = run(study, tmp_path / "run", 10**6, sampler="random")
     assert result.stopped == "exhausted"
     assert len(result.records) == len(run(study, tmp_path / "all", 10**6, sampler="exhaustive").records)
 
 
-def test_time_budget(tmp_path):
+def test_time_budget(tmp_path: Path) -> None:
     result = fake_study().run(time="1s", run_dir=tmp_path / "run", progress="quiet")
     assert result.stopped == "time"
     assert len(result.records) >= 16
 
 
-def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path):
+def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path: Path) -> None:
     checked = []
 
-    def verifier(design):
+    def verifier(design: Any) -> SimpleNamespace:
         checked.append(design.key)
         wrong = design.fold.node_count > 4
         return SimpleNamespace(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
@@ -218,8 +222,10 @@ def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path):
     assert len(checked) == len(set(checked))
 
 
-def test_a_verifier_that_breaks_has_not_shown_anything_right(tmp_path, capsys):
-    def verifier(design):
+def test_a_verifier_that_breaks_has_not_shown_anything_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def verifier(design: Any) -> None:
         raise ValueError("shape mismatch")
 
     result = run(fake_study(verifier=verifier), tmp_path / "run", 10)
@@ -230,7 +236,7 @@ def test_a_verifier_that_breaks_has_not_shown_anything_right(tmp_path, capsys):
         result.best()
 
 
-def test_runs_outside_the_main_thread(tmp_path):
+def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
     found = []
     thread = threading.Thread(target=lambda: found.append(run(fake_study(), tmp_path / "run", 10)))
     thread.start()
@@ -238,7 +244,7 @@ def test_runs_outside_the_main_thread(tmp_path):
     assert len(found[0].records) == 10
 
 
-def test_log_records_rebuild_their_designs(tmp_path):
+def test_log_records_rebuild_their_designs(tmp_path: Path) -> None:
     study = fake_study()
     run(study, tmp_path / "run", 30)
     for entry in trials_of(tmp_path / "run"):
@@ -255,7 +261,7 @@ def test_log_records_rebuild_their_designs(tmp_path):
         ({"constraints": [lambda m: True]}, "is not one of its constraints"),
     ],
 )
-def test_wrong_declarations_are_explained(changes, message):
+def test_wrong_declarations_are_explained(changes: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         fake_study(**changes)
 
@@ -268,23 +274,23 @@ def test_wrong_declarations_are_explained(changes, message):
         ({"sampler": "magic"}, "unknown sampler 'magic'"),
     ],
 )
-def test_wrong_options_are_explained(tmp_path, options, message):
+def test_wrong_options_are_explained(tmp_path: Path, options: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         fake_study().run(run_dir=tmp_path / "run", progress="quiet", **options)
 
 
-def test_a_condition_nothing_satisfies_is_explained(tmp_path):
+def test_a_condition_nothing_satisfies_is_explained(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no parameters satisfy"):
         run(fake_study(where=lambda p: p.Pm < 0), tmp_path / "run")
 
 
-def test_a_space_without_a_legal_design_is_explained(tmp_path):
+def test_a_space_without_a_legal_design_is_explained(tmp_path: Path) -> None:
     broken = [SimpleNamespace(constraint="core_memory")]
     with pytest.raises(StudyError, match=r"designs tried break a limit of the device: core_memory \(\d+\)"):
         run(fake_study(size=128, at_most=2, max_nodes=4, check=lambda design: broken), tmp_path / "run", 10**6)
 
 
-def test_unknown_objective(tmp_path):
+def test_unknown_objective(tmp_path: Path) -> None:
     result = run(fake_study(), tmp_path / "run", 10)
     with pytest.raises(StudyError, match="no objective 'speed'"):
         result.best("speed")

@@ -1,3 +1,7 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from allo_dse.errors import StudyError
@@ -7,8 +11,8 @@ HEAD = "from allo_dse.tune.study import Study\nfrom tests.tune.fakes import fake
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(text, name="my_study.py"):
+def write(tmp_path: Path) -> Callable[..., Any]:
+    def write(text: Any, name: str = "my_study.py") -> Path:
         path = tmp_path / name
         path.write_text(text)
         return path
@@ -16,7 +20,7 @@ def write(tmp_path):
     return write
 
 
-def test_variables_and_functions_are_found_in_order(write):
+def test_variables_and_functions_are_found_in_order(write: Any) -> None:
     path = write(
         HEAD + "b = fake_study('b')\ndef study(size: int = 2048, tag='x'):\n    return fake_study(f'{tag}{size}')\n"
     )
@@ -26,7 +30,7 @@ def test_variables_and_functions_are_found_in_order(write):
     assert load_study(studies[1].source).name == "x64"
 
 
-def test_functions_are_known_by_their_annotation_also_as_text(write):
+def test_functions_are_known_by_their_annotation_also_as_text(write: Any) -> None:
     path = write(
         "from __future__ import annotations\n"
         + HEAD
@@ -35,7 +39,7 @@ def test_functions_are_known_by_their_annotation_also_as_text(write):
     assert load_studies(path, {"n": "4"})[0].name == "s5"
 
 
-def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write):
+def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write: Any) -> None:
     path = write(HEAD + "def study(flag=False, x=1.0):\n    return fake_study(f'{flag}_{x / 2}')\n")
     assert load_studies(path, {"flag": "yes", "x": "3"})[0].name == "True_1.5"
     with pytest.raises(StudyError, match="--set x=fast: not a float"):
@@ -58,7 +62,7 @@ def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write):
         (HEAD + "a = fake_study(objectives=[])\n", "has no objective", "minimize"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(write, text, message, hint):
+def test_what_is_wrong_with_a_file_is_said_with_its_place(write: Any, text: str, message: str, hint: str) -> None:
     path = write(text)
     with pytest.raises(StudyError) as caught:
         load_studies(path)
@@ -66,14 +70,14 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(write, text, message, 
     assert hint in caught.value.hint
 
 
-def test_a_syntax_error_shows_the_line_and_a_caret(write):
+def test_a_syntax_error_shows_the_line_and_a_caret(write: Any) -> None:
     path = write("ok = 1\nbad = = 2\n")
     with pytest.raises(StudyError) as caught:
         load_studies(path)
     assert "my_study.py:2: invalid syntax\n    bad = = 2\n          ^" in caught.value.message
 
 
-def test_unknown_settings_are_refused_with_the_nearest_name(write):
+def test_unknown_settings_are_refused_with_the_nearest_name(write: Any) -> None:
     path = write(HEAD + "def study(dtype='i16'):\n    return fake_study()\n")
     with pytest.raises(StudyError) as caught:
         load_studies(path, {"dtpe": "i8"})
@@ -82,7 +86,7 @@ def test_unknown_settings_are_refused_with_the_nearest_name(write):
         load_studies(write(HEAD + "a = fake_study()\n", "plain.py"), {"dtype": "i8"})
 
 
-def test_missing_files(tmp_path, write):
+def test_missing_files(tmp_path: Path, write: Any) -> None:
     path = write("", "gemm.py")
     with pytest.raises(StudyError) as caught:
         load_studies(tmp_path / "gem.py")
@@ -91,7 +95,7 @@ def test_missing_files(tmp_path, write):
         load_studies(tmp_path)
 
 
-def test_settings():
+def test_settings() -> None:
     assert parse_settings(["a=1", "b = x=y "]) == {"a": "1", "b": "x=y"}
     for wrong in ("a", "=3"):
         with pytest.raises(StudyError, match="expected name=value"):

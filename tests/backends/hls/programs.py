@@ -3,6 +3,8 @@
 # Programs are written as users write them:
 # ruff: noqa: B007
 
+from typing import Any
+
 import allo_dse.lang
 
 allo_dse.lang.install()
@@ -18,7 +20,7 @@ R = Layout.Replicate
 TABLE = np.array([3, -1, 4, 1], dtype=np.int32)
 
 
-def scaled_rows(M=4, N=8, P=2):
+def scaled_rows(M: int = 4, N: int = 8, P: int = 2) -> Any:
     """Rows of blocks through an array of streams, a scalar argument and a table."""
 
     @df.region()
@@ -43,7 +45,7 @@ def scaled_rows(M=4, N=8, P=2):
     return scaled_rows
 
 
-def fir(N=32, T=4):
+def fir(N: int = 32, T: int = 4) -> Any:
     """A shift register in a loop: local arrays, pipelining, conditions on data."""
 
     @df.region()
@@ -70,7 +72,7 @@ def fir(N=32, T=4):
     return fir
 
 
-def feedback(N=16):
+def feedback(N: int = 16) -> Any:
     """Two tasks that answer each other."""
 
     @df.region()
@@ -94,7 +96,7 @@ def feedback(N=16):
     return feedback
 
 
-def starved(N=8):
+def starved(N: int = 8) -> Any:
     """Takes from its second stream what is put behind what nobody takes: a deadlock at depth 2."""
 
     @df.region()
@@ -119,7 +121,7 @@ def starved(N=8):
     return starved
 
 
-def widths(N=8):
+def widths(N: int = 8) -> Any:
     """Integers of odd and large widths, bits and ranges of them."""
 
     @df.region()
@@ -137,7 +139,7 @@ def widths(N=8):
     return widths
 
 
-def numbers(N=16):
+def numbers(N: int | str = 16) -> Any:
     """Fixed point, the three short floating-point types, functions and comparisons."""
 
     @df.region()
@@ -153,7 +155,7 @@ def numbers(N=16):
     return numbers
 
 
-def counter(N=4, P=3):
+def counter(N: int = 4, P: int = 3) -> Any:
     """Every task counts how often it has been called."""
 
     @df.region()
@@ -169,7 +171,7 @@ def counter(N=4, P=3):
     return counter
 
 
-def polling(N=12):
+def polling(N: int = 12) -> Any:
     """Tasks that ask before they take and put."""
 
     @df.region()
@@ -197,7 +199,7 @@ def polling(N=12):
     return polling
 
 
-def histogram(N=32, P=2):
+def histogram(N: int = 32, P: int = 2) -> Any:
     """Two tasks write anywhere in one tensor, one after the other."""
 
     @df.region()
@@ -217,7 +219,7 @@ def histogram(N=32, P=2):
     return histogram
 
 
-def routed(N=12, P=3):
+def routed(N: int = 12, P: int = 3) -> Any:
     """Streams chosen by loop variables."""
 
     @df.region()
@@ -239,7 +241,7 @@ def routed(N=12, P=3):
     return routed
 
 
-def while_(int=5, N=4):
+def while_(int: int = 5, N: int = 4) -> Any:
     """Names that mean something else in C++."""
 
     @df.region()

@@ -175,7 +175,7 @@ def test_unknown_streams_and_modes_are_errors() -> None:
 
 @needs_gcc
 def test_functions_return_what_they_compute() -> None:
-    def halves(x: programs.int32) -> programs.int32:  # type: ignore[valid-type]
+    def halves(x: programs.int32) -> programs.int32:  # type: ignore[valid-type, name-defined]
         return x // 2
 
     assert build(halves, target="vhls")(9) == 4

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,23 +18,24 @@ from allo_dse.dashboard.data.table.columns import Column
 from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import hypervolume, pareto_positions
+from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import encode_line
 from tests.dashboard.synthetic import append, design, verify, write_run
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "made", 300)
 
 
 @pytest.fixture
-def table(made):
+def table(made: Path) -> RunTable:
     run = RunTable(made)
     run.refresh()
     return run
 
 
-def test_every_evaluated_design_is_a_row_with_flat_columns(table):
+def test_every_evaluated_design_is_a_row_with_flat_columns(table: RunTable) -> None:
     assert len(table) == 300
     record = design(7)
     row = table.row_of[record.key]
@@ -42,7 +45,7 @@ def test_every_evaluated_design_is_a_row_with_flat_columns(table):
     assert table.record(row)["genes"] == record.genes
 
 
-def test_kinds_tell_objectives_parameters_and_mapping_apart(table):
+def test_kinds_tell_objectives_parameters_and_mapping_apart(table: RunTable) -> None:
     assert table.names("objective") == ["latency_us", "bram18"]
     assert table.names("parameter") == ["size", "tile"]
     assert table.names("parameter", "mapping", varying=True) == [
@@ -53,7 +56,7 @@ def test_kinds_tell_objectives_parameters_and_mapping_apart(table):
     ]
 
 
-def test_front_and_knee_are_those_of_all_feasible_designs(table):
+def test_front_and_knee_are_those_of_all_feasible_designs(table: RunTable) -> None:
     usable = np.flatnonzero(table.ok)
     expected = usable[pareto_positions(table.losses[usable])]
     assert sorted(table.front) == sorted(expected)
@@ -61,7 +64,7 @@ def test_front_and_knee_are_those_of_all_feasible_designs(table):
     assert (np.diff(table.losses[table.front][:, 0]) > 0).all()
 
 
-def test_reading_in_pieces_gives_what_reading_at_once_gives(made, tmp_path):
+def test_reading_in_pieces_gives_what_reading_at_once_gives(made: Path, tmp_path: Path) -> None:
     whole = RunTable(made)
     whole.refresh()
     data = (made / "log.jsonl").read_bytes()
@@ -78,7 +81,7 @@ def test_reading_in_pieces_gives_what_reading_at_once_gives(made, tmp_path):
         np.testing.assert_array_equal(piecewise.columns[name].numbers, whole.columns[name].numbers)
 
 
-def test_a_line_being_written_is_read_when_it_is_complete(tmp_path):
+def test_a_line_being_written_is_read_when_it_is_complete(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 5))
     run.refresh()
     line = encode_line(design(9).to_dict())
@@ -91,7 +94,7 @@ def test_a_line_being_written_is_read_when_it_is_complete(tmp_path):
     assert len(run) == 6
 
 
-def test_damaged_lines_are_skipped(tmp_path):
+def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 3))
     with (tmp_path / "run" / "log.jsonl").open("ab") as log:
         log.write(b'{"type":"design"}\n' + encode_line(design(9).to_dict()))
@@ -99,7 +102,7 @@ def test_damaged_lines_are_skipped(tmp_path):
     assert (len(run), run.log.damaged) == (4, 1)
 
 
-def test_a_run_begun_anew_replaces_what_was_read(tmp_path):
+def test_a_run_begun_anew_replaces_what_was_read(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 50))
     run.refresh()
     (tmp_path / "run" / "log.jsonl").unlink()
@@ -108,7 +111,7 @@ def test_a_run_begun_anew_replaces_what_was_read(tmp_path):
     assert len(run) == 10
 
 
-def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path):
+def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 300))
     run.refresh()
     wrong = run.keys[run.front[0]]
@@ -119,7 +122,7 @@ def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path):
     assert lost(run)["wrong numbers"] == 1
 
 
-def test_hypervolume_grows_and_ends_at_that_of_the_front(table):
+def test_hypervolume_grows_and_ends_at_that_of_the_front(table: RunTable) -> None:
     history = np.array(table.hypervolume)
     known = history[~np.isnan(history)]
     assert (np.diff(known) >= -1e-12).all()
@@ -127,7 +130,7 @@ def test_hypervolume_grows_and_ends_at_that_of_the_front(table):
     assert known[-1] == pytest.approx(hypervolume(table.losses[table.front] / reference, np.ones(2)))
 
 
-def test_differences_name_what_differs_and_say_which_is_better(table):
+def test_differences_name_what_differs_and_say_which_is_better(table: RunTable) -> None:
     first, second = table.front[0], table.front[-1]
     found = {d.name: d for d in differences(table, first, table, second)}
     assert found["latency_us"].better is False
@@ -137,7 +140,7 @@ def test_differences_name_what_differs_and_say_which_is_better(table):
     assert found["bram18"].change == pytest.approx(values[1] / values[0] - 1)
 
 
-def test_importance_finds_the_parameter_that_decides(table):
+def test_importance_finds_the_parameter_that_decides(table: RunTable) -> None:
     shares = importance(sample(table, "latency_us"))
     assert next(iter(shares)) == "k.axis0.nodes"
     assert sum(shares.values()) == pytest.approx(1)
@@ -145,7 +148,7 @@ def test_importance_finds_the_parameter_that_decides(table):
     assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
 
 
-def test_what_was_lost_is_counted_by_reason_over_time(table):
+def test_what_was_lost_is_counted_by_reason_over_time(table: RunTable) -> None:
     counts = lost(table)
     assert counts["core_memory"] == 60
     assert counts["RuntimeError"] == statuses(table)["failed"] == 10
@@ -155,7 +158,7 @@ def test_what_was_lost_is_counted_by_reason_over_time(table):
     np.testing.assert_allclose(over_time.workers["all"][1:-1], 0.8, atol=0.05)
 
 
-def test_a_missing_value_is_not_equal_to_zero():
+def test_a_missing_value_is_not_equal_to_zero() -> None:
     column = Column("x", "metric", missing=2)
     column.append(0)
     column.append(None)
@@ -163,7 +166,7 @@ def test_a_missing_value_is_not_equal_to_zero():
     assert column.varies
 
 
-def test_a_column_that_turns_out_to_hold_texts_keeps_its_numbers():
+def test_a_column_that_turns_out_to_hold_texts_keeps_its_numbers() -> None:
     column = Column("x", "parameter")
     for value in (8, None, "auto", 8, 2.5, True):
         column.append(value)
@@ -171,7 +174,7 @@ def test_a_column_that_turns_out_to_hold_texts_keeps_its_numbers():
     assert column.values(np.arange(6)) == ["8", None, "auto", "8", "2.5", "yes"]
 
 
-def test_selections_survive_the_browser_and_combine(table):
+def test_selections_survive_the_browser_and_combine(table: RunTable) -> None:
     selection = Selection(
         (("latency_us", ((0.0, 9000.0),)),),
         ("latency_us", "bram18", ((0.0, 0.0), (1e5, 0.0), (1e5, 100.0), (0.0, 100.0))),
@@ -185,13 +188,13 @@ def test_selections_survive_the_browser_and_combine(table):
     assert not Selection().rows(table).any()
 
 
-def test_points_in_a_concave_lasso():
+def test_points_in_a_concave_lasso() -> None:
     arrow = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (2.0, 1.0), (0.0, 4.0))
     x, y = np.array([2.0, 2.0, 0.5, 3.5, 5.0]), np.array([0.5, 3.0, 2.0, 2.0, 1.0])
     assert inside(x, y, arrow).tolist() == [True, False, True, True, False]
 
 
-def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
+def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 300))
     run.refresh()
     best, history = run.keys[run.front[0]], run.hypervolume
@@ -214,14 +217,14 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path):
     assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
 
 
-def promoted(run, key, **metrics):
+def promoted(run: RunTable | Rung, key: Any, **metrics: int) -> Any:
     """What the log says when a second evaluator has measured a design."""
     record = run.record(run.row_of[key])
     found = {**record["metrics"], **metrics}
     return encode_line({**record, "rung": 1, "evaluator": "board 1", "metrics": found, "values": {}})
 
 
-def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path):
+def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 300))
     run.refresh()
     history, first = run.hypervolume, [run.keys[row] for row in run.front]
@@ -244,7 +247,7 @@ def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path):
     assert run.hypervolume[-1] <= history[-1]
 
 
-def assert_history_is_of_present_values(run):
+def assert_history_is_of_present_values(run: RunTable) -> None:
     """The hypervolume's history is what a run would have that had found the present values at once."""
     history = run.hypervolume
     known = history[~np.isnan(history)]
@@ -253,7 +256,7 @@ def assert_history_is_of_present_values(run):
     assert known[-1] == pytest.approx(hypervolume(run.losses[run.front] / reference, np.ones(2)))
 
 
-def test_changed_objectives_replace_values_and_status(tmp_path):
+def test_changed_objectives_replace_values_and_status(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 100))
     run.refresh()
     before = run.hypervolume[-1]
@@ -266,7 +269,7 @@ def test_changed_objectives_replace_values_and_status(tmp_path):
     assert_history_is_of_present_values(run)
 
 
-def test_running_totals_become_amounts_per_interval(tmp_path):
+def test_running_totals_become_amounts_per_interval(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 100))
     with (tmp_path / "run" / "log.jsonl").open("ab") as log:
         for at, repeats, hits in ((0.2, 4, 0), (0.6, 10, 1), (0.8, 3, 1)):
@@ -277,7 +280,7 @@ def test_running_totals_become_amounts_per_interval(tmp_path):
     assert spans.cache_hits.tolist() == [0, 1]
 
 
-def test_boards_refer_to_designs_by_run_and_key(made, tmp_path):
+def test_boards_refer_to_designs_by_run_and_key(made: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "made", 20)
     board = Board.open([made, other])
     assert board.names == ["made (1)", "made (2)"]
@@ -292,7 +295,7 @@ def test_boards_refer_to_designs_by_run_and_key(made, tmp_path):
     assert board.version != before
 
 
-def test_a_directory_that_is_no_run_is_refused(tmp_path):
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="not a run directory"):
         Board.open([tmp_path])
     (tmp_path / "run.json").write_text("[]")
@@ -300,7 +303,7 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
         Board.open([tmp_path])
 
 
-def test_where_the_study_is_defined_is_read_from_the_command(tmp_path):
+def test_where_the_study_is_defined_is_read_from_the_command(tmp_path: Path) -> None:
     write_run(tmp_path, 0)
     info = json.loads((tmp_path / "run.json").read_text())
     info["command"] = ["allo-tune", "a b.py", "--set", "dtype=i8", "--set=size=64"]
@@ -310,7 +313,7 @@ def test_where_the_study_is_defined_is_read_from_the_command(tmp_path):
     assert facts.command_line == "allo-tune 'a b.py' --set dtype=i8 --set=size=64"
 
 
-def test_directives_of_a_schedule_become_columns(tmp_path):
+def test_directives_of_a_schedule_become_columns(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 20))
     run.refresh()
     said = [

@@ -1,6 +1,6 @@
 """Filter expressions: what they mean, what they refuse, and that they never execute anything."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,21 +21,21 @@ class Designs:
         "bound.DMA channel": [0.1, 0.2, 0.3, 0.4],
     }
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.columns = {}
         for name, values in self.values.items():
             self.columns[name] = Column(name, "metric")
             for value in values:
                 self.columns[name].append(value)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 4
 
-    def column(self, name):
+    def column(self, name: Any) -> Column | None:
         return self.columns.get(name)
 
 
-def kept(source):
+def kept(source: Any) -> Any:
     return np.flatnonzero(parse_filter(source)(Designs())).tolist()
 
 
@@ -63,7 +63,7 @@ def kept(source):
         ("bram18 / 0 > 1", [0, 1, 2, 3]),
     ],
 )
-def test_meaning(source, rows):
+def test_meaning(source: str, rows: Any) -> None:
     assert kept(source) == rows
 
 
@@ -84,19 +84,19 @@ def test_meaning(source, rows):
         ("1 < 2 and " * 300 + "1 < 2", "longer than"),
     ],
 )
-def test_mistakes_are_named_with_their_place(source, message):
+def test_mistakes_are_named_with_their_place(source: str, message: str) -> None:
     with pytest.raises(FilterError, match=message):
         kept(source)
 
 
-def test_unknown_columns_are_refused_with_the_nearest_names():
+def test_unknown_columns_are_refused_with_the_nearest_names() -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter("latencyus < 3").check(["latency_us", "bram18"])
     assert "latency_us" in caught.value.hint
 
 
 @given(st.text(alphabet="abh. `'\"()<>=~+-*/,0123456789andornti\\\n;:[]{}", max_size=80))
-def test_any_text_is_either_understood_or_refused(source):
+def test_any_text_is_either_understood_or_refused(source: Any) -> None:
     try:
         found = parse_filter(source)(Designs())
     except FilterError:
@@ -115,7 +115,7 @@ def test_any_text_is_either_understood_or_refused(source):
         max_leaves=8,
     )
 )
-def test_logic_is_pythons(source):
+def test_logic_is_pythons(source: Any) -> None:
     designs = [
         {name: values[row] for name, values in Designs.values.items() if name.isidentifier()} for row in range(4)
     ]

@@ -1,12 +1,15 @@
 """Reading a log in one go, in pieces, while it grows and design by design gives the same table."""
 
 import json
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.dashboard.data.table import table as table_module
 from allo_dse.dashboard.data.table.batch import Irregular
@@ -86,11 +89,11 @@ ENTRIES = st.lists(st.one_of(DESIGNS, DESIGNS, OTHERS), max_size=30)
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "any", 0)
 
 
-def content(table):
+def content(table: RunTable) -> Any:
     """Everything that views see of a run."""
     rows = np.arange(len(table))
     columns = [
@@ -102,7 +105,7 @@ def content(table):
     return repr([*found, rungs, table.front.tolist(), table.hypervolume.tolist(), table.ok.tolist(), table.knee])
 
 
-def read(directory, **options):
+def read(directory: Path, **options: int) -> RunTable:
     table = RunTable(directory, **options)
     table.refresh()
     return table
@@ -110,7 +113,9 @@ def read(directory, **options):
 
 @settings(max_examples=100, deadline=None)
 @given(ENTRIES, st.integers(1, 2000), st.data())
-def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(directory, entries, chunk_bytes, data):
+def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(
+    directory: Path, entries: Any, chunk_bytes: Any, data: DataObject
+) -> None:
     log = directory / "log.jsonl"
     lines = b"".join(map(encode_line, entries))
     log.write_bytes(lines)
@@ -129,7 +134,7 @@ def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(directory, ent
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(DESIGNS, OTHERS))
-def test_what_is_decoded_is_what_the_line_says(values):
+def test_what_is_decoded_is_what_the_line_says(values: Any) -> None:
     line = encode_line(values)[:-1]
     found, plain = decode_entry(line), json.loads(line)
     for name in ("key", "status", "metrics", "at", "rung"):
@@ -139,7 +144,7 @@ def test_what_is_decoded_is_what_the_line_says(values):
         assert repr(json.loads(bytes(getattr(found, f"{name}_json")))) == repr(plain.get(name))
 
 
-def test_designs_are_taken_by_columns_unless_their_metrics_differ_in_structure(tmp_path):
+def test_designs_are_taken_by_columns_unless_their_metrics_differ_in_structure(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 100)
     with patch.object(table_module, "cells", side_effect=AssertionError("one by one")):
         table = read(path)
@@ -155,7 +160,7 @@ def test_designs_are_taken_by_columns_unless_their_metrics_differ_in_structure(t
     assert table.columns["bound"].values(rows) == [None, 0.5, None, None]
 
 
-def test_an_entry_that_makes_no_sense_ends_the_table_there_and_says_so(tmp_path):
+def test_an_entry_that_makes_no_sense_ends_the_table_there_and_says_so(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 10)
     table = read(path)
     with (path / "log.jsonl").open("ab") as log:
@@ -173,7 +178,7 @@ def test_an_entry_that_makes_no_sense_ends_the_table_there_and_says_so(tmp_path)
     assert len(table) == 5
 
 
-def test_a_line_longer_than_a_chunk_is_read(tmp_path):
+def test_a_line_longer_than_a_chunk_is_read(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 3)
     long = {**design(3).to_dict(), "error": "x" * 5000}
     with (path / "log.jsonl").open("ab") as log:

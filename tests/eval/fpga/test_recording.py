@@ -5,6 +5,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.device.device import Device
+from allo_dse.eval.evaluator import Metrics
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.recording import record_fpga
 from allo_dse.mapper.fold.fold import unfolded
@@ -14,17 +15,17 @@ from studies.systolic_fpga import plain
 
 
 @pytest.fixture(scope="module")
-def design():
+def design() -> Design:
     loaded = dse.load_program(fpga_programs.rows())
     return Design(loaded, unfolded(loaded), dse.Buffering(), Device.load("u280"), ())
 
 
 @pytest.fixture(scope="module")
-def metrics(design):
+def metrics(design: Design) -> Metrics:
     return FpgaSimulator().evaluate(design)
 
 
-def test_the_run_takes_what_the_evaluator_says(design, metrics):
+def test_the_run_takes_what_the_evaluator_says(design: Design, metrics: Metrics) -> None:
     recording = record_fpga(design, metrics.stream_depths, max_events=10_000_000)
     result = recording.part()
     assert result.finished
@@ -36,7 +37,7 @@ def test_the_run_takes_what_the_evaluator_says(design, metrics):
     assert path.end[-1] == metrics.latency_cycles
 
 
-def test_every_task_copy_and_stream_has_a_name(design):
+def test_every_task_copy_and_stream_has_a_name(design: Design) -> None:
     result = record_fpga(design).part()
     labels, network = result.labels, result.network
     tasks = [labels.task(n) for n in range(network.task_count)]
@@ -52,12 +53,12 @@ def test_every_task_copy_and_stream_has_a_name(design):
 
 
 @pytest.fixture(scope="module")
-def long_run():
+def long_run() -> Design:
     loaded = dse.load_program(plain, M=8, N=8, K=512, P=4)
     return Design(loaded, unfolded(loaded), dse.Buffering(), Device.load("u280"), ())
 
 
-def test_any_part_of_a_long_run_is_what_the_whole_did_then(long_run):
+def test_any_part_of_a_long_run_is_what_the_whole_did_then(long_run: Design) -> None:
     depths = {"right": 2, "down": 2}
     short, long = (record_fpga(long_run, depths, max_events=n) for n in (5_000, 10_000_000))
     assert short.cycles == long.cycles
@@ -75,7 +76,7 @@ def test_any_part_of_a_long_run_is_what_the_whole_did_then(long_run):
         assert np.array_equal(line.intervals["end"], np.minimum(inside["end"], line.end))
 
 
-def test_samples_of_the_whole_run_add_up_to_what_it_did(long_run):
+def test_samples_of_the_whole_run_add_up_to_what_it_did(long_run: Design) -> None:
     recording = record_fpga(long_run, {"right": 2, "down": 2})
     whole, edges = recording.whole, np.linspace(0, recording.cycles, 50)
     cycles = (recording.samples.shares(edges) * np.diff(edges)[:, None]).sum(axis=1)

@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +44,7 @@ from allo.ir.types import Stream, float32
 N = 64
 
 
-def chain():
+def chain() -> Any:
     @df.region()
     def top(A: float32[N, N], B: float32[N, N]):
         pipe: Stream[float32, 4]
@@ -62,7 +64,7 @@ def chain():
     return top
 
 
-def cyclic():
+def cyclic() -> Any:
     @df.region()
     def top(A: float32[N], B: float32[N]):
         there: Stream[float32, 2]
@@ -83,7 +85,7 @@ def cyclic():
     return top
 
 
-def design(make=chain, **options) -> Design:
+def design(make: Callable[..., Any] = chain, **options: tuple[tuple[str, int]]) -> Design:
     program = dse.load_program(make)
     return Design(program, unfolded(program), dse.Buffering(), Device.load("u280"), **options)
 
@@ -262,7 +264,9 @@ def test_without_a_tool_there_is_a_message(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_a_study_goes_on_without_the_tool(tool: Path, tmp_path: Path, is_here: bool, capsys) -> None:
+def test_a_study_goes_on_without_the_tool(
+    tool: Path, tmp_path: Path, is_here: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     if is_here:
         stand_in.install(tool)
     study = dse.Study(

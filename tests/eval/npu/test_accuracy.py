@@ -31,7 +31,7 @@ TARGETS = {
 
 
 @needs_measurements
-def test_published_measurements_are_met(capsys):
+def test_published_measurements_are_met(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks import npu_accuracy
 
     median, percentile_90 = npu_accuracy.shapes(Device.load("npu1_4col"), verbose=False)
@@ -44,7 +44,7 @@ def test_published_measurements_are_met(capsys):
 
 
 @needs_measurements
-def test_every_group_is_within_its_target():
+def test_every_group_is_within_its_target() -> None:
     from benchmarks import npu_accuracy, npu_cases
 
     every = npu_cases.all_cases()
@@ -56,7 +56,7 @@ def test_every_group_is_within_its_target():
         assert found[1] <= percentile_90, (group, found)
 
 
-def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing():
+def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing() -> None:
     from benchmarks import npu_accuracy
 
     rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing():
     assert change == pytest.approx([0.3, 0.0], abs=0.02)
 
 
-def test_a_constant_of_the_device_files_can_be_scaled():
+def test_a_constant_of_the_device_files_can_be_scaled() -> None:
     from benchmarks import npu_accuracy
 
     device = Device.load("npu1_4col")

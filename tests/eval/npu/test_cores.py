@@ -1,6 +1,7 @@
 """How a task's work is cut into steps by the tokens it exchanges."""
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 1000), USES)
-def test_steps_add_up(ticks, uses):
+def test_steps_add_up(ticks: Any, uses: Any) -> None:
     steps = leaf_steps(ticks, uses)
     assert sum(step.ticks for step in steps) == ticks
     found = Counter(
@@ -27,22 +28,22 @@ def test_steps_add_up(ticks, uses):
     assert len(steps) == max(Counter(uses).values(), default=1)
 
 
-def test_a_token_each_is_one_step():
+def test_a_token_each_is_one_step() -> None:
     (step,) = leaf_steps(10, [(False, 0), (True, 1)])
     assert (step.gets, step.puts, step.ticks) == ((0,), (1,), 10)
 
 
-def test_a_loop_gets_and_puts_once_per_step():
+def test_a_loop_gets_and_puts_once_per_step() -> None:
     steps = leaf_steps(9, [*[(False, 0)] * 3, *[(True, 1)] * 3, (True, 2)])
     assert [(s.gets, s.puts, s.ticks) for s in steps] == [((0,), (1,), 3), ((0,), (1,), 3), ((0,), (1, 2), 3)]
 
 
-def test_what_comes_before_the_loop_is_in_its_first_step():
+def test_what_comes_before_the_loop_is_in_its_first_step() -> None:
     steps = leaf_steps(4, [(False, 2), *[(False, 0)] * 2])
     assert [s.gets for s in steps] == [(2, 0), (0,)]
 
 
-def test_long_rows_pass_through_shallow_streams():
+def test_long_rows_pass_through_shallow_streams() -> None:
     """A softmax that takes all scores of a row before it gives a weight would hang: its streams hold two tokens."""
     row, every = AxisFold(2), AxisFold(1)
     axes = {

@@ -10,6 +10,7 @@ from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 from allo_dse.lang.externals import define_external
 from allo_dse.mapper.program import load_program
+from allo_dse.program.tasks import TaskClass
 
 install()
 
@@ -23,7 +24,7 @@ from studies.gemm_npu import gemm
 DEVICE = Device.load("npu1_4col")
 
 
-def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel():
+def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel() -> None:
     program = load_program(gemm, M=256, N=256, K=256, Pm=4, Pn=4, Pk=4)
     first, middle, last = (class_cycles(cls, DEVICE) for cls in program.kernels[0].classes)
     kernel = DEVICE.kernel_cost("i16", "i16", "i16").cycles(64, 64, 64)
@@ -31,7 +32,7 @@ def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel():
     assert first == kernel + DEVICE.elementwise_cost("fill").cycles(64 * 64 * 2)
 
 
-def test_adding_a_tile_of_another_shape_than_the_accumulator_costs_as_much_as_without_a_product():
+def test_adding_a_tile_of_another_shape_than_the_accumulator_costs_as_much_as_without_a_product() -> None:
     @df.region()
     def region(A: float32[8, 8], B: float32[8, 8], X: float32[8, 16], C: float32[8, 8], Y: float32[8, 16]):
         @df.kernel(mapping=[1], args=[A, B, X, C, Y])
@@ -45,7 +46,7 @@ def test_adding_a_tile_of_another_shape_than_the_accumulator_costs_as_much_as_wi
     assert class_cycles(cls, DEVICE) >= kernel + addition
 
 
-def program_with_vendor_kernel(top):
+def program_with_vendor_kernel(top: str) -> TaskClass:
     vendor = ExternalModule(top=top, impl_path="kernel.cc", input_idx=[0], output_idx=[1])
 
     @df.region()
@@ -57,12 +58,12 @@ def program_with_vendor_kernel(top):
     return load_program(region).kernels[0].classes[0]
 
 
-def test_a_vendor_kernel_costs_what_the_study_says():
+def test_a_vendor_kernel_costs_what_the_study_says() -> None:
     define_external("twice", lambda a: 2 * a, cycles=lambda a, b: 7 * a[0])
     assert class_cycles(program_with_vendor_kernel("twice"), DEVICE) == 7 * 16
 
 
-def test_a_vendor_kernel_without_cycles_is_named():
+def test_a_vendor_kernel_without_cycles_is_named() -> None:
     define_external("thrice", lambda a: 3 * a)
     with pytest.raises(SimulationError, match="nobody has said how many cycles the vendor kernel 'thrice' takes"):
         class_cycles(program_with_vendor_kernel("thrice"), DEVICE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,11 +30,13 @@ NPU = Device.load("npu1_4col")
 ALL, CHAINED = AxisFold(1), AxisFold(1, "block", "chain")
 
 
-def four(pattern="cyclic", nodes=4):
+def four(pattern: str = "cyclic", nodes: int = 4) -> AxisFold:
     return AxisFold(nodes, pattern)
 
 
-def split_k(M=64, N=64, K=32, Pm=8, Pn=8, Pk=4, transposed=True):
+def split_k(
+    M: int = 64, N: int = 64, K: int = 32, Pm: int = 8, Pn: int = 8, Pk: int = 4, transposed: bool = True
+) -> Any:
     """Split-K GEMM with B as it is or transposed: C = A @ B.T."""
     Mt, Nt = M // Pm, N // Pn
     shape, layout = ([N, K], [S(2), S(0)]) if transposed else ([K, N], [S(0), S(2)])
@@ -63,7 +67,7 @@ def split_k(M=64, N=64, K=32, Pm=8, Pn=8, Pk=4, transposed=True):
     return top
 
 
-def producer_consumer(P=4, N=8):
+def producer_consumer(P: int = 4, N: int = 8) -> Any:
     """Puts in one nest of loops and branches, gets in another."""
 
     @df.region()
@@ -91,7 +95,7 @@ def producer_consumer(P=4, N=8):
     return top
 
 
-def gather_scatter(P=8, T=16):
+def gather_scatter(P: int = 8, T: int = 16) -> Any:
     """One task deals out tiles, `P` tasks work on them, one collects them."""
 
     @df.region()
@@ -157,7 +161,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_mapped_by_hand(case):
+def test_mapped_by_hand(case: Any) -> None:
     source, params, fold, trees = CASES[case]
     program = load_program(source, **params)
     fold = fold.normalised(ProgramGraph(program))

@@ -39,13 +39,13 @@ def elementwise_us(op: str, device: Device, cores: int, length: int = 1 << 18) -
     ("k", "n", "slow"),
     [(1024, 4096, True), (512, 4096, False), (1024, 2048, False), (1024, 4608, False), (4096, 1024, False)],
 )
-def test_rows_of_a_page_are_slow_to_walk_down(k, n, slow):
+def test_rows_of_a_page_are_slow_to_walk_down(k: int, n: int, slow: bool) -> None:
     """Those of B, when B is larger than the reach; A is walked along its rows."""
     plain = NPU1.with_options(page_slowdown=1.0)
     assert (gemm_us(NPU1.with_options(page_slowdown=6.0), 256, k, n) > gemm_us(plain, 256, k, n)) is slow
 
 
-def test_reading_does_not_hold_up_writing():
+def test_reading_does_not_hold_up_writing() -> None:
     """ReLU reads as much as it writes, and takes as long as one of them."""
     board = NPU2.board
     slow = NPU2.with_options(dram_gb_s=1.0, launch_us=0.0, dram_burst_half_bytes=0.0)
@@ -53,29 +53,29 @@ def test_reading_does_not_hold_up_writing():
     assert board.dram_us(4096, 4096, paged=False) < board.dram_us(4096, 64, paged=False)
 
 
-def test_a_column_has_a_limit_of_its_own():
+def test_a_column_has_a_limit_of_its_own() -> None:
     slow = NPU2.with_options(column_gb_s=0.5, launch_us=0.0)
     assert elementwise_us("relu", slow, 1) > 7 * elementwise_us("relu", slow, 8)
 
 
-def test_functions_have_prices_of_their_own():
+def test_functions_have_prices_of_their_own() -> None:
     fast, slow = elementwise_us("relu", NPU1, 8), elementwise_us("gelu", NPU1, 8)
     assert slow - NPU1.board.launch_us > 3 * (fast - NPU1.board.launch_us)
 
 
-def test_a_stated_launch_is_that_of_all_element_types():
+def test_a_stated_launch_is_that_of_all_element_types() -> None:
     board = NPU1.with_options(launch_us=7.0).board
     assert {board.host_us(element, 0, 0) for element in ("i8", "i16", "bf16")} == {7.0}
     assert NPU1.board.host_us("i16", 0, 0) > NPU1.board.host_us("i8", 0, 0)
 
 
-def test_a_host_that_writes_descriptors_ahead_holds_nothing_up():
+def test_a_host_that_writes_descriptors_ahead_holds_nothing_up() -> None:
     waiting = gemm_us(NPU1.with_options(host_rewrite_us=1e-9), 2048, 256, 2048)
     assert gemm_us(NPU1.with_options(host_rewrite_us=0.0), 2048, 256, 2048) < waiting
     assert gemm_us(NPU1.with_options(host_rewrite_us=3.0), 2048, 256, 2048) > waiting
 
 
-def test_tasks_and_results_cost_beside_the_calls():
+def test_tasks_and_results_cost_beside_the_calls() -> None:
     program = load_program(two_level)
     kernel = NPU2.kernels["air"]["bf16"]
     device = NPU2.with_options(kernel_library="air")
@@ -85,7 +85,7 @@ def test_tasks_and_results_cost_beside_the_calls():
     assert last == middle + kernel.drain_cycles_per_byte * 32 * 32 * 4
 
 
-def test_a_matrix_by_a_vector_has_a_kernel_of_its_own():
+def test_a_matrix_by_a_vector_has_a_kernel_of_its_own() -> None:
     (cls,) = load_program(gemv, M=64, K=128, P=8).kernels[0].classes
     assert class_cycles(cls, NPU2) == NPU2.kernels["allo"]["vector"].cycles(8, 128, 1)
     assert class_cycles(cls, NPU1) == NPU1.kernel_cost("bf16", "bf16", "bf16").cycles(8, 128, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,16 +13,18 @@ from hypothesis import strategies as st
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.eval.npu.network import TEMPLATE_PERIODS, build_npu_network
+from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.steady import extrapolate
+from allo_dse.space.design import Design
 from tests.eval.designs import gemm_design, gemm_fold
 
 POWERS = st.sampled_from([1, 2, 4])
 
 
 @st.composite
-def designs(draw: st.DrawFn):
+def designs(draw: st.DrawFn) -> Design:
     """Designs with a few to some hundred periods; slow DRAM makes some of them irregular for a while."""
     mesh = (draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([8, 16])), draw(st.sampled_from([8, 16])))
     k = draw(st.sampled_from([f for f in (1, 2) if f <= mesh[0]]))
@@ -41,7 +45,7 @@ def designs(draw: st.DrawFn):
 
 @given(designs())
 @settings(max_examples=40, deadline=None)
-def test_extrapolation_equals_the_full_simulation(design):
+def test_extrapolation_equals_the_full_simulation(design: Design) -> None:
     extrapolated = NpuSimulator().evaluate(design)
     with patch.object(extrapolate, "WORTHWHILE", 1 << 60):
         assert NpuSimulator().evaluate(design) == extrapolated
@@ -49,7 +53,7 @@ def test_extrapolation_equals_the_full_simulation(design):
 
 @given(designs(), st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
-def test_a_network_for_more_periods_is_the_one_built_for_them(design, more):
+def test_a_network_for_more_periods_is_the_one_built_for_them(design: Design, more: Any) -> None:
     schedules, transport = design.mapping.periods, design.mapping.transport
     links = design.mapping.view.channels
     periods = TEMPLATE_PERIODS + more
@@ -62,29 +66,29 @@ def test_a_network_for_more_periods_is_the_one_built_for_them(design, more):
 
 @given(designs())
 @settings(max_examples=30, deadline=None)
-def test_no_resource_works_longer_than_the_run(design):
+def test_no_resource_works_longer_than_the_run(design: Design) -> None:
     metrics = NpuSimulator().evaluate(design)
     assert all(0 < share <= 1 for share in metrics.bound.values())
     assert metrics.bound[metrics.bottleneck] == max(metrics.bound.values())
     assert 0 < metrics.utilization <= 1
 
 
-def test_dram_traffic_is_the_published_formula():
+def test_dram_traffic_is_the_published_formula() -> None:
     """A once per n * columns of output, B once per m * rows, C once ([sb] in the device files)."""
     m = k = n = 1024
     metrics = NpuSimulator().evaluate(gemm_design((m, k, n), (16, 16, 16)))
     assert metrics.dram_bytes == 2 * (m * k * n // (64 * 4) + m * k * n // (64 * 4) + m * n)
 
 
-def test_a_tile_that_stays_is_not_moved_again():
+def test_a_tile_that_stays_is_not_moved_again() -> None:
     """With one task along k, a row of outputs shares its tile of A."""
     metrics = NpuSimulator().evaluate(gemm_design((512, 64, 512), (1, 8, 8)))
     rows, columns = 512 // (64 * 4), 512 // (64 * 4)
     assert metrics.dram_bytes == 2 * 64 * 64 * (4 * rows + 4 * rows * columns + 64)
 
 
-def test_more_cores_are_faster_and_double_buffering_helps():
-    def latency(fold, buffering):
+def test_more_cores_are_faster_and_double_buffering_helps() -> None:
+    def latency(fold: MeshFold, buffering: Buffering) -> Any:
         return (
             NpuSimulator().evaluate(gemm_design((1024, 1024, 1024), (16, 16, 16), fold, buffering=buffering)).latency_us
         )
@@ -98,7 +102,7 @@ def test_more_cores_are_faster_and_double_buffering_helps():
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 2), (2, 1, 8), (2, 8, 1), (4, 2, 2), (4, 4, 1)])
-def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape):
+def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape: tuple[int, int, int]) -> None:
     """Half-K chains run out of step: tiles for both on one channel in turns would hang the array."""
     design = gemm_design((1024, 1024, 1024), (16, 16, 16), gemm_fold(*shape))
     transport = design.mapping.transport
@@ -111,7 +115,7 @@ def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape):
     assert NpuSimulator().evaluate(design).latency_us > 0
 
 
-def test_the_board_decides():
+def test_the_board_decides() -> None:
     device = Device.load("npu1_4col")
     slow = gemm_design(device=device.with_options(dram_gb_s=1.0))
     metrics = NpuSimulator().evaluate(slow)
@@ -121,7 +125,7 @@ def test_the_board_decides():
     assert slow.key != gemm_design(device=device).key
 
 
-def test_metrics_as_a_golden_text(golden):
+def test_metrics_as_a_golden_text(golden: Callable[[str, str], None]) -> None:
     """Changes of the model must be seen: refresh with --update-golden and look at the difference."""
     lines = []
     for name, fold in (("4x4", gemm_fold()), ("half-K 2x4x2", gemm_fold(2, 4, 2)), ("one core", gemm_fold(1, 1, 1))):

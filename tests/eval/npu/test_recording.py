@@ -3,16 +3,16 @@
 import pytest
 
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.eval.npu.recording import record_npu, short_name
+from allo_dse.eval.npu.recording import NpuRecording, record_npu, short_name
 from tests.eval.designs import gemm_design
 
 
 @pytest.fixture(scope="module")
-def recording():
+def recording() -> NpuRecording:
     return record_npu(gemm_design())
 
 
-def test_every_process_and_buffer_has_a_name(recording):
+def test_every_process_and_buffer_has_a_name(recording: NpuRecording) -> None:
     network = recording.network
     assert len(recording.labels.processes) == network.task_count
     assert 2 * len(recording.labels.buffers) == network.stream_count
@@ -21,7 +21,7 @@ def test_every_process_and_buffer_has_a_name(recording):
     ] * recording.cores
 
 
-def test_all_blocks_take_what_the_evaluator_says(recording):
+def test_all_blocks_take_what_the_evaluator_says(recording: NpuRecording) -> None:
     blocks = recording.of // recording.periods
     assert blocks * recording.periods == recording.of
     run_us = blocks * recording.cycles / recording.ticks_per_cycle / 1e3
@@ -29,13 +29,13 @@ def test_all_blocks_take_what_the_evaluator_says(recording):
     assert run_us == pytest.approx(metrics.latency_us * (1 - metrics.bound["host"]), rel=1e-3)
 
 
-def test_the_critical_path_covers_the_run(recording):
+def test_the_critical_path_covers_the_run(recording: NpuRecording) -> None:
     path = recording.part().explain().path
     assert path.start[0] == 0
     assert path.end[-1] == recording.cycles
 
 
-def test_chains_are_called_by_their_first_task():
+def test_chains_are_called_by_their_first_task() -> None:
     assert short_name("a_0-a_1-a_2x8") == "a_0-…x8"
     assert short_name("a_0-a_1") == "a_0-…"
     assert short_name("a_0x4") == "a_0x4"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.search.folds import fold_choices
@@ -27,7 +30,7 @@ S = Layout.Shard
 T = 2
 
 
-def pipeline(R=2, C=2, sums=True, turned=False, looped=False):
+def pipeline(R: int | str = 2, C: int | str = 2, sums: int = True, turned: bool = False, looped: bool = False) -> Any:
     """Rows are scattered over a grid, scaled and perhaps summed up, squared by a grid turned round, and gathered."""
 
     @df.region()
@@ -92,7 +95,7 @@ def expected(X: np.ndarray, C: int, sums: bool, turned: bool) -> np.ndarray:
     return (tiles * tiles + 1 if turned else tiles).reshape(X.shape).astype(np.int32)
 
 
-def result_of(vmg, X: np.ndarray) -> np.ndarray:
+def result_of(vmg: VMG, X: np.ndarray) -> np.ndarray:
     Y = np.zeros_like(X)
     run_graph(vmg, X, Y, seconds=20)
     return Y
@@ -100,7 +103,9 @@ def result_of(vmg, X: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=16, deadline=None)
 @given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3]), st.booleans(), st.booleans(), st.booleans(), st.data())
-def test_folds_across_kernels_never_change_results(R, C, sums, turned, looped, data):
+def test_folds_across_kernels_never_change_results(
+    R: Any, C: Any, sums: Any, turned: Any, looped: Any, data: DataObject
+) -> None:
     program = load_program(pipeline, R=R, C=C, sums=sums, turned=turned, looped=looped)
     X = np.arange(R * C * T, dtype=np.int32).reshape(R, C * T)
     wanted = expected(X, C, sums, turned)
@@ -118,7 +123,7 @@ def test_folds_across_kernels_never_change_results(R, C, sums, turned, looped, d
 
 @settings(max_examples=8, deadline=None)
 @given(st.booleans(), st.booleans(), st.data())
-def test_folds_of_single_tasks_never_change_results(sums, turned, data):
+def test_folds_of_single_tasks_never_change_results(sums: Any, turned: Any, data: DataObject) -> None:
     program = load_program(pipeline, R=1, C=2, sums=sums, turned=turned)
     X = np.arange(2 * T, dtype=np.int32).reshape(1, 2 * T)
     folds = list(node_folds(ProgramGraph(program), 6))

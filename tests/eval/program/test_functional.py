@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 import allo_dse as dse
 from allo_dse.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
 from allo_dse.lang import install
-from allo_dse.mapper.program import load_program
+from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.search.folds import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from tests.eval.designs import gemm_fold
@@ -28,25 +33,25 @@ from studies.gemm_npu import gemm
 NUMPY = {int8: np.int8, int16: np.int16, bfloat16: ml_dtypes.bfloat16}
 
 
-def operands(size: int, dtype, seed: int = 0):
+def operands(size: int, dtype: Any, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(-100, 100, (size, size)).astype(NUMPY[dtype]) for _ in range(2))
     return a, b, np.zeros((size, size), NUMPY[dtype])
 
 
-def small_gemm(dtype=int16, mesh=(4, 4, 4), size=16):
+def small_gemm(dtype: Any = int16, mesh: tuple[int, int, int] = (4, 4, 4), size: int = 16) -> Program:
     pk, pm, pn = mesh
     return load_program(gemm, M=size, N=size, K=size, Pm=pm, Pn=pn, Pk=pk, TyI=dtype, TyO=dtype)
 
 
 @pytest.mark.parametrize("dtype", [int8, int16])
-def test_integer_gemm_wraps_as_numpy_does(dtype):
+def test_integer_gemm_wraps_as_numpy_does(dtype: Any) -> None:
     a, b, c = operands(16, dtype)
     run_graph(small_gemm(dtype).vmg, a, b, c)
     assert np.array_equal(c, a @ b)
 
 
-def test_bfloat16_accumulates_in_float32_within_a_task():
+def test_bfloat16_accumulates_in_float32_within_a_task() -> None:
     a, b, c = operands(16, bfloat16)
     run_graph(small_gemm(bfloat16, (1, 4, 4)).vmg, a, b, c)
     assert np.array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16))
@@ -54,7 +59,7 @@ def test_bfloat16_accumulates_in_float32_within_a_task():
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_folding_never_changes_results(data):
+def test_folding_never_changes_results(data: DataObject) -> None:
     mesh = tuple(data.draw(st.sampled_from([1, 2, 4])) for _ in range(3))
     program = small_gemm(int16, mesh)
     space = fold_choices(program, 16)
@@ -66,14 +71,14 @@ def test_folding_never_changes_results(data):
     assert result.network.node_count == fold.node_count
 
 
-def test_folding_by_primitives_computes_the_same():
+def test_folding_by_primitives_computes_the_same() -> None:
     program = small_gemm()
     a, b, c = operands(16, int16)
     run_graph(program.vmg.apply(program.vmg.fold(gemm_fold(2, 2, 2)).mapping_primitives), a, b, c)
     assert np.array_equal(c, a @ b)
 
 
-def test_streams_of_a_bundle_become_one_that_is_used_in_turn():
+def test_streams_of_a_bundle_become_one_that_is_used_in_turn() -> None:
     program = small_gemm(mesh=(4, 4, 4))
     wiring = folded_wiring(program.vmg.fold(gemm_fold(2, 2, 2)), declared_depths(program))
     assert len(wiring.depth) == 4 * (2 + 1)  # per pair of nodes: a buffer in each, a stream between them
@@ -81,7 +86,7 @@ def test_streams_of_a_bundle_become_one_that_is_used_in_turn():
     assert inside.depth.tolist() == [1]
 
 
-def test_a_local_buffer_holds_all_tokens_of_a_chain():
+def test_a_local_buffer_holds_all_tokens_of_a_chain() -> None:
     @df.region()
     def top(A: int32[64], B: int32[64]):
         pipe: Stream[int32, 4]
@@ -104,7 +109,7 @@ def test_a_local_buffer_holds_all_tokens_of_a_chain():
     assert np.array_equal(b, a + 1)
 
 
-def crossing():
+def crossing() -> Program:
     @df.region()
     def top(A: float32[8], B: float32[8]):
         there: Stream[float32, 2]
@@ -127,7 +132,7 @@ def crossing():
     return load_program(top)
 
 
-def test_a_deadlock_is_named_with_places_in_the_source():
+def test_a_deadlock_is_named_with_places_in_the_source() -> None:
     a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
     with pytest.raises(DeadlockError) as caught:
         run_graph(crossing().vmg, a, b)
@@ -137,14 +142,14 @@ def test_a_deadlock_is_named_with_places_in_the_source():
     assert "test_functional.py:" in message
 
 
-def test_the_smallest_depths_that_clear_it_are_named():
+def test_the_smallest_depths_that_clear_it_are_named() -> None:
     a, b = np.ones(8, np.float32), np.zeros(8, np.float32)
     with pytest.raises(DeadlockError) as caught:
         run_graph(crossing().vmg, a, b)
     assert "from 2 to 8" in caught.value.hint
 
 
-def test_a_recorded_run_explains_itself(tmp_path):
+def test_a_recorded_run_explains_itself(tmp_path: Path) -> None:
     program = small_gemm()
     a, b, c = operands(16, int16)
     result = run_graph(program.vmg.fold(gemm_fold(1, 2, 2)), a, b, c, record=True)
@@ -158,12 +163,12 @@ def test_a_recorded_run_explains_itself(tmp_path):
     ("depths", "message"),
     [({"her": 3}, r"no stream 'her'\n.*its streams: there, back"), ({"there": 0}, "cannot hold 0 tokens")],
 )
-def test_impossible_depths_are_refused(depths, message):
+def test_impossible_depths_are_refused(depths: Any, message: str) -> None:
     with pytest.raises(SimulationError, match=message):
         run_graph(crossing().vmg, np.ones(8, np.float32), np.zeros(8, np.float32), depths=depths)
 
 
-def test_deeper_streams_clear_it():
+def test_deeper_streams_clear_it() -> None:
     a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     run_graph(crossing().vmg, a, b, depths={"there": 8, "back": 8})
     assert a.tolist() == [0.0] * 8
@@ -179,19 +184,19 @@ def test_deeper_streams_clear_it():
         (lambda a, b, c: (a.tolist(), b, c), "argument A: expected a NumPy array, got list"),
     ],
 )
-def test_arguments_are_checked(change, message):
+def test_arguments_are_checked(change: Callable[..., Any], message: str) -> None:
     with pytest.raises(SimulationError) as caught:
         run_graph(small_gemm().vmg, *change(*operands(16, int16)))
     assert message in str(caught.value)
 
 
-def test_arrays_that_are_not_contiguous_are_written_back():
+def test_arrays_that_are_not_contiguous_are_written_back() -> None:
     a, b, c = operands(16, int16)
     run_graph(small_gemm().vmg, np.asfortranarray(a), b, c.T)
     assert np.array_equal(c.T, a @ b)
 
 
-def test_a_time_limit_ends_a_run():
+def test_a_time_limit_ends_a_run() -> None:
     a, b, c = operands(128, int16)
     with pytest.raises(SimulationError, match="time limit"):
         run_graph(small_gemm(mesh=(32, 32, 32), size=128).vmg, a, b, c, seconds=0.0)

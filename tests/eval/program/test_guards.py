@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.aliases import Array
 from allo_dse.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
@@ -22,7 +26,7 @@ N = 8
 HUGE = 2**31 - 1
 
 
-def permuting():
+def permuting() -> Any:
     @df.region()
     def top(A: int32[N], B: int32[N]):
         @df.kernel(mapping=[1], args=[A, B])
@@ -34,7 +38,7 @@ def permuting():
     return top
 
 
-def looking_up():
+def looking_up() -> Any:
     table = np.arange(N, dtype=np.int32) ** 2
 
     @df.region()
@@ -47,7 +51,7 @@ def looking_up():
     return top
 
 
-def slicing():
+def slicing() -> Any:
     @df.region()
     def top(A: int32[N], B: int32[N]):
         @df.kernel(mapping=[1], args=[A, B])
@@ -58,7 +62,7 @@ def slicing():
     return top
 
 
-def routing():
+def routing() -> Any:
     """A token per task, sent where data says; the order is that of the receivers."""
 
     @df.region()
@@ -79,7 +83,7 @@ def routing():
     return top
 
 
-def run(program, a):
+def run(program: Any, a: Any) -> Array:
     a, b = np.array(a, np.int32), np.zeros(N, np.int32)
     run_graph(load_program(program).vmg, a, b)
     return b
@@ -87,14 +91,14 @@ def run(program, a):
 
 @given(st.permutations(range(N)))
 @settings(max_examples=20, deadline=None)
-def test_what_is_in_range_is_as_in_numpy(order):
+def test_what_is_in_range_is_as_in_numpy(order: Any) -> None:
     inverse = np.argsort(order)
     assert np.array_equal(run(permuting(), order), inverse)
     assert np.array_equal(run(routing(), order), inverse)
     assert np.array_equal(run(looking_up(), order), np.array(order) ** 2)
 
 
-def test_a_slice_may_start_wherever_it_fits():
+def test_a_slice_may_start_wherever_it_fits() -> None:
     for start in range(N - 3):
         expected = np.zeros(N, np.int32)
         expected[start : start + 4] = [start, 1, 2, 3]
@@ -110,7 +114,7 @@ def test_a_slice_may_start_wherever_it_fits():
         (routing, "index `pipes[at]` into stream array `pipes` of 8 streams is {} in send_0"),
     ],
 )
-def test_what_is_out_of_range_is_named(program, message, wrong):
+def test_what_is_out_of_range_is_named(program: Callable[..., Any], message: Any, wrong: int) -> None:
     with pytest.raises(SimulationError) as caught:
         run(program(), [0, 1, 2, wrong, 4, 5, 6, 7])
     assert message.format(wrong) in str(caught.value)
@@ -118,17 +122,17 @@ def test_what_is_out_of_range_is_named(program, message, wrong):
 
 
 @pytest.mark.parametrize("wrong", [-1, N - 3, HUGE])
-def test_a_slice_out_of_range_is_named(wrong):
+def test_a_slice_out_of_range_is_named(wrong: int) -> None:
     with pytest.raises(SimulationError, match=rf"dimension 0 of size 8 is {wrong} in move_0"):
         run(slicing(), [wrong] + [0] * (N - 1))
 
 
-def test_the_first_wrong_index_is_reported():
+def test_the_first_wrong_index_is_reported() -> None:
     with pytest.raises(SimulationError, match="is 77 in permute_0"):
         run(permuting(), [0, 77, 78, 79, 4, 5, 6, 7])
 
 
-def test_indices_under_a_condition_are_checked_when_they_are_used():
+def test_indices_under_a_condition_are_checked_when_they_are_used() -> None:
     @df.region()
     def top(A: int32[N], B: int32[N]):
         @df.kernel(mapping=[1], args=[A, B])
@@ -146,7 +150,7 @@ def test_indices_under_a_condition_are_checked_when_they_are_used():
         run_graph(program.vmg, np.zeros(N, np.int32), b)
 
 
-def test_indices_that_loops_bound_are_not_checked_again():
+def test_indices_that_loops_bound_are_not_checked_again() -> None:
     @df.region()
     def top(A: int32[N, N], B: int32[N, N]):
         @df.kernel(mapping=[2], args=[A, B])
@@ -161,7 +165,7 @@ def test_indices_that_loops_bound_are_not_checked_again():
 
 
 @pytest.mark.parametrize("inside_loops", [False, True])
-def test_a_loop_without_end_meets_the_time_limit(inside_loops):
+def test_a_loop_without_end_meets_the_time_limit(inside_loops: bool) -> None:
     @df.region()
     def top(A: int32[N], B: int32[N]):
         @df.kernel(mapping=[1], args=[A, B])

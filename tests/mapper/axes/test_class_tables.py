@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from allo_dse.mapper.axes.axes import class_varies
+from allo_dse.aliases import Array
 from allo_dse.mapper.fold.mesh import _distinct
 from allo_dse.program.kernel import Kernel
 
@@ -15,7 +16,7 @@ TABLES = st.lists(st.integers(1, 3), min_size=1, max_size=3).flatmap(
 
 
 @given(TABLES)
-def test_a_table_of_what_varies_says_the_same(table):
+def test_a_table_of_what_varies_says_the_same(table: Array) -> None:
     kernel = Kernel("k", table.shape, (), (), table)
     assert (np.broadcast_to(kernel.varying_classes, table.shape) == table).all()
     for axis in range(table.ndim):
@@ -24,7 +25,7 @@ def test_a_table_of_what_varies_says_the_same(table):
 
 
 @given(arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.integers(-2, 2)))
-def test_different_rows_are_those_that_numpy_finds(rows):
+def test_different_rows_are_those_that_numpy_finds(rows: Array) -> None:
     patterns, number = _distinct(rows)
     expected, inverse = np.unique(rows, axis=0, return_inverse=True)
     assert patterns == list(map(tuple, expected.tolist()))

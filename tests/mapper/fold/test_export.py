@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import folded, gemm_mapping
 from tests.mapper.search.test_folds import HALF_K, HAND, gemm_fold
 from tests.support.programs import gemm_program, mesh_program, vector_add_program
@@ -20,7 +21,7 @@ def run(source: str) -> list:
 
 @settings(max_examples=80, deadline=None)
 @given(folded())
-def test_the_source_makes_the_list(case):
+def test_the_source_makes_the_list(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     assert run(vmg.mapping_source()) == vmg.mapping_primitives
@@ -28,14 +29,14 @@ def test_the_source_makes_the_list(case):
 
 @settings(max_examples=20, deadline=None)
 @given(folded())
-def test_the_list_is_json(case):
+def test_the_list_is_json(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     loaded = [(kind, operands) for kind, operands in json.loads(json.dumps(vmg.mapping_primitives))]
     assert VMG.of(program).apply(loaded).key == vmg.key
 
 
-def test_source_of_a_graph_folded_node_by_node():
+def test_source_of_a_graph_folded_node_by_node() -> None:
     vmg = VMG.of(vector_add_program(4)).bundle(["core_0", "core_2"]).bundle(["core_1", "core_3"])
     assert vmg.mapping_source() == (
         "def mapping_primitives():\n"
@@ -47,14 +48,14 @@ def test_source_of_a_graph_folded_node_by_node():
     assert run(vmg.mapping_source()) == vmg.mapping_primitives
 
 
-def test_an_unfolded_graph_needs_no_primitives():
+def test_an_unfolded_graph_needs_no_primitives() -> None:
     vmg = VMG.of(gemm_program())
     assert vmg.mapping_primitives == []
     assert run(vmg.mapping_source()) == []
 
 
 @pytest.mark.parametrize(("fold", "mapping"), [(HAND, (4, 4, 1)), (HALF_K, (4, 2, 2))])
-def test_the_hand_written_gemm_mapping(fold, mapping):
+def test_the_hand_written_gemm_mapping(fold: MeshFold, mapping: tuple[int, int, int]) -> None:
     rows, cols, chains = mapping
     by_hand = gemm_mapping(8, 8, 8, rows, cols, chains)
     unfolded = VMG.of(gemm_program(512, 512, 512, Pm=8, Pn=8, Pk=8))
@@ -64,7 +65,7 @@ def test_the_hand_written_gemm_mapping(fold, mapping):
     assert unfolded.apply(by_hand).key == vmg.key
 
 
-def test_golden_primitives():
+def test_golden_primitives() -> None:
     fold = gemm_fold(AxisFold(1, "block", "chain"), AxisFold(1), AxisFold(2, "cyclic"))
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=1, Pn=4, Pk=3)).fold(fold)
     chain = "gemm_0_0_{0}-gemm_1_0_{0}-gemm_2_0_{0}"
@@ -107,11 +108,11 @@ def mapping_primitives():
 '''
 
 
-def test_golden_source():
+def test_golden_source() -> None:
     assert VMG.of(gemm_program()).fold(HALF_K).mapping_source() == GOLDEN_SOURCE
 
 
-def test_golden_source_of_a_backward_chain_on_one_axis():
+def test_golden_source_of_a_backward_chain_on_one_axis() -> None:
     fold = MeshFold((KernelFold("cell", (AxisFold(2, "block", "chain"),)),))
     assert VMG.of(mesh_program((6,), [(-1,)])).fold(fold).mapping_source() == (
         "def mapping_primitives():\n"

@@ -1,5 +1,7 @@
 """Folds across kernels: linked axes, kernels that share nodes, and what prunes them before they are built."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +36,9 @@ SMALL = settings(max_examples=40, deadline=None)
 NPU = Device.load("npu1_4col")
 
 
-def attention_fold(row: AxisFold, chunk: AxisFold, chains=(("send_q", "cal_attn_score"),)) -> MeshFold:
+def attention_fold(
+    row: AxisFold, chunk: AxisFold, chains: tuple[tuple[str, str]] = (("send_q", "cal_attn_score"),)
+) -> MeshFold:
     axes = {
         "send_q": (row,),
         "cal_attn_score": (row, chunk),
@@ -48,7 +52,7 @@ def attention_fold(row: AxisFold, chunk: AxisFold, chains=(("send_q", "cal_attn_
 HAND = attention_fold(AxisFold(4, "cyclic"), AxisFold(1))
 
 
-def test_attention_by_hand_is_one_fold():
+def test_attention_by_hand_is_one_fold() -> None:
     program = attention_program(8, 4)
     vmg = VMG.of(program).fold(HAND)
     assert [text(group.tree) for group in vmg.groups] == ["2x[0.0; 4x[1.0]]", "2x[2.0]", "8x[3.0]", "2x[4.0]"]
@@ -58,14 +62,14 @@ def test_attention_by_hand_is_one_fold():
     assert FoldSpace.of(vmg.graph, 16, FoldBounds(vmg.graph, NPU)).contains(HAND.normalised(vmg.graph))
 
 
-def test_producer_and_consumer_share_a_node():
+def test_producer_and_consumer_share_a_node() -> None:
     program = producer_consumer()
     folds = list(fold_choices(program))
     assert [fold.chains for fold in folds] == [(), (("producer", "consumer"),)]
     assert text(VMG.of(program).fold(folds[1]).groups[0].tree) == "[0.0; 1.0]"
 
 
-def test_kernels_between_gather_and_scatter_fold_by_themselves_or_onto_the_same_node():
+def test_kernels_between_gather_and_scatter_fold_by_themselves_or_onto_the_same_node() -> None:
     there, back = (StreamArray(name, INT32, (), 2, (4,)) for name in ("there", "back"))
     each, every = affine((4,), unit(1, 0)), [affine((4,), ((0,),), (i,)) for i in range(4)]
     scatter = one_class_kernel("scatter", (1,), streams=[put(there, i) for i in every])
@@ -78,7 +82,7 @@ def test_kernels_between_gather_and_scatter_fold_by_themselves_or_onto_the_same_
     assert ("[0.0; 2.0]", "1.0") in found
 
 
-def test_chains_of_kernels_per_task():
+def test_chains_of_kernels_per_task() -> None:
     program = stages_program((4, 2), ("row", "row", "grid"))
     row = AxisFold(2, "cyclic")
     fold = MeshFold(
@@ -89,13 +93,13 @@ def test_chains_of_kernels_per_task():
     assert sorted(text(group.tree) for group in vmg.groups) == ["2x[0.0; 1.0]", "2x[2.0]"]
 
 
-def test_linked_axes_must_be_folded_alike():
+def test_linked_axes_must_be_folded_alike() -> None:
     axes = (KernelFold("s0", (AxisFold(2), AxisFold(2))), KernelFold("s1", (AxisFold(1), AxisFold(2))))
     with pytest.raises(IllegalFold, match=r"s1, axis 0, exchanges tokens with s0, axis 0.*folded alike"):
         VMG.of(stages_program((2, 2), ("grid", "grid"))).fold(MeshFold(axes))
 
 
-def test_shared_loops_must_run_in_one_order():
+def test_shared_loops_must_run_in_one_order() -> None:
     one = (AxisFold(1), AxisFold(1))
     for second, legal in (((0, 1), True), ((1, 0), False)):
         fold = MeshFold((KernelFold("s0", one, (0, 1)), KernelFold("s1", one, second)))
@@ -106,13 +110,13 @@ def test_shared_loops_must_run_in_one_order():
                 VMG.of(program).fold(fold)
 
 
-def test_a_transposed_axis_is_linked_to_the_other_one():
+def test_a_transposed_axis_is_linked_to_the_other_one() -> None:
     program = stages_program((2, 3), ("grid", "turned"))
     rules = VMG.of(program).graph.rules
     assert [[rule.link for rule in own] for own in rules] == [[0, 1], [1, 0]]
 
 
-def test_an_axis_that_follows_a_chain():
+def test_an_axis_that_follows_a_chain() -> None:
     """Tensor-parallel layers: slices of the first, one after the other, feed the second's chain of partial sums."""
     program = stages_program((2, 4), ("grid", "sums"))
     rules = VMG.of(program).graph.rules
@@ -136,12 +140,12 @@ def test_an_axis_that_follows_a_chain():
         VMG.of(program).fold(outer)
 
 
-def test_nodes_that_do_not_correspond_cannot_be_shared():
+def test_nodes_that_do_not_correspond_cannot_be_shared() -> None:
     with pytest.raises(IllegalFold, match="nodes do not correspond one to one"):
         VMG.of(attention_program(8, 4)).fold(attention_fold(AxisFold(4), AxisFold(2)))
 
 
-def test_chains_of_kernels_that_close_a_path_are_refused():
+def test_chains_of_kernels_that_close_a_path_are_refused() -> None:
     program = graph_program([("a", "b"), ("b", "c")])
     fold = MeshFold(tuple(KernelFold(name, (AxisFold(1),)) for name in "abc"), (("a", "c"), ("b",)))
     assert fold.normalised(ProgramGraph(program)).chains == (("a", "c"),)
@@ -154,14 +158,14 @@ def test_chains_of_kernels_that_close_a_path_are_refused():
     ("chains", "message"),
     [((("send_q", "nobody"),), "nobody is not a kernel"), ((("acc", "acc"),), "acc is chained twice")],
 )
-def test_malformed_chains(chains, message):
+def test_malformed_chains(chains: tuple[tuple[str, str]], message: str) -> None:
     with pytest.raises(IllegalFold, match=message):
         VMG.of(attention_program(2, 2)).fold(attention_fold(AxisFold(1), AxisFold(1), chains))
 
 
 @SMALL
 @given(stages(), st.sampled_from([2, 5, None]))
-def test_the_space_of_joint_folds_is_counted_without_making_it(program, max_nodes):
+def test_the_space_of_joint_folds_is_counted_without_making_it(program: Any, max_nodes: Any) -> None:
     space = fold_choices(program, max_nodes)
     folds = list(space)
     assert space.count() == len(folds) == len(set(folds))
@@ -171,7 +175,7 @@ def test_the_space_of_joint_folds_is_counted_without_making_it(program, max_node
 
 @SMALL
 @given(programs(), st.integers(2, 16), st.sampled_from(["npu1_1col", "npu1_4col"]))
-def test_nothing_that_fits_is_pruned(program, max_nodes, name):
+def test_nothing_that_fits_is_pruned(program: Any, max_nodes: Any, name: Any) -> None:
     """Every fold that the bounds leave out violates a limit; those that are made are counted and contained."""
     device = Device.load(name)
     every = fold_choices(program, max_nodes)
@@ -184,7 +188,7 @@ def test_nothing_that_fits_is_pruned(program, max_nodes, name):
             assert DeviceMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
 
 
-def test_the_share_that_is_pruned():
+def test_the_share_that_is_pruned() -> None:
     program = gemm_program()
     space = fold_choices(program, 16, FoldBounds(ProgramGraph(program), NPU))
     every = fold_choices(program).count()

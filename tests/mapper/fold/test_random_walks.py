@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ def depth(tree: Tree) -> int:
     return 1 + depth(tree.child) if isinstance(tree, Repeat) else 0
 
 
-def walk(vmg: VMG, random, steps: int) -> VMG:
+def walk(vmg: VMG, random: Random, steps: int) -> VMG:
     """Up to so many random primitives; those that are refused leave the graph as it was."""
     for _ in range(steps):
         nodes = list(vmg.nodes)
@@ -45,7 +47,7 @@ def walk(vmg: VMG, random, steps: int) -> VMG:
     return vmg
 
 
-def rows_first(vmg: VMG, random) -> VMG:
+def rows_first(vmg: VMG, random: Random) -> VMG:
     """Chains within every row, the same for all of them, and then rows bundled as subgraphs: two by two, and again."""
     rows = [
         [f"scatter_{r}", *(f"grid_{r}_{c}" for c in range(C)), *(f"turn_{c}_{r}" for c in range(C)), f"gather_{r}"]
@@ -85,19 +87,19 @@ def check(program: Program, vmg: VMG) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(random=st.randoms(use_true_random=False))
-def test_random_primitives(program, random):
+def test_random_primitives(program: Program, random: Random) -> None:
     check(program, walk(program.vmg, random, 14))
 
 
 @settings(max_examples=25, deadline=None)
 @given(random=st.randoms(use_true_random=False))
-def test_subgraphs_of_chains_in_nested_bundles(program, random):
+def test_subgraphs_of_chains_in_nested_bundles(program: Program, random: Random) -> None:
     vmg = rows_first(program.vmg, random)
     check(program, vmg)
     assert vmg.node_count == program.task_count or max(depth(group.tree) for group in vmg.groups) > 0
 
 
-def test_rows_of_chains_bundled_twice_are_one_repeat(program):
+def test_rows_of_chains_bundled_twice_are_one_repeat(program: Program) -> None:
     names = [[f"scatter_{r}", f"grid_{r}_0"] for r in range(R)]
     vmg = program.vmg.apply([("chain", row) for row in names])
     rows = [(f"scatter_{r}-grid_{r}_0", f"grid_{r}_1", f"turn_0_{r}", f"turn_1_{r}", f"gather_{r}") for r in range(R)]

@@ -16,7 +16,7 @@ def unfolded() -> VMG:
     return VMG.of(gemm_program())
 
 
-def test_the_hand_written_mapping_of_32768_tasks(unfolded: VMG):
+def test_the_hand_written_mapping_of_32768_tasks(unfolded: VMG) -> None:
     by_hand = gemm_mapping(32, 32, 32, 4, 4)
     assert len(by_hand) == 31744 + 16
     applied = unfolded.apply(by_hand)
@@ -27,7 +27,7 @@ def test_the_hand_written_mapping_of_32768_tasks(unfolded: VMG):
     assert folded.mapping_primitives == by_hand
 
 
-def test_two_chains_per_output_of_32768_tasks(unfolded: VMG):
+def test_two_chains_per_output_of_32768_tasks(unfolded: VMG) -> None:
     by_hand = gemm_mapping(32, 32, 32, 4, 2, chains=2)
     applied = unfolded.apply(by_hand)
     assert applied.node_count == 16
@@ -35,7 +35,7 @@ def test_two_chains_per_output_of_32768_tasks(unfolded: VMG):
     assert applied.edges.count.tolist() == unfolded.fold(HALF_K).edges.count.tolist() == [128] * 8
 
 
-def test_primitives_from_the_far_end(unfolded: VMG):
+def test_primitives_from_the_far_end(unfolded: VMG) -> None:
     forward = gemm_mapping(1, 1, 32, 1, 1)[:-1]
     backward, node = [], "gemm_31_0_0"
     for k in range(30, -1, -1):
@@ -44,12 +44,12 @@ def test_primitives_from_the_far_end(unfolded: VMG):
     assert unfolded.apply(forward).key == unfolded.apply(backward).key
 
 
-def test_an_illegal_primitive_late_in_the_sequence(unfolded: VMG):
+def test_an_illegal_primitive_late_in_the_sequence(unfolded: VMG) -> None:
     with pytest.raises(IllegalFold, match="gemm_31_31_31 is not a node any more"):
         unfolded.apply([*gemm_mapping(32, 32, 32, 4, 4), ("chain", ["gemm_31_31_31", "gemm_0_0_0"])])
 
 
-def test_two_million_tasks_cost_nothing_until_asked_for():
+def test_two_million_tasks_cost_nothing_until_asked_for() -> None:
     unfolded = VMG.of(gemm_program(Pm=128, Pn=128, Pk=128))
     fold = MeshFold((KernelFold("gemm", (AxisFold(2, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(2)), (1, 2)),))
     vmg = unfolded.fold(fold)
@@ -63,7 +63,7 @@ def test_two_million_tasks_cost_nothing_until_asked_for():
     assert fold_choices(unfolded.program, 16).contains(fold)
 
 
-def test_a_long_chain_of_tasks():
+def test_a_long_chain_of_tasks() -> None:
     program = mesh_program((4000,), [(1,)])
     unfolded = VMG.of(program)
     vmg = unfolded.fold(MeshFold((KernelFold("cell", (AxisFold(4, "block", "chain"),)),)))

@@ -1,14 +1,19 @@
 """Laws of the folded graph."""
 
+from random import Random
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import leaf_tasks, text
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import folded, gemm_mapping, programs
 from tests.support.programs import gemm_program, systolic_program
 
@@ -41,7 +46,7 @@ def reference_edges(vmg: VMG) -> dict[tuple[int, int, int], int]:
 
 @SMALL
 @given(folded())
-def test_every_task_is_on_exactly_one_node(case):
+def test_every_task_is_on_exactly_one_node(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     tasks = np.concatenate([group.leaves.tasks().ravel() for group in vmg.groups])
@@ -51,7 +56,7 @@ def test_every_task_is_on_exactly_one_node(case):
 
 @SMALL
 @given(folded())
-def test_leaves_are_of_the_classes_the_tree_says(case):
+def test_leaves_are_of_the_classes_the_tree_says(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     for group in VMG.of(program).fold(fold).groups:
         tasks = group.leaves.tasks()
@@ -64,7 +69,7 @@ def test_leaves_are_of_the_classes_the_tree_says(case):
 
 @SMALL
 @given(folded(), st.data())
-def test_leaves_can_be_asked_for_in_parts(case, data):
+def test_leaves_can_be_asked_for_in_parts(case: tuple[CompiledProgram, MeshFold], data: DataObject) -> None:
     program, fold = case
     group = data.draw(st.sampled_from(VMG.of(program).fold(fold).groups))
     start = data.draw(st.integers(0, group.leaves.leaf_count))
@@ -74,7 +79,7 @@ def test_leaves_can_be_asked_for_in_parts(case, data):
 
 @SMALL
 @given(folded())
-def test_export_then_apply_is_the_same_graph(case):
+def test_export_then_apply_is_the_same_graph(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     applied = VMG.of(program).apply(vmg.mapping_primitives)
@@ -85,7 +90,7 @@ def test_export_then_apply_is_the_same_graph(case):
 
 @SMALL
 @given(folded())
-def test_edges_are_the_streams_between_nodes(case):
+def test_edges_are_the_streams_between_nodes(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     edges = vmg.edges
@@ -97,14 +102,14 @@ def test_edges_are_the_streams_between_nodes(case):
 
 @SMALL
 @given(folded())
-def test_legal_folds_can_be_scheduled(case):
+def test_legal_folds_can_be_scheduled(case: tuple[CompiledProgram, MeshFold]) -> None:
     program, fold = case
     assert VMG.of(program).fold(fold).schedulable
 
 
 @SMALL
 @given(programs(), st.data())
-def test_different_folds_are_different_graphs(program, data):
+def test_different_folds_are_different_graphs(program: CompiledProgram, data: DataObject) -> None:
     folds = list(fold_choices(program, 12))[:40]
     keys = {VMG.of(program).fold(fold).key for fold in folds}
     assert len(set(folds)) == len(folds) == len(keys)
@@ -112,7 +117,9 @@ def test_different_folds_are_different_graphs(program, data):
 
 @SMALL
 @given(folded(), st.randoms())
-def test_independent_primitives_can_be_applied_in_any_order(case, random):
+def test_independent_primitives_can_be_applied_in_any_order(
+    case: tuple[CompiledProgram, MeshFold], random: Random
+) -> None:
     program, fold = case
     primitives = VMG.of(program).fold(fold).mapping_primitives
     waiting, made, shuffled = list(primitives), set(VMG.of(program).nodes), []
@@ -129,13 +136,13 @@ def test_independent_primitives_can_be_applied_in_any_order(case, random):
     assert found.key == unfolded.apply(primitives).key
 
 
-def taken(primitive) -> set[str]:
+def taken(primitive: Any) -> set[str]:
     """The nodes a primitive merges."""
     rows = [(row,) if isinstance(row, str) else row for row in primitive[1]]
     return {name for row in rows for name in row}
 
 
-def given_names(primitive) -> set[str]:
+def given_names(primitive: Any) -> set[str]:
     """The nodes a primitive makes."""
     kind, operands = primitive
     if kind == "chain":
@@ -144,7 +151,7 @@ def given_names(primitive) -> set[str]:
     return {f"{name}x{len(operands)}" for name in first}
 
 
-def test_one_by_one_and_at_once_are_the_same():
+def test_one_by_one_and_at_once_are_the_same() -> None:
     program = gemm_program(64, 64, 64, Pm=2, Pn=4, Pk=2)
     primitives = gemm_mapping(2, 4, 2, 2, 2)
     vmg = VMG.of(program)
@@ -154,37 +161,37 @@ def test_one_by_one_and_at_once_are_the_same():
     assert vmg.mapping_primitives == primitives
 
 
-def test_operators_leave_the_graph_they_start_from_alone():
+def test_operators_leave_the_graph_they_start_from_alone() -> None:
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=2, Pn=2, Pk=2))
     key, nodes = vmg.key, vmg.nodes
     vmg.chain("gemm_0_0_0", "gemm_1_0_0")
     assert (vmg.key, vmg.nodes, vmg.node_count) == (key, nodes, 8)
 
 
-def test_bundles_in_another_order_are_another_schedule():
+def test_bundles_in_another_order_are_another_schedule() -> None:
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=2, Pn=1, Pk=1))
     assert vmg.bundle(["gemm_0_0_0", "gemm_0_1_0"]).key != vmg.bundle(["gemm_0_1_0", "gemm_0_0_0"]).key
 
 
-def test_chain_and_bundle_of_the_same_tasks_differ():
+def test_chain_and_bundle_of_the_same_tasks_differ() -> None:
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=2, Pn=1, Pk=1))
     assert vmg.bundle(["gemm_0_0_0", "gemm_0_1_0"]).key != vmg.chain("gemm_0_0_0", "gemm_0_1_0").key
 
 
-def test_bundling_twice_is_bundling_once():
+def test_bundling_twice_is_bundling_once() -> None:
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=4, Pn=1, Pk=1))
     names = [f"gemm_0_{i}_0" for i in range(4)]
     twice = vmg.bundle(names[:2]).bundle(names[2:]).bundle([f"{names[0]}x2", f"{names[2]}x2"])
     assert twice.key == vmg.bundle(names).key
 
 
-def test_the_unfolded_graph_has_a_group_per_class():
+def test_the_unfolded_graph_has_a_group_per_class() -> None:
     vmg = VMG.of(gemm_program())
     assert [(text(g.tree), g.count) for g in vmg.groups] == [("0.0", 1024), ("0.1", 30720), ("0.2", 1024)]
     assert vmg.node_count == vmg.task_count == 32768
 
 
-def test_a_node_runs_its_bundled_loops_outside_its_chain():
+def test_a_node_runs_its_bundled_loops_outside_its_chain() -> None:
     fold = MeshFold((KernelFold("gemm", (AxisFold(1, "block", "chain"), AxisFold(2, "cyclic"), AxisFold(1)), (2, 1)),))
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=4, Pn=2, Pk=2)).fold(fold)
     (group,) = vmg.groups
@@ -195,7 +202,7 @@ def test_a_node_runs_its_bundled_loops_outside_its_chain():
     assert names == [f"gemm_{k}_{i}_{j}" for j in (0, 1) for i in (1, 3) for k in (0, 1)]
 
 
-def test_a_chain_against_the_pid_runs_backwards():
+def test_a_chain_against_the_pid_runs_backwards() -> None:
     from tests.support.programs import mesh_program
 
     vmg = VMG.of(mesh_program((4,), [(-1,)]))
@@ -203,7 +210,7 @@ def test_a_chain_against_the_pid_runs_backwards():
     assert set(folded_graph.nodes) == {"cell_3-cell_2", "cell_1-cell_0"}
 
 
-def test_folds_start_from_the_unfolded_graph():
+def test_folds_start_from_the_unfolded_graph() -> None:
     vmg = VMG.of(gemm_program(64, 64, 64, Pm=2, Pn=2, Pk=2))
     fold = MeshFold((KernelFold("gemm", (AxisFold(1, "block", "chain"), AxisFold(2), AxisFold(2))),))
     with pytest.raises(IllegalFold, match="unfolded"):
@@ -212,7 +219,7 @@ def test_folds_start_from_the_unfolded_graph():
         vmg.chain("gemm_0_0_0", "gemm_1_0_0").fold(fold)
 
 
-def test_node_numbers_of_tasks():
+def test_node_numbers_of_tasks() -> None:
     vmg = VMG.of(systolic_program(2, 4))
     owner = vmg.node_of_task
     names = vmg.nodes

@@ -8,14 +8,14 @@ from allo_dse.mapper.graph.names import task_names
 from tests.support.programs import gemm_program, graph_program, mesh_program, one_class_kernel, vector_add_program
 
 
-def test_task_names_are_kernel_and_pid_in_task_order():
+def test_task_names_are_kernel_and_pid_in_task_order() -> None:
     program = gemm_program(Pm=2, Pn=3, Pk=2, N=3 * 64)
     names = task_names(program)
     assert names[:4] == ["gemm_0_0_0", "gemm_0_0_1", "gemm_0_0_2", "gemm_0_1_0"]
     assert names == [program.task_name(task) for task in range(program.task_count)]
 
 
-def test_chain_and_bundle_names():
+def test_chain_and_bundle_names() -> None:
     vmg = VMG.of(gemm_program(Pm=2, Pn=2, Pk=2))
     chained = vmg.chain("gemm_0_0_0", "gemm_1_0_0").chain("gemm_0_0_1", "gemm_1_0_1")
     assert "gemm_0_0_0-gemm_1_0_0" in chained.nodes
@@ -24,7 +24,7 @@ def test_chain_and_bundle_names():
     assert [bundled.node_name(i) for i in range(bundled.node_count)] == list(bundled.nodes)
 
 
-def test_bundle_of_bundles_keeps_the_name_allo_gives_it():
+def test_bundle_of_bundles_keeps_the_name_allo_gives_it() -> None:
     vmg = VMG.of(vector_add_program(4))
     pairs = vmg.bundle(["core_0", "core_1"]).bundle(["core_2", "core_3"])
     assert pairs.bundle(["core_0x2", "core_2x2"]).nodes == ("core_0x2x2",)
@@ -39,13 +39,13 @@ def test_bundle_of_bundles_keeps_the_name_allo_gives_it():
         ("§", r"vmg\.nodes"),
     ],
 )
-def test_unknown_names_come_with_a_hint(name, hint):
+def test_unknown_names_come_with_a_hint(name: str, hint: str) -> None:
     vmg = VMG.of(gemm_program(Pm=2, Pn=2, Pk=4)).chain("gemm_0_0_0", "gemm_1_0_0")
     with pytest.raises(IllegalFold, match=hint):
         vmg.chain(name, "gemm_0_1_1")
 
 
-def test_two_tasks_of_one_name_are_refused():
+def test_two_tasks_of_one_name_are_refused() -> None:
     kernels = (*mesh_program((2, 2)).kernels, one_class_kernel("cell_0", (2,)))
     program = graph_program([])
     clashing = type(program)("clash", (), (), kernels)

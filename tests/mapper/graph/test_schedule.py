@@ -1,5 +1,7 @@
 """The order of tasks that a folded graph must have."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,12 +9,12 @@ from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import gemm_program, graph_program, ring_program, systolic_program
 
 
-def test_acyclic_programs_are_schedulable():
+def test_acyclic_programs_are_schedulable() -> None:
     assert VMG.of(systolic_program(3, 4)).schedulable
     assert VMG.of(gemm_program(64, 64, 64, Pm=2, Pn=2, Pk=4)).schedulable
 
 
-def test_tasks_that_talk_back_and_forth_are_named_in_order():
+def test_tasks_that_talk_back_and_forth_are_named_in_order() -> None:
     vmg = VMG.of(graph_program([("a", "b"), ("b", "c"), ("c", "a"), ("x", "a"), ("c", "y")]))
     assert not vmg.schedulable
     cycle = vmg.precedence_cycle()
@@ -20,11 +22,11 @@ def test_tasks_that_talk_back_and_forth_are_named_in_order():
     assert cycle[start:] + cycle[:start] == ["a_0", "b_0", "c_0"]
 
 
-def test_a_stream_from_a_task_to_itself_is_no_cycle():
+def test_a_stream_from_a_task_to_itself_is_no_cycle() -> None:
     assert VMG.of(ring_program(2, [(0, 0), (0, 1)])).schedulable
 
 
-def test_a_cycle_of_nodes_is_fine_when_tasks_can_be_ordered():
+def test_a_cycle_of_nodes_is_fine_when_tasks_can_be_ordered() -> None:
     vmg = VMG.of(graph_program([("a", "c"), ("c", "b")])).chain("a_0", "b_0")
     assert vmg.edges.source.tolist() == [0, 1]
     assert vmg.edges.target.tolist() == [1, 0]
@@ -33,7 +35,7 @@ def test_a_cycle_of_nodes_is_fine_when_tasks_can_be_ordered():
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=14, unique=True))
-def test_cycles_are_found_exactly_when_there_are_any(pairs):
+def test_cycles_are_found_exactly_when_there_are_any(pairs: Any) -> None:
     vmg = VMG.of(ring_program(8, pairs))
     reach = {(a, b) for a, b in pairs if a != b}
     for middle in range(8):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from allo_dse.lang import install
 
 install()
@@ -15,7 +17,7 @@ S, R = Layout.Shard, Layout.Replicate
 M, N, K, P = 32, 32, 16, 2
 
 
-def a_bt(T=int32):
+def a_bt(T: Any = int32) -> Any:
     """C = A @ B.T, B as rows of length K."""
 
     @df.region()
@@ -27,7 +29,7 @@ def a_bt(T=int32):
     return top
 
 
-def twice(T=int32):
+def twice(T: Any = int32) -> Any:
     """A view of the transposed tile: two steps, one after the other."""
 
     @df.region()
@@ -40,7 +42,7 @@ def twice(T=int32):
     return top
 
 
-def also_as_it_lies(T=int32):
+def also_as_it_lies(T: Any = int32) -> Any:
     """The tile is needed as it lies, too."""
 
     @df.region()
@@ -52,7 +54,7 @@ def also_as_it_lies(T=int32):
     return top
 
 
-def views_only(T=int8):
+def views_only(T: Any = int8) -> Any:
     @df.region()
     def top(B: T[N, K], C: T[K, N]):
         @df.kernel(mapping=[1], args=[B, C])
@@ -62,7 +64,7 @@ def views_only(T=int8):
     return top
 
 
-def there_and_back(T=int8):
+def there_and_back(T: Any = int8) -> Any:
     """Transposed twice: the canonical form is the tile itself."""
 
     @df.region()
@@ -75,7 +77,7 @@ def there_and_back(T=int8):
     return top
 
 
-def two_readers(T=int32):
+def two_readers(T: Any = int32) -> Any:
     """One kernel wants the tile transposed, the other as it lies; their tiles are one flow."""
 
     @df.region()
@@ -91,7 +93,7 @@ def two_readers(T=int32):
     return top
 
 
-def written_turned(T=int32):
+def written_turned(T: Any = int32) -> Any:
     """The sum is transposed on its way out."""
 
     @df.region()
@@ -104,7 +106,7 @@ def written_turned(T=int32):
     return top
 
 
-def written_twice(T=int32):
+def written_twice(T: Any = int32) -> Any:
     """What is transposed into the output is needed once more."""
 
     @df.region()
@@ -118,7 +120,7 @@ def written_twice(T=int32):
     return top
 
 
-def turned_through(T=int32):
+def turned_through(T: Any = int32) -> Any:
     """Nothing but a transpose: the input is read for it, and it needs no core either way."""
 
     @df.region()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import AlloDseError
@@ -97,7 +99,7 @@ def arranged(shape: tuple[int, ...], steps: Steps) -> Arrangement:
 
 @settings(max_examples=300)
 @given(compositions())
-def test_a_composition_is_what_numpy_makes_of_it(case) -> None:
+def test_a_composition_is_what_numpy_makes_of_it(case: Any) -> None:
     shape, steps = case
     array = np.arange(math.prod(shape)).reshape(shape)
     expected = array
@@ -110,7 +112,7 @@ def test_a_composition_is_what_numpy_makes_of_it(case) -> None:
 
 @settings(max_examples=200)
 @given(compositions(only_moves=True))
-def test_inverse_operations_cancel(case) -> None:
+def test_inverse_operations_cancel(case: Any) -> None:
     shape, steps = case
     result, current, undo = Arrangement.of(shape), shape, []
     for kind, arguments in steps:
@@ -126,7 +128,7 @@ def test_inverse_operations_cancel(case) -> None:
 
 @settings(max_examples=200)
 @given(compositions(), st.data())
-def test_equal_arrangements_are_equal_values(case, data) -> None:
+def test_equal_arrangements_are_equal_values(case: Any, data: DataObject) -> None:
     """Single walks that read the same elements in the same order are the same walk, whatever operations made them."""
     shape, steps = case
     found = arranged(shape, steps)
@@ -176,7 +178,7 @@ def test_a_view_across_digits_is_a_second_walk_until_it_is_undone() -> None:
         lambda a: a.reshape((2, 4, 8)).unpack(),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong) -> None:
+def test_what_does_not_fit_is_refused(wrong: Callable[..., Any]) -> None:
     with pytest.raises(AlloDseError):
         wrong(Arrangement.of((8, 8)))
 
@@ -194,7 +196,7 @@ def generated(walk: DescriptorWalk) -> np.ndarray:
 
 @settings(max_examples=300)
 @given(compositions(), st.sampled_from([np.int8, np.int16, np.int32, np.int64]))
-def test_a_descriptor_moves_exactly_the_right_elements(case, dtype) -> None:
+def test_a_descriptor_moves_exactly_the_right_elements(case: Any, dtype: Callable[..., Any]) -> None:
     shape, steps = case
     found = arranged(shape, steps)
     if len(found.walks) != 1:

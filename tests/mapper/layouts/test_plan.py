@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +44,7 @@ from .programs import (
 NPU = NpuDevice.of(dse.Device.load("npu1_4col"))
 
 
-def classes(source, **params):
+def classes(source: Callable[..., Any], **params: Any) -> Any:
     program = dse.load_program(source, **params)
     return program, [cls for kernel in program.kernels for cls in kernel.classes]
 
@@ -66,7 +68,7 @@ def test_a_tile_that_is_also_read_as_it_lies_has_no_other_layout() -> None:
 
 
 @pytest.mark.parametrize("dtype", [int32, float32, int16, bfloat16, int8])
-def test_b_transposed_is_read_by_the_descriptor_where_elements_are_words(dtype) -> None:
+def test_b_transposed_is_read_by_the_descriptor_where_elements_are_words(dtype: Any) -> None:
     place = "memory tile" if dtype.bits == 32 else "core"
     program, (mm,) = classes(a_bt, T=dtype)
     (choice,) = layout_plan(program, NPU).choices
@@ -94,7 +96,7 @@ def test_moved_layouts_cost_no_core_cycles() -> None:
 def test_the_simulator_counts_them_that_way() -> None:
     """The same product, B as it is needed and B to be transposed on the way: equal times for words, not for bytes."""
 
-    def plain(T=int32):
+    def plain(T: Any = int32) -> Any:
         @df.region()
         def top(A: T[M, K], B: T[K, N], C: T[M, N]):
             @df.kernel(mapping=[P, P], args=[A, B, C])
@@ -106,7 +108,7 @@ def test_the_simulator_counts_them_that_way() -> None:
     fold = dse.MeshFold((dse.KernelFold("mm", (dse.AxisFold(P), dse.AxisFold(P))),))
     device = dse.Device.load("npu1_4col").with_options(dram_burst_half_bytes=0.0)
 
-    def latency(source, dtype):
+    def latency(source: Callable[..., Any], dtype: Any) -> Any:
         program = dse.load_program(source, T=dtype)
         return dse.NpuSimulator().evaluate(dse.Design(program, fold, dse.Buffering(), device)).latency_cycles
 
@@ -128,7 +130,7 @@ def test_inverse_steps_cancel() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "place"), [(int32, "core DMA"), (int16, "core")])
-def test_outputs_leave_as_they_were_computed(dtype, place) -> None:
+def test_outputs_leave_as_they_were_computed(dtype: Any, place: str) -> None:
     program, (core,) = classes(written_turned, T=dtype)
     (use,) = core.layouts
     assert (use.arg, use.direction, use.shape) == (1, "out", (M // P, N))

@@ -1,11 +1,13 @@
 """The space of mesh folds."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
@@ -45,7 +47,7 @@ HALF_K = gemm_fold(AxisFold(2, "block", "chain"), AxisFold(4, "cyclic"), AxisFol
 
 @SMALL
 @given(programs(), st.sampled_from([None, 1, 4, 16]))
-def test_count_is_exact_and_every_fold_is_legal(program, max_nodes):
+def test_count_is_exact_and_every_fold_is_legal(program: CompiledProgram, max_nodes: Any) -> None:
     space = fold_choices(program, max_nodes)
     folds = list(space)
     assert space.count() == len(folds) == len(set(folds))
@@ -57,14 +59,14 @@ def test_count_is_exact_and_every_fold_is_legal(program, max_nodes):
 
 @SMALL
 @given(folded())
-def test_plain_data_round_trip(case):
+def test_plain_data_round_trip(case: tuple[CompiledProgram, MeshFold]) -> None:
     _, fold = case
     assert MeshFold.from_dict(json.loads(json.dumps(fold.to_dict()))) == fold
 
 
 @SMALL
 @given(folded(), st.data())
-def test_contains_says_what_fold_accepts(case, data):
+def test_contains_says_what_fold_accepts(case: tuple[CompiledProgram, MeshFold], data: DataObject) -> None:
     program, fold = case
     number = data.draw(st.integers(0, len(fold.kernels) - 1))
     kernel = fold.kernels[number]
@@ -84,7 +86,7 @@ def test_contains_says_what_fold_accepts(case, data):
             VMG.of(program).fold(mutated)
 
 
-def test_the_hand_written_gemm_mappings_are_in_the_space():
+def test_the_hand_written_gemm_mappings_are_in_the_space() -> None:
     space = fold_choices(gemm_program(), 16)
     assert space.contains(HAND)
     assert space.contains(HALF_K)
@@ -92,7 +94,7 @@ def test_the_hand_written_gemm_mappings_are_in_the_space():
     assert HALF_K in set(space)
 
 
-def test_the_space_of_the_gemm():
+def test_the_space_of_the_gemm() -> None:
     space = fold_choices(gemm_program(), 16)
     assert [(a.how, a.spatial) for a in space.kernels[0].axes] == [
         ("chain", (1, 2, 4, 8, 16, 32)),
@@ -111,14 +113,14 @@ def test_the_space_of_the_gemm():
     assert space.count() == expected == 170
 
 
-def test_a_budget_below_what_must_stay_spatial_leaves_nothing():
+def test_a_budget_below_what_must_stay_spatial_leaves_nothing() -> None:
     space = fold_choices(ring_program(20, [(0, 1), (1, 3)]), 16)
     assert space.least_nodes == 20
     assert space.count() == 0
     assert list(space) == []
 
 
-def test_kernels_share_the_budget():
+def test_kernels_share_the_budget() -> None:
     first, second = vector_add_program(4).kernels[0], vector_add_program(4).kernels[0]
     renamed = type(second)("other", second.mesh, second.args, second.classes, second.class_table)
     program = CompiledProgram("two", (), (), (first, renamed))
@@ -126,7 +128,7 @@ def test_kernels_share_the_budget():
     assert pairs == {(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1)}
 
 
-def test_normal_form():
+def test_normal_form() -> None:
     program = gemm_program(64, 64, 64, Pm=4, Pn=4, Pk=2)
     loose = gemm_fold(AxisFold(2, "cyclic", "chain"), AxisFold(1, "cyclic"), AxisFold(4, "block", "chain"), (2, 0, 1))
     assert loose.normalised(ProgramGraph(program)) == gemm_fold(AxisFold(2), AxisFold(1), AxisFold(4), (1,))
@@ -148,7 +150,7 @@ def test_normal_form():
         (MeshFold((KernelFold("gem", (AxisFold(4),) * 3),)), "for the kernels gem\n.*in this order: gemm"),
     ],
 )
-def test_illegal_folds_say_why(fold, message):
+def test_illegal_folds_say_why(fold: MeshFold, message: str) -> None:
     with pytest.raises(IllegalFold, match=message):
         VMG.of(gemm_program(64, 64, 64, Pm=4, Pn=4, Pk=4)).fold(fold)
 
@@ -158,23 +160,23 @@ def hows(program: CompiledProgram) -> list[list[str | None]]:
 
 
 class TestAxisRules:
-    def test_streams_along_both_axes_of_a_systolic_array(self):
+    def test_streams_along_both_axes_of_a_systolic_array(self) -> None:
         assert hows(systolic_program(2, 4)) == [["chain", "chain"]]
 
-    def test_streams_both_ways(self):
+    def test_streams_both_ways(self) -> None:
         program = mesh_program((4, 4, 4), [(1, 0, 0), (0, 1, 0), (0, -1, 0)])
         assert hows(program) == [[None, None, "bundle"]]
         assert fold_choices(program).reasons[0] == "cell, axis 0: streams run both ways along axis 1"
 
-    def test_diagonal_streams(self):
+    def test_diagonal_streams(self) -> None:
         assert hows(mesh_program((4, 4), [(1, -1)])) == [["chain", "chain"]]
 
-    def test_irregular_streams(self):
+    def test_irregular_streams(self) -> None:
         program = ring_program(4, [(0, 1), (1, 3)])
         assert hows(program) == [[None]]
         assert "not at one distance" in fold_choices(program).reasons[0]
 
-    def test_table_index_maps(self):
+    def test_table_index_maps(self) -> None:
         table = IndexMap((4,), table=np.array([2, 0, 3, 1]))
         wires = StreamArray("wires", INT32, (), 2, (4,))
         ports = [put(wires, affine((4,), unit(1, 0))), get(wires, table)]
@@ -182,13 +184,13 @@ class TestAxisRules:
         assert hows(program) == [[None]]
         assert fold_choices(program).count() == 1
 
-    def test_rows_of_attention_fold_together(self):
+    def test_rows_of_attention_fold_together(self) -> None:
         program = attention_program(4, 4)
         assert hows(program) == [["bundle"], ["bundle"] * 2, ["bundle"], ["bundle"] * 2, ["bundle"]]
         links = [[rule.link for rule in rules] for rules in VMG.of(program).graph.rules]
         assert links == [[0], [0, None], [0], [0, None], [0]]
 
-    def test_streams_to_another_kernel_and_back(self):
+    def test_streams_to_another_kernel_and_back(self) -> None:
         there, back = (StreamArray(name, INT32, (), 2, (4,)) for name in ("there", "back"))
         each, constant = affine((4,), unit(1, 0)), [affine((4,), ((0,),), (i,)) for i in range(4)]
         master = one_class_kernel(
@@ -199,7 +201,7 @@ class TestAxisRules:
         assert hows(program) == [[None], [None]]
         assert "another kernel and back" in fold_choices(program).reasons[0]
 
-    def test_gather_from_one_task_is_no_obstacle(self):
+    def test_gather_from_one_task_is_no_obstacle(self) -> None:
         there = StreamArray("there", INT32, (), 2, (4,))
         each, constant = affine((4,), unit(1, 0)), [affine((4,), ((0,),), (i,)) for i in range(4)]
         master = one_class_kernel("master", (1,), streams=[get(there, i) for i in constant])
@@ -211,14 +213,14 @@ class TestAxisRules:
         )
         assert vmg.edges.count.tolist() == [2, 2]
 
-    def test_different_peers_by_class_stay_spatial(self):
+    def test_different_peers_by_class_stay_spatial(self) -> None:
         there = StreamArray("there", INT32, (), 2, (2,))
         worker = one_class_kernel("worker", (2,), streams=[put(there, affine((2,), unit(1, 0)))])
         left = one_class_kernel("left", (1,), streams=[get(there, affine((2,), ((0,),), (0,)))])
         right = one_class_kernel("right", (1,), streams=[get(there, affine((2,), ((0,),), (1,)))])
         assert hows(CompiledProgram("p", (), (there,), (worker, left, right)))[0] == [None]
 
-    def test_tasks_that_write_one_tile_are_chained_on_one_node(self):
+    def test_tasks_that_write_one_tile_are_chained_on_one_node(self) -> None:
         out = Tensor("O", INT32, (8,))
         kernel = one_class_kernel("k", (4, 2), (out,), [sharded(0, out, (4, 2), (1,), writes=True)])
         space = fold_choices(CompiledProgram("p", (out,), (), (kernel,)))
@@ -240,17 +242,17 @@ class TestComputedIndices:
         worker = one_class_kernel("worker", (4,), streams=[get(there, affine((4,), unit(1, 0)))])
         return CompiledProgram("p", (), (there,), (master, worker))
 
-    def test_one_master_is_everyones_peer(self):
+    def test_one_master_is_everyones_peer(self) -> None:
         program = self.program(1)
         assert hows(program) == [[None], ["bundle"]]
         assert VMG.of(program).edges.count.tolist() == [1, 1, 1, 1]
 
-    def test_of_several_masters_nobody_knows_which(self):
+    def test_of_several_masters_nobody_knows_which(self) -> None:
         program = self.program(2)
         assert hows(program) == [[None], [None]]
         assert VMG.of(program).edges.count.tolist() == [1] * 8
 
-    def test_two_tasks_at_one_end_of_a_stream_are_refused(self):
+    def test_two_tasks_at_one_end_of_a_stream_are_refused(self) -> None:
         there = StreamArray("there", INT32, (), 2, (4,))
         first = affine((4,), ((0,),), (0,))
         master = one_class_kernel("master", (2,), streams=[put(there, first)])

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,14 +46,14 @@ def bell(n: int) -> int:
     return row[-1]
 
 
-def test_unlike_tasks_have_as_many_folds_as_sets_have_partitions():
+def test_unlike_tasks_have_as_many_folds_as_sets_have_partitions() -> None:
     program = graph_program([("a", "b"), ("b", "c"), ("a", "d"), ("d", "e")])
     folds = list(node_folds(ProgramGraph(program), 5))
     assert len(folds) == len(set(folds)) == bell(5) == 52
     assert max(fold.node_count for fold in node_folds(ProgramGraph(program), 3)) == 3
 
 
-def test_alike_tasks_are_not_told_apart():
+def test_alike_tasks_are_not_told_apart() -> None:
     """Four equal tasks can be shared out in as many ways as 4 is a sum: 4, 3+1, 2+2, 2+1+1, 1+1+1+1."""
     program = vector_add_program(4)
     sizes = {tuple(sorted(len(own) for own in fold.nodes)) for fold in node_folds(ProgramGraph(program), 4)}
@@ -61,7 +63,7 @@ def test_alike_tasks_are_not_told_apart():
 
 @settings(max_examples=40, deadline=None)
 @given(EDGES)
-def test_every_fold_is_legal_and_exports(edges):
+def test_every_fold_is_legal_and_exports(edges: Any) -> None:
     program = graph_program([(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)], [f"n{i}" for i in range(5)])
     unfolded = VMG.of(program)
     keys = set()
@@ -77,7 +79,7 @@ def test_every_fold_is_legal_and_exports(edges):
 
 @settings(max_examples=20, deadline=None)
 @given(EDGES, st.integers(1, 5))
-def test_the_optimum_is_that_of_trying_everything(edges, max_nodes):
+def test_the_optimum_is_that_of_trying_everything(edges: Any, max_nodes: Any) -> None:
     program = graph_program([(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)], [f"n{i}" for i in range(5)])
     unfolded = VMG.of(program)
 
@@ -89,10 +91,10 @@ def test_the_optimum_is_that_of_trying_everything(edges, max_nodes):
     assert found.cost == min(cost(fold) for fold in node_folds(ProgramGraph(program), max_nodes))
 
 
-def latency(program: Program, device: Device):
+def latency(program: Program, device: Device) -> Callable[..., Any]:
     """Latency of a fold in microseconds; infinite where it does not fit or hangs."""
 
-    def cost(fold) -> float:
+    def cost(fold: Any) -> float:
         design = Design(program, fold, Buffering(), device)
         try:
             if DeviceMapping(design.vmg, device, design.buffering).violations:
@@ -119,7 +121,7 @@ SMALL = {
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("max_nodes", [2, 4])
-def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(name, max_nodes):
+def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(name: Any, max_nodes: int) -> None:
     program = Program.of(SMALL[name]())
     cost, graph = latency(program, NPU), ProgramGraph(program)
     regular = min((cost(fold) for fold in fold_choices(program, max_nodes)), default=math.inf)
@@ -131,7 +133,7 @@ def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(n
     assert (found.cost < regular * (1 - 1e-9)) == ((name, max_nodes) in BETTER_BY_TASK), found.fold
 
 
-def test_tasks_that_cannot_share_a_core_are_never_put_together():
+def test_tasks_that_cannot_share_a_core_are_never_put_together() -> None:
     program = attention_program(1, 2)
     bounds = FoldBounds(ProgramGraph(program), NPU)
     every, kept = (
@@ -143,7 +145,7 @@ def test_tasks_that_cannot_share_a_core_are_never_put_together():
         assert DeviceMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
 
 
-def test_larger_programs_are_searched_by_beam():
+def test_larger_programs_are_searched_by_beam() -> None:
     names = [f"n{i}" for i in range(30)]
     program = graph_program([(names[i], names[i // 2 - 1]) for i in range(29, 1, -1)], names)
     folds = beam_folds(ProgramGraph(program), 8, load=lambda cls: 1.0)
@@ -153,12 +155,12 @@ def test_larger_programs_are_searched_by_beam():
     assert VMG.of(program).fold(eight).node_count == 8
 
 
-def test_a_beam_gets_stuck_where_nothing_fits_together():
+def test_a_beam_gets_stuck_where_nothing_fits_together() -> None:
     graph = ProgramGraph(vector_add_program(4))
     assert {f.node_count for f in beam_folds(graph, 4, fits=lambda tasks: len(tasks) < 3)} == {4, 3, 2}
     assert anything_fits([1, 2, 3])
 
 
-def test_tasks_that_wait_in_circles_have_no_order():
+def test_tasks_that_wait_in_circles_have_no_order() -> None:
     with pytest.raises(IllegalFold, match="circles"):
         beam_folds(ProgramGraph(graph_program([("a", "b"), ("b", "a")])), 2)

@@ -13,6 +13,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.streams.shared_flows import phases
+from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import programs
 from tests.mapper.place.designs import DESIGNS
 
@@ -74,7 +75,7 @@ def test_flows_that_take_turns_are_of_one_phase(name: str) -> None:
 
 
 @given(programs())
-def test_flows_of_random_programs_take_turns_within_a_phase(program) -> None:
+def test_flows_of_random_programs_take_turns_within_a_phase(program: CompiledProgram) -> None:
     vmg = VMG.of(program)
     if vmg.node_count <= 64:
         check_turns(vmg, "npu2")

@@ -13,9 +13,10 @@ from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import CONSTRAINTS, REFUSALS, TARGET_CONSTRAINTS
-from allo_dse.mapper.program import load_program
+from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.target.allo_rules import ALLO_RULES
 from allo_dse.mapper.target.target import TARGETS, target
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
 from tests.support.programs import FLOAT32, INT16, gemm_program
 
@@ -30,7 +31,7 @@ NPU = Device.load("npu1_4col")
 S = Layout.Shard
 
 
-def refused(program, device: Device = NPU) -> dict[str, str]:
+def refused(program: CompiledProgram | Program, device: Device = NPU) -> dict[str, str]:
     """What target "allo" says about an unfolded program, by constraint."""
     vmg = program.vmg if hasattr(program, "vmg") else VMG.of(program)
     return {v.constraint: str(v) for v in TARGETS["allo"].check(DeviceMapping(vmg, device))}

@@ -12,7 +12,8 @@ from allo_dse.simulator.codegen.run_time.layout import Arbitration
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.network.memories import Axi, read_port, write_port
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator import engine_cases
 

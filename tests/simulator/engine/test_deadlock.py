@@ -8,7 +8,8 @@ from allo_dse.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 
 SPLIT = """
 func.func @split(%left: index, %right: index) {

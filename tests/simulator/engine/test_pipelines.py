@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from allo_dse.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from tests.simulator.engine_reference import Script, simulate
 
 PROCESSES = 3

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 
 from allo_dse.errors import SimulationError
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from tests.simulator.engine_cases import Case, cases, columns, fill, flatten
 from tests.simulator.engine_reference import occupancy, simulate
 

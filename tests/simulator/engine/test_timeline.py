@@ -20,7 +20,8 @@ from allo_dse.simulator.engine.critical_path import KINDS
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Activity
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
 from tests.simulator.engine_cases import Case, cases, columns, flatten, network
 from tests.simulator.engine_reference import simulate

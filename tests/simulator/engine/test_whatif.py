@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from allo_dse.errors import SimulationError
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.whatif import SHARED, twice_as_fast
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from tests.simulator.steady.test_extrapolate import Regular, regular
 from tests.simulator.steady.test_extrapolate import network as regular_network
 
@@ -38,7 +39,7 @@ def shares(network: Network, kinds: list[str]) -> dict[str, float]:
     return {faster.name: faster.share for faster in twice_as_fast(network, kinds)}
 
 
-def test_only_the_slowest_of_a_pipeline_helps_and_then_the_next_one_holds_up():
+def test_only_the_slowest_of_a_pipeline_helps_and_then_the_next_one_holds_up() -> None:
     found = shares(pipeline(30, 80, 60), ["a", "b", "c"])
     assert found["b"] == pytest.approx(60 / 80, abs=0.01)
     assert found["a"] == pytest.approx(1, abs=0.01)
@@ -46,11 +47,11 @@ def test_only_the_slowest_of_a_pipeline_helps_and_then_the_next_one_holds_up():
     assert next(iter(found)) == "b"
 
 
-def test_elements_of_a_kind_are_faster_together():
+def test_elements_of_a_kind_are_faster_together() -> None:
     assert shares(pipeline(80, 80, 20), ["pe", "pe", "store"])["pe"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_the_service_of_a_resource_is_a_kind_of_its_own():
+def test_the_service_of_a_resource_is_a_kind_of_its_own() -> None:
     found = shares(pipeline(10, 20, service=50), ["load", "pe"])
     assert found[SHARED] == pytest.approx(35 / 60, abs=0.01)
     assert found["load"] == pytest.approx(55 / 60, abs=0.01)
@@ -67,6 +68,6 @@ def test_a_run_is_never_shorter_than_half(case: Regular) -> None:
         assert faster.share >= 0.49
 
 
-def test_it_ends_at_its_time_limit():
+def test_it_ends_at_its_time_limit() -> None:
     with pytest.raises(SimulationError, match="time limit"):
         twice_as_fast(pipeline(30, 80, 60, rounds=200_000), ["a", "b", "c"], seconds=0.0)

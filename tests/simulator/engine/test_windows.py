@@ -12,7 +12,8 @@ from allo_dse.simulator.engine import windows
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Timeline
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.steady import extrapolate
 from allo_dse.simulator.trace.data import TraceError

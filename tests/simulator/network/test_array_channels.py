@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import allo_dse as dse
 from allo_dse.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.steady.repeated_frames import repeated
@@ -219,7 +221,7 @@ def test_replay_of_a_dataflow_region_is_the_run_engine(region: Region, data: st.
             assert replayed.occupancy.tolist() == ran.occupancy.tolist()
 
 
-def test_a_trace_with_arrays_is_saved_and_loaded(tmp_path) -> None:
+def test_a_trace_with_arrays_is_saved_and_loaded(tmp_path: Path) -> None:
     trace = Trace.build(
         {}, {"w": Frames([Loop(4)], 3, writes=["a"]), "r": Frames([Loop(9)], 3, reads=["a"])}, arrays={"a": 2}
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.trace.build import Get, Loop
 
 from .support import multirate, regular, trace_of
@@ -35,7 +39,7 @@ def run(processes: dict[str, list[Loop]], depths: dict[str, int]) -> RunResult:
 
 @settings(max_examples=80, deadline=None)
 @given(st.one_of(regular(), multirate()), st.data())
-def test_replay_is_the_run_engine(network, data):
+def test_replay_is_the_run_engine(network: Any, data: DataObject) -> None:
     processes, depths = network
     for loops in processes.values():
         for i, loop in enumerate(loops):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def rtl_cycles() -> dict[str, int]:
         return {row["design"]: int(row["cosim_cycles"]) for row in csv.DictReader(file)}
 
 
-def test_cycles_are_those_of_rtl_simulation():
+def test_cycles_are_those_of_rtl_simulation() -> None:
     late = {name: design(name).replay().cycles - cycles for name, cycles in rtl_cycles().items()}
     assert len(late) == 10
     assert max(map(abs, late.values())) <= 5, late
@@ -36,7 +37,7 @@ def test_cycles_are_those_of_rtl_simulation():
     assert max(abs(cycles) / rtl_cycles()[name] for name, cycles in late.items()) < 0.0005
 
 
-def test_how_late_replay_is_does_not_grow_with_the_number_of_processes():
+def test_how_late_replay_is_does_not_grow_with_the_number_of_processes() -> None:
     """Eight processes of the same depths and pipelines as four are no later: T6, T9 and T10 hold for each process."""
     late = {name: design(name).replay().cycles - cycles for name, cycles in rtl_cycles().items()}
     assert late["synthetic_opt5_k7mmseq_unbalanced"] == 0  # a chain of eight
@@ -44,7 +45,7 @@ def test_how_late_replay_is_does_not_grow_with_the_number_of_processes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_design_runs_at_its_depths(name):
+def test_every_design_runs_at_its_depths(name: Any) -> None:
     result = design(name).replay()
     result.require_finished()
     assert (result.occupancy <= result.depths).all()
@@ -52,7 +53,7 @@ def test_every_design_runs_at_its_depths(name):
 
 
 @pytest.mark.parametrize("name", NAMES[::17])
-def test_saved_designs_are_the_same(name, tmp_path):
+def test_saved_designs_are_the_same(name: Any, tmp_path: Path) -> None:
     design(name).save(tmp_path / "t.npz")
     with np.load(TRACES / f"{name}.npz") as old, np.load(tmp_path / "t.npz") as new:
         for array in ("loop", "kind", "stream", "iteration", "stream_depth"):
@@ -61,7 +62,7 @@ def test_saved_designs_are_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["synthetic_opt5_k7mmtree_balanced", "2560_DSPs_opt3_bicg"])
-def test_batches_and_changes_of_real_designs(name):
+def test_batches_and_changes_of_real_designs(name: str) -> None:
     trace = design(name)
     rng = np.random.default_rng(1)
     batch = rng.integers(1, trace.stream_depth + 1, (20, len(trace.streams)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
@@ -12,7 +15,8 @@ from allo_dse.lang import install
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
 from allo_dse.simulator.engine.result import RunResult
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.data import TraceError
@@ -104,7 +108,7 @@ def test_pipelined_bodies_replay_as_they_run(case: tuple, data: st.DataObject) -
     check_law(engine, b.build(), data)
 
 
-def feedback():
+def feedback() -> Any:
     """A worker that needs a token back from a filter for every four it sends, and one that looks at its stream."""
 
     @df.region()
@@ -131,7 +135,7 @@ def feedback():
     return top
 
 
-def test_a_program_is_run_once_and_timed_for_all_depths(tmp_path) -> None:
+def test_a_program_is_run_once_and_timed_for_all_depths(tmp_path: Path) -> None:
     program = dse.load_program(feedback)
     a, b = np.arange(16, dtype=np.int32), np.zeros(16, np.int32)
     trace = Trace.recorded(dse.simulate(program, a, b, record=True))
@@ -146,7 +150,7 @@ def test_a_program_is_run_once_and_timed_for_all_depths(tmp_path) -> None:
     assert again.data.places == trace.data.places
 
 
-def crossed():
+def crossed() -> Any:
     """Deadlocks at its depths: the writer puts eight tokens to one stream before the first to the other."""
 
     @df.region()

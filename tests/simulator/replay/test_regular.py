@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def check(trace: Trace) -> int:
 
 @settings(max_examples=250, deadline=None)
 @given(st.one_of(regular(), regular(700), multirate()))
-def test_extrapolation_is_full_replay(network):
+def test_extrapolation_is_full_replay(network: Any) -> None:
     check(trace_of(network))
 
 
@@ -57,12 +58,12 @@ def forward(trip: int, ii: tuple[int, int, int], depths: tuple[int, int]) -> Tra
     st.tuples(*[st.integers(1, 7)] * 3),
     st.tuples(*[st.integers(1, 40) | st.integers(900, 7000)] * 2),
 )
-def test_processes_of_different_speeds(trip, ii, depths):
+def test_processes_of_different_speeds(trip: Any, ii: tuple[Any, ...], depths: tuple[Any, ...]) -> None:
     """Deep streams fill up slowly: several periodic stretches, one after the other."""
     check(forward(trip, ii, depths))
 
 
-def test_most_operations_follow_from_the_period():
+def test_most_operations_follow_from_the_period() -> None:
     trace = forward(200_000, (1, 3, 2), (4, 8))
     assert check(trace) < trace.event_count // 10
     assert check(forward(200_000, (2, 2, 2), (4, 8))) < trace.event_count // 10
@@ -71,7 +72,7 @@ def test_most_operations_follow_from_the_period():
     assert check(trace) < trace.event_count // 15
 
 
-def test_a_loop_that_runs_a_thousand_million_times():
+def test_a_loop_that_runs_a_thousand_million_times() -> None:
     forward(1000, (1, 2, 1), (4, 4)).extrapolate()  # compiles
     start = time.perf_counter()
     trip = 10**9
@@ -81,7 +82,7 @@ def test_a_loop_that_runs_a_thousand_million_times():
     assert result.cycles == short.cycles + 2 * (trip - 1000)
 
 
-def test_a_deadlock_is_named():
+def test_a_deadlock_is_named() -> None:
     trace = Trace.build({"s": 2}, {"p": [Loop(5000, ops=[Put("s")])], "q": [Loop(4000, ops=[Get("s")])]})
     result = trace.extrapolate()
     assert not result.finished
@@ -89,7 +90,7 @@ def test_a_deadlock_is_named():
     assert "p waits to put to s (full, 2 tokens; iteration 4002 of its loop 0" in result.explanation
 
 
-def test_what_cannot_be_extrapolated_is_refused():
+def test_what_cannot_be_extrapolated_is_refused() -> None:
     listed = Trace.build({"s": 1}, {"p": [Loop(1, events=[("put", "s", 0)])]})
     with pytest.raises(TraceError, match="lists events one by one"):
         listed.extrapolate()

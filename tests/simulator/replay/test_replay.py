@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.replay.trace import Trace
@@ -27,7 +29,7 @@ def chain(depth: int = 2, trip: int = 10, ii: int = 3) -> Trace:
 
 @MANY
 @given(networks())
-def test_replay_follows_the_rules(network):
+def test_replay_follows_the_rules(network: Any) -> None:
     trace = trace_of(network)
     result = trace.replay()
     ends, finished, puts = reference(*network)
@@ -45,7 +47,7 @@ def test_replay_follows_the_rules(network):
 
 @FEW
 @given(networks(), st.data())
-def test_a_batch_is_the_single_replays(network, data):
+def test_a_batch_is_the_single_replays(network: Any, data: DataObject) -> None:
     trace = trace_of(network)
     vector = st.lists(st.integers(1, 9), min_size=len(trace.streams), max_size=len(trace.streams))
     batch = np.array(data.draw(st.lists(vector, min_size=1, max_size=40)))
@@ -55,7 +57,7 @@ def test_a_batch_is_the_single_replays(network, data):
 
 @FEW
 @given(networks(), st.data())
-def test_deeper_streams_of_the_same_latency_never_cost_cycles(network, data):
+def test_deeper_streams_of_the_same_latency_never_cost_cycles(network: Any, data: DataObject) -> None:
     """A deeper stream is never slower, as long as it does not go from shift register (1, 2) to memory (3 and more)."""
     trace = trace_of(network)
     steps = data.draw(st.lists(st.integers(0, 5), min_size=len(trace.streams), max_size=len(trace.streams)))
@@ -68,7 +70,7 @@ def test_deeper_streams_of_the_same_latency_never_cost_cycles(network, data):
 
 @FEW
 @given(networks())
-def test_depths_of_the_occupancy_keep_all_times(network):
+def test_depths_of_the_occupancy_keep_all_times(network: Any) -> None:
     trace = trace_of(network)
     before = trace.replay()
     enough = np.where(trace.stream_depth > 2, np.maximum(before.occupancy, 3), np.maximum(before.occupancy, 1))
@@ -80,7 +82,7 @@ def test_depths_of_the_occupancy_keep_all_times(network):
 
 @FEW
 @given(networks())
-def test_one_slot_less_than_the_occupancy_changes_times(network):
+def test_one_slot_less_than_the_occupancy_changes_times(network: Any) -> None:
     trace = trace_of(network)
     before = trace.replay()
     for s, used in enumerate(before.occupancy):
@@ -91,7 +93,7 @@ def test_one_slot_less_than_the_occupancy_changes_times(network):
 
 @FEW
 @given(networks())
-def test_stalls_explain_process_ends(network):
+def test_stalls_explain_process_ends(network: Any) -> None:
     result = trace_of(network).replay()
     if result.finished:
         stalls = result.stall_get + result.stall_put
@@ -100,7 +102,7 @@ def test_stalls_explain_process_ends(network):
         assert result.summary()["stall_put"] == result.stream_stall_put.sum()
 
 
-def test_late_puts_do_not_delay_the_gets_of_later_iterations():
+def test_late_puts_do_not_delay_the_gets_of_later_iterations() -> None:
     """A pipeline 20 deep takes a token every cycle, at stage 2; its results come 17 cycles later."""
     trace = Trace.build(
         {"a": 2, "b": 2},
@@ -117,7 +119,7 @@ def test_late_puts_do_not_delay_the_gets_of_later_iterations():
     assert (result.times.put[50:] == gets + 17).all()
 
 
-def test_a_slow_reader_fills_the_stream_and_holds_up_its_writer():
+def test_a_slow_reader_fills_the_stream_and_holds_up_its_writer() -> None:
     result = chain(depth=4).replay()
     assert result.occupancy.tolist() == [4]
     assert result.stall_put.tolist() == [result.process_end[0] - 9, 0]
@@ -128,11 +130,11 @@ def test_a_slow_reader_fills_the_stream_and_holds_up_its_writer():
     assert [row["process"] for row in result.by_process()] == ["fast", "slow"]
 
 
-def test_read_latency_is_two_from_depth_three_on():
+def test_read_latency_is_two_from_depth_three_on() -> None:
     assert chain(depth=3).replay().times.get[0] == chain(depth=2).replay().times.get[0] + 1
 
 
-def test_depths_can_be_given_in_every_form():
+def test_depths_can_be_given_in_every_form() -> None:
     trace = chain(depth=2)
     cycles = {trace.replay(d).cycles for d in ({"s": 1}, {0: 1}, [1], np.array([1], np.int8))}
     assert cycles == {trace.replay([[1]])[0]}
@@ -150,12 +152,12 @@ def test_depths_can_be_given_in_every_form():
         ({"s": 1.5}, "must be integers"),
     ],
 )
-def test_wrong_depths_are_refused(depths, message):
+def test_wrong_depths_are_refused(depths: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         chain().replay(depths)
 
 
-def test_traces_that_look_at_occupancy_are_refused():
+def test_traces_that_look_at_occupancy_are_refused() -> None:
     trace = Trace.build({"s": 1}, {"p": [Loop(1, ops=[Put("s")])], "q": [Loop(1, ops=[Get("s")])]},
                         looks_at_occupancy=["q"])  # fmt: skip
     for action in (trace.replay, trace.replayer, trace.smallest_depths):
@@ -163,7 +165,7 @@ def test_traces_that_look_at_occupancy_are_refused():
             action()
 
 
-def test_long_times_use_64_bits():
+def test_long_times_use_64_bits() -> None:
     trace = chain(depth=1, trip=1000, ii=1 << 24)
     assert trace.plan.due.dtype == np.int64
     assert trace.replay().cycles == reference_cycles(chain_loops(1000, 1 << 24), {"s": 1})
@@ -178,7 +180,7 @@ def reference_cycles(processes: dict[str, list[Loop]], depths: dict[str, int]) -
     return max(reference(processes, depths)[0].values())
 
 
-def test_a_systolic_array_in_a_batch():
+def test_a_systolic_array_in_a_batch() -> None:
     trace = systolic(4, 16)
     assert trace.replay().cycles == trace.replay([trace.stream_depth] * 16)[0]
     rng = np.random.default_rng(0)
@@ -186,7 +188,7 @@ def test_a_systolic_array_in_a_batch():
     assert trace.replay(batch).tolist() == [trace.replay(d).cycles for d in batch]
 
 
-def test_threads_share_a_trace():
+def test_threads_share_a_trace() -> None:
     trace = systolic(4, 16)
     batch = np.random.default_rng(0).integers(1, 8, (40, len(trace.streams)))
     with ThreadPoolExecutor(4) as pool:
@@ -208,7 +210,7 @@ def crossed(first: int, second: int) -> Trace:
     )
 
 
-def test_a_deadlock_names_processes_streams_and_places():
+def test_a_deadlock_names_processes_streams_and_places() -> None:
     result = crossed(2, 2).replay()
     assert not result.finished
     with pytest.raises(DeadlockError) as error:
@@ -221,7 +223,7 @@ def test_a_deadlock_names_processes_streams_and_places():
     assert result.times.put[:5].tolist()[2:] == [-1, -1, -1]
 
 
-def test_the_smallest_depths_clear_the_deadlock():
+def test_the_smallest_depths_clear_the_deadlock() -> None:
     answer = crossed(2, 2).smallest_depths({"a": 2})
     assert (answer.increase, answer.added, answer.proven) == ({"a": 5}, 3, True)
     assert crossed(2, 2).smallest_depths().depths.tolist() == [5, 1]
@@ -230,7 +232,7 @@ def test_the_smallest_depths_clear_the_deadlock():
     assert crossed(5, 1).replay().advice() == ""
 
 
-def test_no_depth_helps_against_a_cycle_of_gets():
+def test_no_depth_helps_against_a_cycle_of_gets() -> None:
     trace = Trace.build(
         {"a": 1, "b": 1},
         {"p": [Loop(1, 1, 3, [Get("a"), Put("b")])], "q": [Loop(1, 1, 3, [Get("b"), Put("a")])]},
@@ -240,7 +242,7 @@ def test_no_depth_helps_against_a_cycle_of_gets():
     assert "all wait for a token before they put one" in trace.replay().advice()
 
 
-def test_unequal_puts_and_gets():
+def test_unequal_puts_and_gets() -> None:
     short = Trace.build({"s": 1}, {"p": [Loop(2, ops=[Put("s")])], "q": [Loop(3, ops=[Get("s")])]})
     assert short.notes == ("stream s carries 2 tokens in and 3 out: its reader waits for ever",)
     assert "q waits to get from s (empty; iteration 2 of its loop 0" in short.replay().explain()
@@ -256,7 +258,7 @@ def test_unequal_puts_and_gets():
 
 @FEW
 @given(st.one_of(irregular(), regular(4)))
-def test_smallest_depths_are_the_smallest(network):
+def test_smallest_depths_are_the_smallest(network: Any) -> None:
     trace = trace_of(network)
     try:
         answer = trace.smallest_depths()
@@ -274,7 +276,7 @@ def test_smallest_depths_are_the_smallest(network):
 
 @FEW
 @given(irregular())
-def test_without_a_proof_no_stream_can_be_shallower(network):
+def test_without_a_proof_no_stream_can_be_shallower(network: Any) -> None:
     trace = trace_of(network)
     try:
         answer = trace.smallest_depths(max_runs=1)
@@ -291,7 +293,7 @@ def test_without_a_proof_no_stream_can_be_shallower(network):
 
 @MANY
 @given(networks(), st.data())
-def test_incremental_replay_is_full_replay(network, data):
+def test_incremental_replay_is_full_replay(network: Any, data: DataObject) -> None:
     trace = trace_of(network)
     replayer = trace.replayer()
     replayer.full_share = 1  # let changes reach every operation
@@ -306,14 +308,14 @@ def test_incremental_replay_is_full_replay(network, data):
             assert (replayer.result().process_end == full.process_end).all()
 
 
-def test_incremental_replay_sees_that_a_rest_does_not_fit():
+def test_incremental_replay_sees_that_a_rest_does_not_fit() -> None:
     rest = Trace.build({"s": 3}, {"p": [Loop(5, ops=[Put("s")])], "q": [Loop(2, ops=[Get("s")])]})
     replayer = rest.replayer()
     assert replayer.retime("s", 2) == -1
     assert replayer.retime("s", 3) == rest.replay().cycles
 
 
-def test_incremental_replay_computes_what_changes():
+def test_incremental_replay_computes_what_changes() -> None:
     trace = systolic(8, 64, depth=8)
     replayer = trace.replayer()
     assert replayer.retime("a7_8", 7) == trace.replay({"a7_8": 7}).cycles

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.engine.result import RunResult
-from allo_dse.simulator.network.network import Network, NetworkBuilder, Table
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
 

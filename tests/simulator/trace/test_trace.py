@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -57,7 +58,7 @@ def loop_with(**changes: object) -> dict[str, object]:
     return meta_with(loops=[{**META["loops"][0], **changes}, META["loops"][1]])
 
 
-def test_a_trace_of_another_tool_loads(tmp_path):
+def test_a_trace_of_another_tool_loads(tmp_path: Path) -> None:
     trace = Trace.load(written(tmp_path))
     assert repr(trace) == "<Trace 'small': 2 processes, 1 streams, 4 events>"
     assert (trace.name, trace.processes, trace.streams) == ("small", ("p", "q"), ("stream_0",))
@@ -70,7 +71,7 @@ def test_a_trace_of_another_tool_loads(tmp_path):
 
 @settings(max_examples=40, deadline=None)
 @given(networks())
-def test_saving_and_loading_changes_nothing(tmp_path_factory, network):
+def test_saving_and_loading_changes_nothing(tmp_path_factory: pytest.TempPathFactory, network: Any) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.npz"
     trace = trace_of(network, name="x", clock_ns=2.5, looks_at_occupancy=["p0"])
     trace.save(path)
@@ -83,7 +84,7 @@ def test_saving_and_loading_changes_nothing(tmp_path_factory, network):
     assert (back.stream_depth == trace.stream_depth).all()
 
 
-def test_regular_loops_are_written_out_for_other_readers(tmp_path):
+def test_regular_loops_are_written_out_for_other_readers(tmp_path: Path) -> None:
     Trace.build({"s": 3}, {"p": [Loop(2, 1, 4, [Put("s")])], "q": [Loop(2, ops=[Get("s")])]}).save(tmp_path / "t.npz")
     with np.load(tmp_path / "t.npz") as archive:
         assert archive["kind"].tolist() == [1, 1, 0, 0]
@@ -91,7 +92,7 @@ def test_regular_loops_are_written_out_for_other_readers(tmp_path):
         assert "stage" not in archive.files
 
 
-def test_huge_regular_traces_are_saved_without_events(tmp_path):
+def test_huge_regular_traces_are_saved_without_events(tmp_path: Path) -> None:
     trip = 1 << 36
     trace = Trace.build({"s": 3}, {"p": [Loop(trip, ops=[Put("s")])], "q": [Loop(trip, ops=[Get("s")])]})
     trace.save(tmp_path / "t.npz")
@@ -101,7 +102,7 @@ def test_huge_regular_traces_are_saved_without_events(tmp_path):
         _ = trace.data.events
 
 
-def test_a_failed_save_leaves_nothing(tmp_path):
+def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
     trace = Trace.load(written(tmp_path))
     with pytest.raises(TraceError, match="cannot write trace"):
         trace.save(tmp_path / "missing" / "t.npz")
@@ -154,7 +155,7 @@ WRONG_META = [
 
 
 @pytest.mark.parametrize(("changes", "message"), [*WRONG, *(({"meta_json": m}, text) for m, text in WRONG_META)])
-def test_wrong_files_are_refused(tmp_path, changes, message):
+def test_wrong_files_are_refused(tmp_path: Path, changes: Any, message: Any) -> None:
     path = tmp_path / "t.npz"
     np.savez_compressed(path, **arrays(**changes))
     with pytest.raises(TraceError, match=message) as error:
@@ -163,7 +164,7 @@ def test_wrong_files_are_refused(tmp_path, changes, message):
     assert isinstance(error.value, AlloDseError)
 
 
-def test_files_that_are_no_traces_are_refused(tmp_path):
+def test_files_that_are_no_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="there is no trace"):
         Trace.load(tmp_path / "none.npz")
     with pytest.raises(TraceError, match="cannot read trace"):
@@ -174,13 +175,13 @@ def test_files_that_are_no_traces_are_refused(tmp_path):
             Trace.load(tmp_path / "x.npz")
 
 
-def test_python_objects_in_a_file_are_not_loaded(tmp_path):
+def test_python_objects_in_a_file_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", **arrays(loop=np.array([print, None], object)))
     with pytest.raises(TraceError, match="is damaged"):
         Trace.load(tmp_path / "t.npz")
 
 
-def test_every_truncation_is_noticed(tmp_path):
+def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     whole = written(tmp_path).read_bytes()
     for length in range(0, len(whole), 37):
         (tmp_path / "cut.npz").write_bytes(whole[:length])
@@ -188,7 +189,7 @@ def test_every_truncation_is_noticed(tmp_path):
             Trace.load(tmp_path / "cut.npz")
 
 
-def test_flipped_bits_never_give_another_error(tmp_path):
+def test_flipped_bits_never_give_another_error(tmp_path: Path) -> None:
     whole = bytearray(written(tmp_path).read_bytes())
     for at in range(0, len(whole), 23):
         broken = whole.copy()
@@ -212,19 +213,19 @@ def test_flipped_bits_never_give_another_error(tmp_path):
         ({}, {}, {"looks_at_occupancy": ["p"]}, "'p', which is not a process"),
     ],
 )
-def test_wrong_parts_are_refused(streams, processes, options, message):
+def test_wrong_parts_are_refused(streams: Any, processes: Any, options: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         Trace.build(streams, processes, **options)
 
 
-def test_traces_cannot_be_changed(tmp_path):
+def test_traces_cannot_be_changed(tmp_path: Path) -> None:
     trace = Trace.load(written(tmp_path))
     for array in (trace.stream_depth, trace.data.listed.iteration):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7
 
 
-def test_kernels_compile_without_a_cache_directory(monkeypatch):
+def test_kernels_compile_without_a_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = numba.njit
 
     def njit(cache: bool = False, **options: object) -> object:
@@ -236,7 +237,7 @@ def test_kernels_compile_without_a_cache_directory(monkeypatch):
     assert compiled(lambda x: x + 1)(2) == 3
 
 
-def test_a_trace_without_streams_takes_its_loops_time():
+def test_a_trace_without_streams_takes_its_loops_time() -> None:
     trace = Trace.build({}, {"p": [Loop(10, 2, 5), Loop(0, 1, 100), Loop(1, 1, 3)], "idle": []})
     assert trace.replay().process_end.tolist() == [18 + 6 + 2, 0]
     assert Trace.build({}, {}).replay().cycles == 0

@@ -88,7 +88,7 @@ def legal(options: list[tuple[Draft | None, Genes]]) -> list[tuple[Draft, Genes]
     return [(option, genes) for option, genes in options if option is not None]
 
 
-def test_options_are_distinct_and_counted(case):
+def test_options_are_distinct_and_counted(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     choice, draft, options = case
     found = [option for option, _ in legal(options)]
     assert len(found) > 1
@@ -98,13 +98,13 @@ def test_options_are_distinct_and_counted(case):
     assert choice.count(draft, 1) > 1
 
 
-def test_the_genes_of_an_option_decode_to_it(case):
+def test_the_genes_of_an_option_decode_to_it(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     choice, draft, options = case
     for option, genes in legal(options)[:: max(1, len(options) // 40)]:
         assert choice.decode(draft, suggest_from(genes)) == option
 
 
-def test_a_design_is_encoded_and_decoded(case):
+def test_a_design_is_encoded_and_decoded(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     choice, draft, options = case
     for option, _ in legal(options)[:: max(1, len(options) // 20)]:
         whole = option if option.fold is not None else replace(option, fold=unfolded(gemm().compiled))
@@ -117,7 +117,7 @@ def gemm() -> Draft:
     return on_npu(gemm_program(8, 8, 8, 2, 2, 2))
 
 
-def test_any_genes_decode_alike_each_time(case):
+def test_any_genes_decode_alike_each_time(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     """Also in another object, and from the genes that were asked for alone; what is decoded is an option."""
     choice, draft, options = case
     rng = np.random.default_rng(0)
@@ -147,7 +147,7 @@ def test_any_genes_decode_alike_each_time(case):
     assert decided
 
 
-def test_it_writes_and_reads_what_it_says(case):
+def test_it_writes_and_reads_what_it_says(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     choice, draft, options = case
     written = {name.partition(".")[0] for name in choice.writes}
     others = [field.name for field in fields(Draft) if field.name not in written]
@@ -157,11 +157,11 @@ def test_it_writes_and_reads_what_it_says(case):
     assert [genes for _, genes in choice.options(changed)] == [genes for _, genes in options]
 
 
-def test_its_description_is_plain_and_its_own(case):
+def test_its_description_is_plain_and_its_own(case: tuple[Choice, Draft, list[tuple[Draft | None, Genes]]]) -> None:
     choice, _, _ = case
     assert json.loads(json.dumps(choice.describe())) == choice.describe() != {}
 
 
-def test_a_choice_comes_after_those_it_depends_on():
+def test_a_choice_comes_after_those_it_depends_on() -> None:
     with pytest.raises(dse.StudyError, match="KernelFolds depends on program, which is decided after it"):
         Space(Draft(NPU), [KernelFolds(NPU), parameters()])

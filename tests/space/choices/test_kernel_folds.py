@@ -8,16 +8,18 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.design import Design
 from allo_dse.space.gene import random_suggest
 from allo_dse.space.params import ParameterSpace, choices
+from allo_dse.space.space import Space
 from tests.space.support import NPU, MadePrograms, folded_space
 from tests.support.programs import attention_program, gemm_program, ring_program, stages_program
 
 
 @pytest.fixture
-def gemm_space():
+def gemm_space() -> Space:
     tiles = choices([4, 8], ordered=True)
     return folded_space(
         lambda Pm, Pn, Pk: Program.of(gemm_program(512, 512, 512, Pm, Pn, Pk)),
@@ -26,7 +28,7 @@ def gemm_space():
     )
 
 
-def test_the_hand_written_mapping_is_in_the_space(gemm_space):
+def test_the_hand_written_mapping_is_in_the_space(gemm_space: Space) -> None:
     program = gemm_space.decode_genes({"param.Pm": 1, "param.Pn": 1, "param.Pk": 1}).design.program
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, (1, 2)),)).normalised(ProgramGraph(program))
@@ -34,7 +36,7 @@ def test_the_hand_written_mapping_is_in_the_space(gemm_space):
     assert gemm_space.decode_genes(gemm_space.encode(design)).key == design.key
 
 
-def test_all_designs_are_counted_distinct_and_decodable(gemm_space):
+def test_all_designs_are_counted_distinct_and_decodable(gemm_space: Space) -> None:
     designs = list(gemm_space.designs())
     assert len(designs) == gemm_space.count(10**6) == len({c.key for c in designs})
     for candidate in designs[::37]:
@@ -42,7 +44,7 @@ def test_all_designs_are_counted_distinct_and_decodable(gemm_space):
         assert candidate.design.fold.node_count <= 16
 
 
-def test_programs_of_several_kernels():
+def test_programs_of_several_kernels() -> None:
     program = Program.of(attention_program(2, 2, 8))
     space = folded_space(lambda: program, KernelFolds(NPU))
     rng = np.random.default_rng(0)
@@ -64,7 +66,7 @@ def test_programs_of_several_kernels():
         stages_program((2, 4), ("row", "grid", "row")),
     ],
 )
-def test_folds_across_kernels_have_genes(program):
+def test_folds_across_kernels_have_genes(program: CompiledProgram) -> None:
     loaded = Program.of(program)
     space = folded_space(lambda: loaded, KernelFolds(NPU))
     designs = list(space.designs())
@@ -77,7 +79,7 @@ def test_folds_across_kernels_have_genes(program):
     assert sum(candidate is not None for candidate in found) > 50
 
 
-def test_a_program_that_cannot_fit_says_why():
+def test_a_program_that_cannot_fit_says_why() -> None:
     program = Program.of(ring_program(20, [(0, 1), (1, 3)]))
     space = folded_space(lambda: program, KernelFolds(NPU))
     with pytest.raises(IllegalFold, match="needs 20 nodes or more, and npu1_4col has 16") as caught:

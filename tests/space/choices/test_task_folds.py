@@ -1,6 +1,7 @@
 """A study that folds task by task."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.support.programs import graph_program, vector_add_program
 
 
 @pytest.mark.parametrize("tasks", [4, 20])
-def test_every_fold_has_genes(tasks):
+def test_every_fold_has_genes(tasks: int) -> None:
     names = [f"n{i}" for i in range(tasks)]
     program = Program.of(graph_program(list(itertools.pairwise(names)), names))
     space = folded_space(lambda: program, TaskFolds(NPU))
@@ -31,7 +32,7 @@ def test_every_fold_has_genes(tasks):
     assert any(found)
 
 
-def test_a_study_of_single_tasks(tmp_path):
+def test_a_study_of_single_tasks(tmp_path: Path) -> None:
     program = Program.of(vector_add_program(5, 1280))
     study = Study(
         "tasks", program=None, params={}, device=NPU, objectives=[minimize("latency_us"), minimize("pe_count")],
@@ -44,7 +45,7 @@ def test_a_study_of_single_tasks(tmp_path):
     assert best.mapping_primitives == [("chain", ["core_0", "core_1"])]
 
 
-def test_folds_of_kernels_and_of_tasks_are_not_mixed_up():
+def test_folds_of_kernels_and_of_tasks_are_not_mixed_up() -> None:
     program = Program.of(vector_add_program(5, 1280))
     kernels, tasks = (folded_space(lambda: program, kind(NPU)) for kind in (KernelFolds, TaskFolds))
     assert kernels.fingerprint != tasks.fingerprint

@@ -7,14 +7,19 @@ from allo_dse.tune.results.explain import explain
 from tests.support.programs import gemm_program
 
 
-def design(axes, order, mesh=(32, 32, 32), output_depth=1):
+def design(
+    axes: tuple[AxisFold, AxisFold, AxisFold],
+    order: tuple[int, ...],
+    mesh: tuple[int, int, int] = (32, 32, 32),
+    output_depth: int = 1,
+) -> SimpleNamespace:
     k, m, n = mesh
     program = Program.of(gemm_program(64 * m, 64 * n, 64 * k, m, n, k))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, order),))
     return SimpleNamespace(program=program, fold=fold, buffering=Buffering(output_depth=output_depth))
 
 
-def test_the_hand_written_mapping_in_words():
+def test_the_hand_written_mapping_in_words() -> None:
     mapped = design((AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic")), (1, 2))
     text = explain(mapped, {"bound": {"dram": 0.712, "core": 0.4}, "bottleneck": "dram"})
     assert text == (
@@ -23,12 +28,12 @@ def test_the_hand_written_mapping_in_words():
     )
 
 
-def test_half_k_chains_and_no_loops():
+def test_half_k_chains_and_no_loops() -> None:
     mapped = design((AxisFold(2, "block", "chain"), AxisFold(4), AxisFold(2)), (), (32, 4, 2), output_depth=2)
     assert explain(mapped, {}) == "chained 16 reduction steps, laid out 2x4x2; 16 cores; double-buffered output"
 
 
-def test_one_core_and_mixed_patterns():
+def test_one_core_and_mixed_patterns() -> None:
     mapped = design((AxisFold(1, "block", "chain"), AxisFold(2, "cyclic"), AxisFold(4)), (2, 1))
     text = explain(mapped, {"bound": {"core": 1.0}})
     assert "(axis 1 cyclic, axis 2 block; axis 2 outermost)" in text

@@ -2,17 +2,21 @@
 
 import itertools
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run.cache import ResultCache
+from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 
 class Slowish(FakeEvaluator):
     count = 0
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         Slowish.count += 1
         time.sleep(0.0005)
         return super().evaluate(design)
@@ -22,16 +26,16 @@ class Newer(Slowish):
     version = "2"
 
 
-def run(study, folder, name, trials=40, **options):
+def run(study: Study | int, folder: Path, name: str, trials: int = 40, **options: bool | str) -> Any:
     return study.run(trials, run_dir=folder / name, cache=folder / "cache", progress="quiet", verify=False, **options)
 
 
-def candidates(count):
+def candidates(count: int) -> Any:
     study = fake_study()
     return study.programs, list(itertools.islice((c for c in study.space.designs() if not check(c.design)), count))
 
 
-def test_a_second_run_evaluates_only_what_is_new(tmp_path):
+def test_a_second_run_evaluates_only_what_is_new(tmp_path: Path) -> None:
     Slowish.count = 0
     first = run(fake_study(evaluator=Slowish), tmp_path, "a")
     assert Slowish.count == 40
@@ -43,13 +47,13 @@ def test_a_second_run_evaluates_only_what_is_new(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{"evaluator": Newer}, {"salt": "x"}])
-def test_another_version_or_program_finds_nothing(tmp_path, changes):
+def test_another_version_or_program_finds_nothing(tmp_path: Path, changes: Any) -> None:
     run(fake_study(evaluator=Slowish), tmp_path, "a", 10)
     result = run(fake_study(**{"evaluator": Slowish, **changes}), tmp_path, "b", 10)
     assert not any(r.cached for r in result.records)
 
 
-def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path, monkeypatch):
+def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study = fake_study(evaluator=Slowish)
     study.run(10, progress="quiet", verify=False)
@@ -63,7 +67,7 @@ def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path, monkeypatch):
     assert not any(r.cached for r in elsewhere.records)
 
 
-def test_two_processes_may_write_and_a_torn_line_costs_one_result(tmp_path):
+def test_two_processes_may_write_and_a_torn_line_costs_one_result(tmp_path: Path) -> None:
     programs, (a, b, c) = candidates(3)
     one, two = (ResultCache(tmp_path, Slowish(), programs) for _ in range(2))
     one.put(a, {"x": 1.5}, 1.0)
@@ -81,7 +85,7 @@ def test_two_processes_may_write_and_a_torn_line_costs_one_result(tmp_path):
         cache.close()
 
 
-def test_fast_and_damaged_results_are_not_used(tmp_path):
+def test_fast_and_damaged_results_are_not_used(tmp_path: Path) -> None:
     programs, (a, b) = candidates(2)
     cache = ResultCache(tmp_path, Slowish(), programs)
     cache.put(a, {"x": 1}, 1e-6)

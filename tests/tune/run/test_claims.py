@@ -3,11 +3,16 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import optuna
 import pytest
 
+from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import claims, sharing
 from allo_dse.tune.run.claims import Claims
 from allo_dse.tune.run.sharing import SharingExecutor
@@ -15,6 +20,7 @@ from allo_dse.tune.run.storage import SharedStudy
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Measurement
+from allo_dse.tune.study import Study
 from allo_dse.tune.workers.executor import Job
 from tests.tune.fakes import fake_study
 from tests.tune.ray_evaluators import Noting, noted
@@ -34,40 +40,40 @@ class Together(Noting):
 
     barrier = None
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if self.barrier is not None:
             self.barrier.wait(60.0)
             self.barrier = None
         return super().evaluate(design)
 
 
-def study(notes, rungs=(), barrier=None):
+def study(notes: Path, rungs: tuple[()] = (), barrier: Barrier | None = None) -> Study:
     return fake_study(
         evaluator=Together(notes, seconds=0.01, barrier=barrier), rungs=list(rungs), params=PARAMS, max_nodes=4
     )
 
 
 @pytest.fixture
-def always(monkeypatch):
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims whatever they cost: how long they take depends on what else the machine does."""
     monkeypatch.setattr(SharingExecutor, "_worth_claiming", lambda executor, rung: True)
 
 
 @pytest.fixture
-def claimed(tmp_path):
+def claimed(tmp_path: str) -> Callable[..., Any]:
     made = optuna.create_study(study_name="claims", storage=f"sqlite:///{tmp_path}/claims.db")
     return lambda driver: Claims(optuna.load_study(study_name="claims", storage=made._storage), driver)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "postgresql":
         return request.getfixturevalue("postgresql")
     return f"sqlite:///{tmp_path}/trials.db"
 
 
-def run_together(tmp_path, url, made, drivers=2, trials=10**6):
-    def drive(name):
+def run_together(tmp_path: Path, url: Any, made: Callable[..., Any], drivers: int = 2, trials: Any = 10**6) -> Any:
+    def drive(name: Path | str) -> None:
         made(name).run(trials, run_dir=tmp_path / name, storage=url, **OPTIONS)
 
     threads = [threading.Thread(target=drive, args=(f"driver{n}",)) for n in range(drivers)]
@@ -78,11 +84,11 @@ def run_together(tmp_path, url, made, drivers=2, trials=10**6):
     return [read_log(tmp_path / f"driver{n}" / "log.jsonl").entries for n in range(drivers)]
 
 
-def measured(entries, rung=0):
+def measured(entries: Any, rung: int = 0) -> Any:
     return [e for e in entries if e["type"] == "design" and e.get("rung", 0) == rung and e["status"] != "violation"]
 
 
-def test_two_drivers_enumerate_a_space_and_evaluate_every_design_once(tmp_path, url, always):
+def test_two_drivers_enumerate_a_space_and_evaluate_every_design_once(tmp_path: Path, url: Any, always: Any) -> None:
     expected = study(tmp_path / "alone").run(10**6, run_dir=tmp_path / "run", **OPTIONS).records
     notes = tmp_path / "notes"
     rungs = [Rung(partial(Dear, tmp_path / "dear", seconds=0.01), best=0.2)]
@@ -110,7 +116,9 @@ def test_two_drivers_enumerate_a_space_and_evaluate_every_design_once(tmp_path, 
         optuna.delete_study(study_name=name, storage=storage)
 
 
-def test_the_designs_of_a_driver_that_died_are_taken_over(tmp_path, always, monkeypatch):
+def test_the_designs_of_a_driver_that_died_are_taken_over(
+    tmp_path: Path, always: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claims, "STALE_SECONDS", 1.0)
     monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.2)
     url, notes = f"sqlite:///{tmp_path}/trials.db", tmp_path / "notes"
@@ -124,7 +132,7 @@ def test_the_designs_of_a_driver_that_died_are_taken_over(tmp_path, always, monk
     assert len(measured(entries)) == len(keys)
 
 
-def test_the_first_claim_holds_until_it_is_given_back(claimed):
+def test_the_first_claim_holds_until_it_is_given_back(claimed: Any) -> None:
     a, b = claimed("a"), claimed("b")
     one, two, three = (0, "k1"), (0, "k2"), (1, "k1")
     assert a.claim([one, two]) == {one, two}
@@ -142,7 +150,7 @@ def test_the_first_claim_holds_until_it_is_given_back(claimed):
     assert again.claim([three]) == {three}
 
 
-def test_a_driver_is_alive_as_long_as_it_gives_signs_of_life(claimed, monkeypatch):
+def test_a_driver_is_alive_as_long_as_it_gives_signs_of_life(claimed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(claims.time, "monotonic", lambda: now[0])
     a, b = claimed("a"), claimed("b")
@@ -155,13 +163,13 @@ def test_a_driver_is_alive_as_long_as_it_gives_signs_of_life(claimed, monkeypatc
     assert not b.held_by_others([(0, "k")])
 
 
-def test_many_drivers_at_once_never_win_the_same_design(tmp_path):
+def test_many_drivers_at_once_never_win_the_same_design(tmp_path: Path) -> None:
     url = f"journal:{tmp_path}/claims.journal"
     backend = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(url.partition(":")[2]))
     optuna.create_study(study_name="claims", storage=backend)
     won = {}
 
-    def compete(driver):
+    def compete(driver: Any) -> None:
         own = Claims(optuna.load_study(study_name="claims", storage=backend), driver)
         won[driver] = [one for n in range(0, 40, 4) for one in own.claim([(0, str(k)) for k in range(n, n + 4)])]
 
@@ -173,10 +181,10 @@ def test_many_drivers_at_once_never_win_the_same_design(tmp_path):
     assert Counter(one for each in won.values() for one in each) == Counter((0, str(k)) for k in range(40))
 
 
-def test_cheap_evaluations_are_not_claimed(tmp_path, monkeypatch):
+def test_cheap_evaluations_are_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def slowly(shared, wanted):
+    def slowly(shared: Any, wanted: Any) -> Any:
         asked.append(wanted)
         time.sleep(0.5)
         return set(wanted)
@@ -190,35 +198,35 @@ def test_cheap_evaluations_are_not_claimed(tmp_path, monkeypatch):
 class Breaking:
     """A storage that is gone after the first claim, which somebody else holds."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.broken = False
 
-    def claim(self, wanted):
+    def claim(self, wanted: Any) -> Any:
         return set(wanted) if self.broken else set()
 
-    def claimed_by_others(self, wanted):
+    def claimed_by_others(self, wanted: Any) -> Any:
         self.broken = True
         return set()
 
-    def result(self, rung, key):
+    def result(self, rung: Any, key: Any) -> None:
         return None
 
 
-def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatch):
+def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     class Inner:
-        def news(self):
+        def news(self) -> Any:
             return []
 
-        def __init__(self):
+        def __init__(self) -> None:
             self.jobs = []
 
-        def outstanding(self, rung=None):
+        def outstanding(self, rung: int | None = None) -> Any:
             return len(self.jobs)
 
-        def submit(self, jobs):
+        def submit(self, jobs: Any) -> None:
             self.jobs += jobs
 
-        def collect(self):
+        def collect(self) -> Any:
             done, self.jobs = self.jobs, []
             return [Measurement(number=job.number, rung=job.rung, metrics={}, seconds=0.1) for job in done]
 

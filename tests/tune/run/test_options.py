@@ -4,6 +4,7 @@ import inspect
 import sys
 from dataclasses import KW_ONLY, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ PACKAGE = Path(allo_dse.__file__).parent
 NAMES = [field.name for field in fields(RunOptions) if field.type is not KW_ONLY]
 
 
-def test_every_option_is_explained_and_study_run_takes_it():
+def test_every_option_is_explained_and_study_run_takes_it() -> None:
     assert list(RunOptions.help()) == NAMES
     assert list(inspect.signature(Study.run).parameters) == ["self", *NAMES]
     kinds = {p.kind for p in list(inspect.signature(Study.run).parameters.values())[2:]}
@@ -27,7 +28,7 @@ def test_every_option_is_explained_and_study_run_takes_it():
     assert all(f"{name}: {text[:40]}" in Study.run.__doc__ for name, text in RunOptions.help().items())
 
 
-def test_flags_are_options_with_the_same_defaults():
+def test_flags_are_options_with_the_same_defaults() -> None:
     parameters = inspect.signature(command.tune).parameters
     defaults = {field.name: field.default for field in fields(RunOptions)}
     own = {"study", "settings", "target", "no_cache", "as_json", "quiet", "version"}
@@ -36,18 +37,18 @@ def test_flags_are_options_with_the_same_defaults():
 
 
 @pytest.mark.parametrize(("wrong", "text"), [({"workers": 0}, "0 workers"), ({"trials": 0}, "0 trials")])
-def test_options_that_leave_nothing_to_do_are_refused(wrong, text):
+def test_options_that_leave_nothing_to_do_are_refused(wrong: Any, text: str) -> None:
     with pytest.raises(StudyError, match=text):
         RunOptions(**wrong)
 
 
-def test_a_run_that_is_told_nothing_makes_the_trials_of_its_study():
+def test_a_run_that_is_told_nothing_makes_the_trials_of_its_study() -> None:
     assert RunOptions().budget(500, ladder=False).trials == 500
     assert RunOptions(time="1m").budget(500, ladder=False).trials is None
     assert RunOptions(7, time="1m").budget(500, ladder=True).trials == 7
 
 
-def test_the_shortest_time_is_enough_for_one_design(tmp_path):
+def test_the_shortest_time_is_enough_for_one_design(tmp_path: Path) -> None:
     result = fake_study().run(time=1e-9, run_dir=tmp_path / "run", progress="quiet", verify=False)
     assert (len(result.records), result.stopped) == (1, "time")
 
@@ -57,7 +58,7 @@ class Stack(FakeEvaluator):
 
     path: tuple[str, ...] = ()
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Any:
         frame, found = sys._getframe(1), []
         while frame is not None:
             if PACKAGE in Path(frame.f_code.co_filename).parents:
@@ -67,6 +68,6 @@ class Stack(FakeEvaluator):
         return super().evaluate(design)
 
 
-def test_nobody_stands_between_a_run_and_its_evaluator_who_only_passes_on(tmp_path):
+def test_nobody_stands_between_a_run_and_its_evaluator_who_only_passes_on(tmp_path: Path) -> None:
     run_study(fake_study(evaluator=Stack), RunOptions(1, run_dir=tmp_path / "run", progress="quiet", verify=False))
     assert Stack.path == ("run_study", "Driver.run", "InlineExecutor.collect", "OpenBench.run")

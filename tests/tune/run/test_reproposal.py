@@ -1,28 +1,34 @@
 """One worker and one seed: proposing again gives what the log has, bit for bit; what differs is found and named."""
 
+from pathlib import Path
+from typing import Any
+
 import optuna
 import pytest
 
-from allo_dse.tune.run.reproposal import propose_again
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.run.reproposal import Reproposal, propose_again
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.record import Record
+from allo_dse.tune.study import Study
+from allo_dse.tune.workers.pool import Task
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 QUIET = {"progress": "quiet", "verify": False}
 
 
 class Fails(FakeEvaluator):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 5 == 0:
             raise RuntimeError("no licence")
         return super().evaluate(design)
 
 
-def again(run_dir, made=None):
+def again(run_dir: Path | tuple[Task], made: Study | None = None) -> Reproposal:
     return propose_again(made or fake_study(evaluator=Fails), read_log(run_dir / "log.jsonl").lines, lambda: "")
 
 
-def counts(run_dir):
+def counts(run_dir: Path) -> Any:
     entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
     return len([e for e in entries if e["status"] != "violation"]), len(entries)
 
@@ -30,7 +36,7 @@ def counts(run_dir):
 @pytest.mark.parametrize(
     ("sampler", "trials"), [("auto", 70), ("exhaustive", 40), ("random", 24), ("nsga2", 24), ("tpe", 14)]
 )
-def test_a_run_is_proposed_again_across_its_resumptions(tmp_path, sampler, trials):
+def test_a_run_is_proposed_again_across_its_resumptions(tmp_path: Path, sampler: str, trials: int) -> None:
     for count in (trials // 4, trials // 2, trials):
         fake_study(evaluator=Fails).run(count, run_dir=tmp_path / "run", seed=3, sampler=sampler, **QUIET)
     found = again(tmp_path / "run")
@@ -40,7 +46,7 @@ def test_a_run_is_proposed_again_across_its_resumptions(tmp_path, sampler, trial
     assert 0 < found.violations <= records - designs
 
 
-def test_the_first_difference_is_named(tmp_path):
+def test_the_first_difference_is_named(tmp_path: Path) -> None:
     fake_study(evaluator=Fails).run(60, run_dir=tmp_path / "run", seed=3, **QUIET)
     path = tmp_path / "run" / "log.jsonl"
     entries = read_log(path).entries
@@ -54,7 +60,7 @@ def test_the_first_difference_is_named(tmp_path):
     assert Record.from_dict(entries[position]).key in found.difference
 
 
-def test_another_seed_a_forged_result_and_another_limit_are_differences(tmp_path):
+def test_another_seed_a_forged_result_and_another_limit_are_differences(tmp_path: Path) -> None:
     fake_study(evaluator=Fails).run(60, run_dir=tmp_path / "run", seed=3, **QUIET)
     path = tmp_path / "run" / "log.jsonl"
     intact = read_log(path).entries
@@ -66,7 +72,7 @@ def test_another_seed_a_forged_result_and_another_limit_are_differences(tmp_path
     assert again(tmp_path / "run", lenient).difference
 
 
-def test_what_cannot_be_proposed_again_is_counted_with_its_reason(tmp_path):
+def test_what_cannot_be_proposed_again_is_counted_with_its_reason(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     fake_study().run(9, run_dir=run_dir, sampler=optuna.samplers.RandomSampler(seed=1), **QUIET)
     fake_study().run(12, run_dir=run_dir, storage=f"sqlite:///{tmp_path}/x.db", **QUIET)

@@ -3,6 +3,7 @@
 import errno
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ HOSTILE = ["../../escape", "/etc/passwd", "a\0b", "..", ".", "", "x" * 500, "<sc
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_become_one_harmless_part_of_a_path(name):
+def test_names_become_one_harmless_part_of_a_path(name: Any) -> None:
     safe = file_name(name)
     assert safe
     assert Path(safe).name == safe
@@ -27,11 +28,11 @@ def test_names_become_one_harmless_part_of_a_path(name):
     assert not set(safe) & set("/\0\n<>\"'")
 
 
-def test_long_names_stay_different():
+def test_long_names_stay_different() -> None:
     assert file_name("x" * 200 + "a") != file_name("x" * 200 + "b")
 
 
-def test_hostile_names_write_inside_the_run_directory_only(tmp_path):
+def test_hostile_names_write_inside_the_run_directory_only(tmp_path: Path) -> None:
     class Hostile(FakeEvaluator):
         name = "../../evaluator"
 
@@ -42,8 +43,8 @@ def test_hostile_names_write_inside_the_run_directory_only(tmp_path):
     assert {p.name for p in (tmp_path / "a" / "b").iterdir()} == {"run"}
 
 
-def test_nothing_in_a_run_directory_is_unpickled(tmp_path, monkeypatch):
-    def forbidden(*arguments):
+def test_nothing_in_a_run_directory_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*arguments: Any) -> None:
         raise AssertionError("unpickled")
 
     study = fake_study()
@@ -56,10 +57,10 @@ def test_nothing_in_a_run_directory_is_unpickled(tmp_path, monkeypatch):
     assert users <= {"isolated_child.py"}  # from the parent's pipe, never from a file
 
 
-def test_a_full_disk_is_said_wherever_it_happens(tmp_path, monkeypatch):
+def test_a_full_disk_is_said_wherever_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = RunDirectory(tmp_path / "run")
 
-    def full(self, text):
+    def full(self: Any, text: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)

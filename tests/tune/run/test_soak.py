@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,16 +42,16 @@ fake_study(evaluator=Slow).run(int(trials), run_dir=run_dir, seed=5, progress="q
 """
 
 
-def designs(run_dir):
+def designs(run_dir: Path) -> Any:
     entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
     return [{k: v for k, v in e.items() if k not in ("at", "seconds")} for e in entries]
 
 
-def trials(run_dir):
+def trials(run_dir: Path) -> Any:
     return [e for e in designs(run_dir) if e["status"] != "violation"]
 
 
-def test_random_kills_of_the_driver_change_nothing(tmp_path):
+def test_random_kills_of_the_driver_change_nothing(tmp_path: Path) -> None:
     rng = random.Random(7)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     delays = [str(rng.uniform(0, 0.1)) for _ in range(KILLS)]
@@ -65,7 +66,7 @@ def test_random_kills_of_the_driver_change_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 7, 60, 300])
-def test_a_torn_end_is_repaired_and_evaluated_again(tmp_path, cut):
+def test_a_torn_end_is_repaired_and_evaluated_again(tmp_path: Path, cut: int) -> None:
     fake_study().run(30, run_dir=tmp_path / "run", seed=5, progress="quiet", verify=False)
     expected = trials(tmp_path / "run")
     path = tmp_path / "run" / "log.jsonl"

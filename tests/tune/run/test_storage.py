@@ -7,35 +7,39 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 
 from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run.storage import without_password
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 
 class Slow(FakeEvaluator):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         time.sleep(0.05)
         return super().evaluate(design)
 
 
 class Breaks(FakeEvaluator):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 4 == 0:
             raise RuntimeError("no licence")
         return super().evaluate(design)
 
 
-def run(study, run_dir, storage, trials=30, **options):
+def run(study: Study | int, run_dir: Path, storage: Any, trials: int = 30, **options: Path | int | str) -> Any:
     return study.run(trials, run_dir=run_dir, storage=storage, progress="quiet", verify=False, **options)
 
 
-def opened(url):
+def opened(url: Any) -> Any:
     if url.startswith("journal:"):
         url = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(url.partition(":")[2]))
     else:
@@ -44,7 +48,7 @@ def opened(url):
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory):
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server of its own: Debian's package, as the user postgres, in a directory, on a socket."""
     pytest.importorskip("psycopg")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) if Path("/usr/lib/postgresql").exists() else []
@@ -60,7 +64,7 @@ def postgresql(tmp_path_factory):
     prefix = ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
     tools, data = found[-1].parent, folder / "data"
 
-    def call(*arguments):
+    def call(*arguments: Path | str) -> None:
         done = subprocess.run([*prefix, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
 
@@ -75,13 +79,13 @@ def postgresql(tmp_path_factory):
 
 
 @pytest.fixture(params=["sqlite", "journal", "postgresql"])
-def url(request, tmp_path):
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "postgresql":
         return request.getfixturevalue("postgresql")
     return f"sqlite:///{tmp_path}/trials.db" if request.param == "sqlite" else f"journal:{tmp_path}/trials.journal"
 
 
-def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing(tmp_path, url):
+def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing(tmp_path: Path, url: Any) -> None:
     study = fake_study(evaluator=Breaks)
     result = run(study, tmp_path / "run", url, 12)
     trials = opened(url).get_trials()
@@ -101,10 +105,10 @@ def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing
     optuna.delete_study(study_name="fake", storage=opened(url)._storage)
 
 
-def test_two_drivers_share_a_study(tmp_path, url):
+def test_two_drivers_share_a_study(tmp_path: Path, url: Any) -> None:
     results = {}
 
-    def drive(name, seed):
+    def drive(name: str, seed: int) -> None:
         results[name] = run(fake_study(evaluator=Slow), tmp_path / name, url, 70, seed=seed)
 
     opened_first = threading.Thread(target=drive, args=("a", 1))
@@ -127,7 +131,7 @@ def test_two_drivers_share_a_study(tmp_path, url):
     optuna.delete_study(study_name="fake", storage=opened(url)._storage)
 
 
-def test_another_study_of_the_name_is_refused(tmp_path):
+def test_another_study_of_the_name_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     run(fake_study(), tmp_path / "a", url, 3)
     with pytest.raises(StudyError, match="program differ"):
@@ -135,19 +139,21 @@ def test_another_study_of_the_name_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["trials.db", "sqlite:////nowhere/x.db", "oracle://x"])
-def test_storages_that_cannot_be_used_are_explained(tmp_path, url):
+def test_storages_that_cannot_be_used_are_explained(tmp_path: Path, url: str) -> None:
     with pytest.raises(StudyError, match="storage") as caught:
         run(fake_study(), tmp_path / "run", url, 3)
     assert "sqlite:///" in caught.value.hint
 
 
-def test_passwords_are_not_written_down(tmp_path):
+def test_passwords_are_not_written_down(tmp_path: Path) -> None:
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
     assert without_password("sqlite:///x.db") == "sqlite:///x.db"
 
 
-def test_a_storage_that_breaks_does_not_stop_the_run(tmp_path, monkeypatch, capsys):
-    def broken(self, trial):
+def test_a_storage_that_breaks_does_not_stop_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: Any, trial: Any) -> None:
         raise OSError("connection lost")
 
     monkeypatch.setattr(optuna.Study, "add_trial", broken)

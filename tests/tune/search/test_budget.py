@@ -1,5 +1,6 @@
 import os
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,29 +24,29 @@ from allo_dse.tune.search.budget import Budget, StopSignals, parse_duration
         (0.5, 0.5),
     ],
 )
-def test_durations(text, seconds):
+def test_durations(text: int | str, seconds: int) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "fast", "5x", "-3s", "0", "1h 2", "nan", "inf"])
-def test_what_is_no_duration(text):
+def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(StudyError):
         parse_duration(text)
 
 
 @given(st.integers(1, 10**6))
-def test_seconds_are_read_back(n):
+def test_seconds_are_read_back(n: Any) -> None:
     assert parse_duration(f"{n}s") == n
 
 
-def test_budget_counts_earlier_trials():
+def test_budget_counts_earlier_trials() -> None:
     budget = Budget(trials=10, seconds=None)
     assert [budget.trials_left(n) for n in (0, 9, 10, 12)] == [10, 1, 0, 0]
     spent = Budget(trials=None, seconds=1e-9)
     assert [spent.trials_left(n) for n in (0, 1, 9)] == [1, 0, 0]  # a run always has a result
 
 
-def test_first_signal_asks_second_interrupts_and_handlers_return():
+def test_first_signal_asks_second_interrupts_and_handlers_return() -> None:
     before = signal.getsignal(signal.SIGINT)
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGINT)

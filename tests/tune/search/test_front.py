@@ -1,10 +1,12 @@
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.aliases import Array
 from allo_dse.tune.search.front import REFERENCE_AFTER, Front, hypervolume, knee, pareto_positions
 
 POINTS = st.integers(1, 4).flatmap(
@@ -12,11 +14,11 @@ POINTS = st.integers(1, 4).flatmap(
 )
 
 
-def dominates(a, b):
+def dominates(a: Any, b: Any) -> Any:
     return (a <= b).all() and (a < b).any()
 
 
-def brute_force_front(points):
+def brute_force_front(points: Array) -> Any:
     """Non-dominated points; of equal ones the first."""
     return [
         i
@@ -25,24 +27,24 @@ def brute_force_front(points):
     ]
 
 
-def brute_force_volume(points, size):
+def brute_force_volume(points: Array, size: int) -> Any:
     """Unit cells between the points and the reference point (size, size, ...)."""
     cells = itertools.product(range(size), repeat=points.shape[1])
     return sum(any((p <= cell).all() for p in points) for cell in cells)
 
 
 @given(POINTS)
-def test_pareto_positions_are_those_of_brute_force(points):
+def test_pareto_positions_are_those_of_brute_force(points: Array) -> None:
     assert pareto_positions(points) == brute_force_front(points)
 
 
 @given(POINTS)
-def test_hypervolume_counts_the_dominated_cells(points):
+def test_hypervolume_counts_the_dominated_cells(points: Array) -> None:
     assert hypervolume(points, np.full(points.shape[1], 6.0)) == pytest.approx(brute_force_volume(points, 6))
 
 
 @given(POINTS)
-def test_the_front_kept_step_by_step_is_the_front_of_all(points):
+def test_the_front_kept_step_by_step_is_the_front_of_all(points: Array) -> None:
     front = Front(points.shape[1])
     for number, point in enumerate(points):
         front.add(str(number), point)
@@ -50,7 +52,7 @@ def test_the_front_kept_step_by_step_is_the_front_of_all(points):
 
 
 @given(st.lists(st.tuples(*[st.integers(1, 50)] * 3), min_size=REFERENCE_AFTER, max_size=60))
-def test_incremental_hypervolume_equals_the_direct_one(rows):
+def test_incremental_hypervolume_equals_the_direct_one(rows: Any) -> None:
     front = Front(3)
     for number, row in enumerate(rows):
         front.add(str(number), row)
@@ -60,18 +62,18 @@ def test_incremental_hypervolume_equals_the_direct_one(rows):
     assert (reference > np.array(rows[:REFERENCE_AFTER]).max(0)).all()
 
 
-def test_knee_is_the_balanced_design():
+def test_knee_is_the_balanced_design() -> None:
     losses = np.array([[0.0, 100.0], [1.0, 20.0], [10.0, 0.0]])
     assert knee(losses) == 1
     assert knee(np.array([[3.0, 3.0]])) == 0
 
 
-def test_empty_front():
+def test_empty_front() -> None:
     assert pareto_positions(np.empty((0, 2))) == []
 
 
 @given(POINTS, st.integers(1, 9))
-def test_many_at_once_enter_as_they_would_one_by_one(points, block):
+def test_many_at_once_enter_as_they_would_one_by_one(points: Array, block: Any) -> None:
     points = np.concatenate([points] * (REFERENCE_AFTER // len(points) + 2))
     keys = [str(n) for n in range(len(points))]
     singly, together = Front(points.shape[1]), Front(points.shape[1])

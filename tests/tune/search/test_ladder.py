@@ -1,6 +1,8 @@
 """Dearer evaluators for the best designs: what is promoted, what is recorded, what happens when one cannot run."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.ladder import Rung, promoted
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 
@@ -20,7 +23,7 @@ class Measured(FakeEvaluator):
 
     name = "measured"
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         slower = 1 + int(design.key, 16) % 100 / 100
         return Metrics(latency_us=super().evaluate(design).latency_us * slower, luts=7)
 
@@ -29,12 +32,12 @@ class Missing(Measured):
     name = "board"
     resource = "board"
 
-    def unavailable(self):
+    def unavailable(self) -> str:
         return "no board: apt install board"
 
 
 class FailsForSome(Measured):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 2:
             raise RuntimeError("routing failed")
         return super().evaluate(design)
@@ -45,18 +48,18 @@ class Interrupted(Measured):
 
     left = 5
 
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> Metrics:
         Interrupted.left -= 1
         if Interrupted.left < 0:
             raise KeyboardInterrupt
         return super().evaluate(design)
 
 
-def run(study, run_dir, trials=80, **options):
+def run(study: Study | int, run_dir: Path, trials: int = 80, **options: str) -> Any:
     return study.run(trials, run_dir=run_dir, progress="quiet", **options)
 
 
-def designs(run_dir, rung):
+def designs(run_dir: Path, rung: int) -> Any:
     entries = read_log(run_dir / "log.jsonl").entries
     return [e for e in entries if e["type"] == "design" and e["status"] != "violation" and e.get("rung", 0) == rung]
 
@@ -65,7 +68,9 @@ POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, m
 
 
 @given(POINTS, st.floats(0, 1), st.booleans(), st.integers(1, 40))
-def test_the_front_and_the_best_share_go_up_and_never_more_than_allowed(points, best, front, at_most):
+def test_the_front_and_the_best_share_go_up_and_never_more_than_allowed(
+    points: Any, best: Any, front: Any, at_most: Any
+) -> None:
     values = {str(n): (float(a), float(-b)) for n, (a, b) in enumerate(points)}
     chosen = promoted(Rung(FakeEvaluator, front=front, best=best, at_most=at_most), values, (1.0, -1.0))
     assert len(set(chosen)) == len(chosen) <= at_most
@@ -80,7 +85,7 @@ def test_the_front_and_the_best_share_go_up_and_never_more_than_allowed(points, 
         assert on_front <= set(chosen)  # layers in order
 
 
-def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path):
+def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path: Path) -> None:
     result = run(fake_study(rungs=[Rung(Measured, best=0.1)]), tmp_path / "run")
     cheap, dear = designs(tmp_path / "run", 0), designs(tmp_path / "run", 1)
     assert len(cheap) == 80
@@ -108,13 +113,15 @@ def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path):
     assert len(result.trials) == 80
 
 
-def test_the_model_learns_from_the_cheap_evaluator_only(tmp_path):
+def test_the_model_learns_from_the_cheap_evaluator_only(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "plain")
     run(fake_study(rungs=[Measured]), tmp_path / "ladder")
     assert [e["key"] for e in designs(tmp_path / "plain", 0)] == [e["key"] for e in designs(tmp_path / "ladder", 0)]
 
 
-def test_a_rung_that_cannot_run_is_reported_and_the_others_go_on(tmp_path, capsys):
+def test_a_rung_that_cannot_run_is_reported_and_the_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     study = fake_study(rungs=[Missing, Rung(Measured, at_most=4)])
     study.run(40, run_dir=tmp_path / "run", progress="plain")
     assert "rung 1 (board 1) is left out: no board: apt install board; the other rungs go on" in capsys.readouterr().err
@@ -122,12 +129,12 @@ def test_a_rung_that_cannot_run_is_reported_and_the_others_go_on(tmp_path, capsy
     assert len(designs(tmp_path / "run", 2)) == 4
 
 
-def test_without_the_first_evaluator_there_is_no_run(tmp_path):
+def test_without_the_first_evaluator_there_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"board 1 cannot run: no board: apt install board"):
         run(fake_study(evaluator=Missing), tmp_path / "run")
 
 
-def test_designs_that_fail_higher_up_leave_the_front(tmp_path):
+def test_designs_that_fail_higher_up_leave_the_front(tmp_path: Path) -> None:
     result = run(fake_study(rungs=[FailsForSome]), tmp_path / "run")
     assert all(int(d.key, 16) % 2 == 0 for d in result.front)
     failed = [r for r in result.records if r.rung == 1 and r.status == "failed"]
@@ -163,7 +170,7 @@ def test_where_everything_fails_higher_up_no_failed_design_is_left(tmp_path):
     assert [str(one) for one in again.rung_failures] == [str(said)]
 
 
-def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path: Path) -> None:
     study = fake_study(rungs=[Interrupted])
     Interrupted.left = 5
     with pytest.raises(KeyboardInterrupt):
@@ -180,7 +187,7 @@ def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path):
     assert [d.key for d in result.front] == [d.key for d in whole.front]
 
 
-def test_a_time_budget_leaves_time_for_the_ladder(tmp_path):
+def test_a_time_budget_leaves_time_for_the_ladder(tmp_path: Path) -> None:
     result = fake_study(rungs=[Rung(Measured, at_most=3)]).run(
         time=1.5, run_dir=tmp_path / "run", progress="quiet", verify=False
     )
@@ -188,7 +195,7 @@ def test_a_time_budget_leaves_time_for_the_ladder(tmp_path):
     assert len(designs(tmp_path / "run", 1)) == 3
 
 
-def test_the_run_says_which_evaluators_it_has(tmp_path):
+def test_the_run_says_which_evaluators_it_has(tmp_path: Path) -> None:
     run(fake_study(rungs=[Missing]), tmp_path / "run", 10)
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     assert info["evaluators"] == [
@@ -198,7 +205,7 @@ def test_the_run_says_which_evaluators_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"best": 2}, {"at_most": 0}])
-def test_wrong_rungs_are_explained(options):
+def test_wrong_rungs_are_explained(options: Any) -> None:
     with pytest.raises(StudyError) as caught:
         Rung(Measured, **options)
     assert caught.value.hint

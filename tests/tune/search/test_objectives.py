@@ -7,19 +7,19 @@ from allo_dse.tune.search.objectives import MetricError, maximize, minimize, req
 METRICS = Metrics(latency_us=12.5, pe_count=4, dram_bytes=96e6)
 
 
-def test_objectives_by_name_and_by_function():
+def test_objectives_by_name_and_by_function() -> None:
     assert minimize("latency_us").value(METRICS) == 12.5
     cores = maximize(lambda m: m.pe_count * 2, name="cores")
     assert (cores.name, cores.value(METRICS), cores.sign) == ("cores", 8.0, -1.0)
 
 
-def test_a_function_names_itself_where_it_can():
+def test_a_function_names_itself_where_it_can() -> None:
     assert minimize(lambda m: m.latency_us / m.pe_count).name == "m.latency_us / m.pe_count"
     pair = [require(lambda m: m.dram_bytes < 64e6), require(lambda m: m.pe_count > 2)]
     assert [c.name for c in pair] == ["m.dram_bytes < 64e6", "m.pe_count > 2"]
 
 
-def test_what_cannot_be_computed_is_a_metric_error():
+def test_what_cannot_be_computed_is_a_metric_error() -> None:
     with pytest.raises(MetricError, match="no metric 'energy'"):
         minimize(lambda m: m.energy, name="energy").value(METRICS)
     with pytest.raises(MetricError, match="is nan"):
@@ -28,7 +28,7 @@ def test_what_cannot_be_computed_is_a_metric_error():
         minimize("x").value(Metrics(x=float("inf")))
 
 
-def test_constraints_say_how_far_they_are_violated():
+def test_constraints_say_how_far_they_are_violated() -> None:
     assert require(lambda m: m.dram_bytes < 64e6, name="traffic").violation(METRICS) == 1.0
     assert require(lambda m: m.pe_count == 4, name="cores").violation(METRICS) == 0.0
     assert require("dram_bytes", at_most=64e6).violation(METRICS) == pytest.approx(0.5)
@@ -39,7 +39,7 @@ def test_constraints_say_how_far_they_are_violated():
     assert require("pe_count", at_least=2, at_most=4).name == "pe_count <= 4 and >= 2"
 
 
-def test_wrong_declarations_are_explained():
+def test_wrong_declarations_are_explained() -> None:
     with pytest.raises(StudyError, match="needs at_most= or at_least="):
         require("pe_count")
     with pytest.raises(StudyError, match="expected a metric's name"):

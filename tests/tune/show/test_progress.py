@@ -1,5 +1,7 @@
 import io
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,7 +16,7 @@ from allo_dse.tune.show.run_view import format_duration, format_value
 from tests.tune.fakes import fake_study
 
 
-def test_live_view_shows_what_matters(tmp_path):
+def test_live_view_shows_what_matters(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     study = fake_study(constraints=[require(lambda m: m.pe_count <= 8, name="few [cores]")])
     study.run(60, run_dir=tmp_path / "run", progress=LiveReporter(console))
@@ -32,13 +34,13 @@ def test_live_view_shows_what_matters(tmp_path):
         assert part in strip(text), part
 
 
-def strip(text):
+def strip(text: Any) -> Any:
     import re
 
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-def test_plain_lines(tmp_path):
+def test_plain_lines(tmp_path: Path) -> None:
     stream = io.StringIO()
     fake_study().run(30, run_dir=tmp_path / "run", progress=PlainReporter(stream))
     lines = stream.getvalue().splitlines()
@@ -47,7 +49,7 @@ def test_plain_lines(tmp_path):
     assert "hypervolume 0." in lines[1]
 
 
-def test_json_events_are_one_object_per_line(tmp_path):
+def test_json_events_are_one_object_per_line(tmp_path: Path) -> None:
     stream = io.StringIO()
     result = fake_study().run(30, run_dir=tmp_path / "run", progress=JsonReporter(stream))
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -59,7 +61,7 @@ def test_json_events_are_one_object_per_line(tmp_path):
     assert events[1]["hypervolume_reference"].keys() == {"latency_us", "pe_count", "local_memory_bytes"}
 
 
-def test_the_result_for_a_person(tmp_path):
+def test_the_result_for_a_person(tmp_path: Path) -> None:
     result = fake_study().run(60, run_dir=tmp_path / "run", progress="quiet")
     console = Console(file=io.StringIO(), width=140)
     print_result(result, console, ["allo-tune", "x.py"])
@@ -70,7 +72,7 @@ def test_the_result_for_a_person(tmp_path):
     assert "pareto.csv" in text
 
 
-def test_no_feasible_design_is_said(tmp_path):
+def test_no_feasible_design_is_said(tmp_path: Path) -> None:
     result = fake_study(constraints=[require(lambda m: False, name="never")]).run(
         10, run_dir=tmp_path / "run", progress="quiet"
     )
@@ -79,13 +81,13 @@ def test_no_feasible_design_is_said(tmp_path):
     assert "no feasible design among 10" in console.file.getvalue()
 
 
-def test_numbers_and_durations():
+def test_numbers_and_durations() -> None:
     assert [format_value(v) for v in (None, 3.0, 123456.0, 0.123456, 8120.46, 12345.6)] == [
         "-", "3", "123,456", "0.1235", "8,120", "12,346",
     ]  # fmt: skip
     assert [format_duration(s) for s in (3.2, 75, 3700)] == ["3 s", "1 min 15 s", "1 h 1 min"]
 
 
-def test_unknown_progress():
+def test_unknown_progress() -> None:
     with pytest.raises(StudyError, match="unknown progress"):
         make_reporter("loud")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ cp "$1/run/log.jsonl" second.log
 """
 
 
-def namespace():
+def namespace() -> None:
     """The command that gives a process mounts of its own, which needs no rights where users may have namespaces."""
     unshare = shutil.which("unshare")
     for options in (["--mount"], ["--mount", "--map-root-user"]):
@@ -52,13 +53,13 @@ def namespace():
     return None
 
 
-def trials(path):
+def trials(path: Path) -> Any:
     entries = [e for e in read_log(path).entries if e["type"] == "design" and e["status"] != "violation"]
     return [(e["number"], e["key"], e["status"], e.get("metrics")) for e in entries]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "study.py").write_text(STUDY)
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", str(TRIALS), "--run-dir", "run", "--seed", "5"]
@@ -68,7 +69,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("free", [0, 20, 140, 180])
-def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path, undisturbed, free):
+def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path: Path, undisturbed: Any, free: int) -> None:
     """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
     command = namespace()
     if command is None:

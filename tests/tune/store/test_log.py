@@ -1,6 +1,8 @@
 import errno
 import os
 import zlib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +20,14 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda n: n != "crc"), JSON, min_size=1))
-def test_a_line_gives_back_what_was_written(values):
+def test_a_line_gives_back_what_was_written(values: Any) -> None:
     line = encode_line(values)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert decode_line(line[:-1]) == values
 
 
-def test_any_changed_byte_is_noticed():
+def test_any_changed_byte_is_noticed() -> None:
     line = encode_line({"number": 7, "key": "abc"})[:-1]
     for position in range(len(line)):
         for bit in (1, 64):
@@ -34,14 +36,14 @@ def test_any_changed_byte_is_noticed():
             assert decode_line(bytes(damaged)) is None
 
 
-def write(path, count):
+def write(path: Path, count: int) -> Any:
     log = RunLog(path)
     log.append({"type": "design", "number": n, "text": "x" * n} for n in range(count))
     log.close()
     return path.read_bytes()
 
 
-def test_a_log_cut_anywhere_in_its_last_record_loses_that_record_only(tmp_path):
+def test_a_log_cut_anywhere_in_its_last_record_loses_that_record_only(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     whole = write(path, 4)
     last = whole.rindex(b"\n", 0, -1) + 1
@@ -58,7 +60,7 @@ def test_a_log_cut_anywhere_in_its_last_record_loses_that_record_only(tmp_path):
         assert again.notes == []
 
 
-def test_damage_in_the_middle_is_skipped_and_said(tmp_path):
+def test_damage_in_the_middle_is_skipped_and_said(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     data = bytearray(write(path, 3))
     data[len(data) // 2] ^= 1
@@ -68,19 +70,19 @@ def test_damage_in_the_middle_is_skipped_and_said(tmp_path):
     assert "1 damaged record" in content.notes[0]
 
 
-def test_numpy_numbers_can_be_logged(tmp_path):
+def test_numpy_numbers_can_be_logged(tmp_path: Path) -> None:
     line = encode_line({"a": np.float64(1.5), "b": np.int64(3), "c": np.bool_(True)})
     assert decode_line(line[:-1]) == {"a": 1.5, "b": 3, "c": True}
 
 
-def test_a_full_disk_leaves_whole_records_and_says_what_to_do(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_whole_records_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.jsonl"
     log = RunLog(path)
     log.append([{"number": 0}])
     before = path.read_bytes()
     real = os.pwrite
 
-    def nearly_full(fd, data, offset):
+    def nearly_full(fd: Any, data: Any, offset: Any) -> Any:
         if len(data) > 10:
             return real(fd, data[:10], offset)
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -97,23 +99,25 @@ def test_a_full_disk_leaves_whole_records_and_says_what_to_do(tmp_path, monkeypa
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["whole", "whole", "whole", "damaged"])), max_size=12))
-def test_many_lines_are_what_they_are_singly(lines):
+def test_many_lines_are_what_they_are_singly(lines: Any) -> None:
     written = [encode_line({"number": n})[: -1 if state == "whole" else -3] for n, state in lines]
     assert decode_lines(written) == [decode_line(line) for line in written]
 
 
-def test_a_line_of_two_objects_is_not_two_records():
+def test_a_line_of_two_objects_is_not_two_records() -> None:
     body = b'{"a":1},{"b":2'
     line = body + b',"crc":"%08x"}' % zlib.crc32(body)
     with pytest.raises(ValueError, match="Extra data"):
         decode_lines([line])
 
 
-def test_a_disk_that_is_found_full_only_when_flushed_is_said_too(tmp_path, monkeypatch):
+def test_a_disk_that_is_found_full_only_when_flushed_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = RunLog(tmp_path / "log.jsonl")
     log.append([{"number": 0}])
 
-    def full(fd):
+    def full(fd: Any) -> None:
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,7 +45,7 @@ ENTRY = st.fixed_dictionaries(
 
 
 @given(ENTRY)
-def test_a_record_comes_back_from_the_log_as_it_was(entry):
+def test_a_record_comes_back_from_the_log_as_it_was(entry: Any) -> None:
     line = encode_line(entry)[:-1]
     record = decode_entry(line)
     assert isinstance(record, Record)
@@ -52,7 +53,7 @@ def test_a_record_comes_back_from_the_log_as_it_was(entry):
     assert decode_entry(encode_line(record.to_dict())[:-1]) == Record.from_dict(entry) == record
 
 
-def test_what_only_pythons_json_can_say_is_read_too():
+def test_what_only_pythons_json_can_say_is_read_too() -> None:
     entry = {"type": "design", "number": 1, "key": "a", "status": "infeasible", "genes": {"g": 1}, "params": {},
              "fold": {}, "buffering": {}, "at": 0.0, "metrics": {"slack": -math.inf}, "constraints": {"c": math.inf},
              "error": "\ud800"}  # fmt: skip
@@ -63,19 +64,19 @@ def test_what_only_pythons_json_can_say_is_read_too():
     )  # fmt: skip
 
 
-def test_a_record_that_lacks_something_says_what():
+def test_a_record_that_lacks_something_says_what() -> None:
     with pytest.raises(msgspec.ValidationError, match="number"):
         decode_entry(encode_line({"type": "design", "key": "a"})[:-1])
 
 
-def test_fields_of_a_later_version_are_left_out():
+def test_fields_of_a_later_version_are_left_out() -> None:
     entry = {"type": "design", "number": 1, "key": "a", "status": "ok", "genes": {}, "params": {}, "fold": 0,
              "buffering": None, "at": 0.0, "colour": "red"}  # fmt: skip
     assert decode_entry(encode_line(entry)[:-1]) == Record.from_dict(entry)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from(["ok", "ok", "infeasible", "failed"]))))
-def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows):
+def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows: Any) -> None:
     records = [
         Record.from_dict(
             {"number": n, "key": f"{n:04}", "status": status, "genes": {}, "params": {}, "fold": 0, "buffering": 0,

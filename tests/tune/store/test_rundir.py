@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -7,7 +8,7 @@ from allo_dse.errors import StudyError
 from allo_dse.tune.store.rundir import RunDirectory, RunInfo, default_run_dir
 
 
-def info(**changes):
+def info(**changes: int | str) -> RunInfo:
     values = {
         "study": "s", "seed": 0, "program": "p1", "device": "npu1", "evaluator": "sim 1",
         "space": {"params": {"Pm": ["8", "16"]}, "max_nodes": 16}, "versions": {}, "command": [],
@@ -15,7 +16,7 @@ def info(**changes):
     return RunInfo(**{**values, **changes})
 
 
-def open_and_begin(path, the_info, **options):
+def open_and_begin(path: Path, the_info: RunInfo, **options: bool) -> None:
     directory = RunDirectory(path, **options)
     try:
         directory.begin(the_info)
@@ -23,12 +24,12 @@ def open_and_begin(path, the_info, **options):
         directory.close()
 
 
-def test_a_run_of_the_same_thing_is_resumed_whatever_its_seed(tmp_path):
+def test_a_run_of_the_same_thing_is_resumed_whatever_its_seed(tmp_path: Path) -> None:
     open_and_begin(tmp_path, info())
     open_and_begin(tmp_path, info(seed=3, command=["x"]))
 
 
-def test_a_run_of_something_else_is_refused_with_the_differences(tmp_path):
+def test_a_run_of_something_else_is_refused_with_the_differences(tmp_path: Path) -> None:
     open_and_begin(tmp_path, info())
     other = info(device="npu2", space={"params": {"Pm": ["8"], "Pn": ["4"]}, "max_nodes": 16})
     with pytest.raises(StudyError) as caught:
@@ -41,7 +42,7 @@ def test_a_run_of_something_else_is_refused_with_the_differences(tmp_path):
     open_and_begin(tmp_path, other, fresh=True)
 
 
-def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path):
+def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path: Path) -> None:
     open_and_begin(tmp_path / "run", info())
     (tmp_path / "run" / "best").mkdir()
     (tmp_path / "run" / "best" / "old.txt").write_text("x")
@@ -54,7 +55,7 @@ def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path):
     assert (tmp_path / "home" / "thesis.tex").exists()
 
 
-def test_two_drivers_on_one_directory_are_refused(tmp_path):
+def test_two_drivers_on_one_directory_are_refused(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from allo_dse.tune.store.rundir import RunDirectory;"
         + f"RunDirectory(Path({str(tmp_path)!r}))"
@@ -66,7 +67,7 @@ def test_two_drivers_on_one_directory_are_refused(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_file_and_a_damaged_marker_are_explained(tmp_path):
+def test_a_file_and_a_damaged_marker_are_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StudyError, match="is a file"):
         RunDirectory(tmp_path / "file")
@@ -76,6 +77,6 @@ def test_a_file_and_a_damaged_marker_are_explained(tmp_path):
         open_and_begin(tmp_path / "run", info())
 
 
-def test_study_names_become_safe_directories():
+def test_study_names_become_safe_directories() -> None:
     assert str(default_run_dir("gemm npu/../../etc")) == "runs/gemm_npu_.._.._etc"
     assert str(default_run_dir("...")) == "runs/study"

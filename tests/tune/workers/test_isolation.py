@@ -4,12 +4,15 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from allo_dse.errors import StudyError
+from allo_dse.tune.study import Study
 from allo_dse.tune.workers import isolated_process as cell_process
 from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator, fake_study
@@ -18,12 +21,12 @@ from tests.tune.hazards import Hazard, wait_until
 TRIALS = 9
 
 
-def unlucky(key):
+def unlucky(key: Any) -> Any:
     return int(key, 16) % Hazard.one_in == 0
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     result = study(FakeEvaluator).run(TRIALS, run_dir=tmp_path_factory.mktemp("plain") / "run", **OPTIONS)
     assert any(unlucky(r.key) for r in result.records)
     return {r.key: r.metrics for r in result.records}
@@ -32,7 +35,7 @@ def undisturbed(tmp_path_factory):
 OPTIONS = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
-def study(evaluator):
+def study(evaluator: Any) -> Study:
     made = fake_study(evaluator=evaluator, params={"size": 512, "Pm": 8, "Pn": 8, "Pk": 8})
     made.reload = partial(study, evaluator)
     return made
@@ -52,7 +55,9 @@ def study(evaluator):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_hazard_costs_its_own_trials_only(tmp_path, undisturbed, evaluator, reason):
+def test_a_hazard_costs_its_own_trials_only(
+    tmp_path: Path, undisturbed: Any, evaluator: Callable[..., Any], reason: str
+) -> None:
     result = study(evaluator).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
     assert {r.key for r in result.records} == undisturbed.keys()
     for record in result.records:
@@ -65,7 +70,9 @@ def test_a_hazard_costs_its_own_trials_only(tmp_path, undisturbed, evaluator, re
     assert hazards.sleepers() == []
 
 
-def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(tmp_path, undisturbed, monkeypatch):
+def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(
+    tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patience = cell_process.Patience(None)
     assert patience.seconds == cell_process.FIRST_DEADLINE_SECONDS
     for seconds in (20.0, 30.0, 400.0):
@@ -80,7 +87,9 @@ def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(tmp
     assert all("deadline" in error for error in failed.values())
 
 
-def test_garbage_on_the_standard_streams_is_no_answer(tmp_path, undisturbed, capfd):
+def test_garbage_on_the_standard_streams_is_no_answer(
+    tmp_path: Path, undisturbed: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = study(hazards.Babbles).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
     assert {r.key: r.metrics for r in result.records} == undisturbed
     out, err = capfd.readouterr()
@@ -88,7 +97,7 @@ def test_garbage_on_the_standard_streams_is_no_answer(tmp_path, undisturbed, cap
 
 
 @pytest.mark.parametrize("isolate", [True, False])
-def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path, isolate):
+def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path: Path, isolate: bool) -> None:
     result = study(hazards.AnswersNonsense if isolate else hazards.AnswersNonsenseAtHome).run(
         TRIALS, run_dir=tmp_path / "run", **OPTIONS
     )
@@ -99,13 +108,13 @@ def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path, isolate):
     assert errors[3] is None
 
 
-def test_an_evaluator_that_cannot_start_ends_the_run_with_what_it_said(tmp_path):
+def test_an_evaluator_that_cannot_start_ends_the_run_with_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="tool not found"):
         study(hazards.StartsOnlyAtHome).run(3, run_dir=tmp_path / "run", **OPTIONS)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_child_ends_with_its_parent(tmp_path, workers):
+def test_the_child_ends_with_its_parent(tmp_path: Path, workers: int) -> None:
     (tmp_path / "study.py").write_text(
         "from tests.tune.fakes import fake_study\nfrom tests.tune.hazards import Hangs\n"
         "class AlwaysHangs(Hangs):\n    one_in = 1\n    deadline_s = 300\n"
@@ -131,7 +140,9 @@ class HangsAtHome(hazards.HangsUnannounced):
 
 
 @pytest.mark.parametrize("deadline", ["700ms", {"hanging": 0.7, "": "1h"}])
-def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(tmp_path, undisturbed, deadline):
+def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(
+    tmp_path: Path, undisturbed: Any, deadline: str
+) -> None:
     result = study(HangsAtHome).run(TRIALS, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
     for record in result.records:
         if unlucky(record.key):
@@ -145,6 +156,6 @@ def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(tmp_path
     [("soon", "is not a duration"), ("-1s", "is not a duration"), ("0s", "a deadline of '0s' leaves no time"),
      ({"rtl": "1s"}, "a deadline for 'rtl': the study has no such evaluator")],
 )  # fmt: skip
-def test_deadlines_that_make_no_sense_are_explained(tmp_path, deadline, text):
+def test_deadlines_that_make_no_sense_are_explained(tmp_path: Path, deadline: str, text: str) -> None:
     with pytest.raises(StudyError, match=text):
         study(FakeEvaluator).run(3, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Pool, Task
 
@@ -11,27 +14,27 @@ WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
 
 
-def under_way(pool):
+def under_way(pool: Pool) -> Any:
     """Every task that the pool has, wherever it is."""
     given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.losses.values()]
     return [*pool.waiting, *pool.suspects, *(task for tasks in given for task in tasks)]
 
 
-def load(pool, worker):
+def load(pool: Pool, worker: Any) -> Any:
     return sum(AHEAD if batch.alone else 1 for batch in pool.running.values() if batch.worker == worker)
 
 
 class Driver:
     """Does with a pool what the executor does, step by step."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.pool, self.number, self.over = Pool(WORKERS), 0, []
 
-    def add(self, _):
+    def add(self, _: Any) -> None:
         self.pool.add(Task(self.number, self.number % 2, {}))
         self.number += 1
 
-    def give(self, _):
+    def give(self, _: Any) -> None:
         loads = {worker: load(self.pool, worker) for worker in self.pool.ready}
         alone = bool(self.pool.suspects)
         batch = self.pool.next_batch()
@@ -44,41 +47,41 @@ class Driver:
         self.number += 1
         self.pool.start(self.number, batch)
 
-    def finish(self, pick):
+    def finish(self, pick: tuple[Task, ...]) -> None:
         if self.pool.running:
             tasks = self.pool.release(pick(sorted(self.pool.running))).tasks
             self.pool.finish(tasks)
             self.over += [task.number for task in tasks]
 
-    def retry(self, pick):
+    def retry(self, pick: Any) -> None:
         if self.pool.running:
             self._again(self.pool.release(pick(sorted(self.pool.running))).tasks)
 
-    def lose(self, pick):
+    def lose(self, pick: Any) -> None:
         if self.pool.ready:
             self.number += 1
             self.pool.losses[self.number] = Loss(None, self.pool.lost(pick(sorted(self.pool.ready))), "", 0.0)
 
-    def conclude(self, pick):
+    def conclude(self, pick: Any) -> None:
         if self.pool.losses:
             self._again(self.pool.losses.pop(pick(sorted(self.pool.losses))).tasks)
 
-    def _again(self, tasks):
+    def _again(self, tasks: tuple[Task, ...]) -> None:
         self.over += [task.number for task in self.pool.again(tasks, guilty=False)]
 
-    def welcome(self, pick):
+    def welcome(self, pick: Any) -> None:
         away = [worker for worker in range(WORKERS) if worker not in self.pool.ready]
         if away:
             self.pool.welcome(pick(away), None)
 
-    def clear(self, _):
+    def clear(self, _: Any) -> None:
         self.over += [task.number for task in self.pool.waiting]
         self.pool.clear_waiting()
 
 
 @settings(max_examples=150)
 @given(st.data())
-def test_nothing_is_lost_and_the_least_busy_worker_is_next(data):
+def test_nothing_is_lost_and_the_least_busy_worker_is_next(data: DataObject) -> None:
     driver, added = Driver(), 0
     for step in data.draw(st.lists(st.sampled_from(STEPS), max_size=60)):
         getattr(driver, step)(lambda choices: data.draw(st.sampled_from(choices)))

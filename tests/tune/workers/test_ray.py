@@ -10,13 +10,19 @@ import sys
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.monkeypatch import MonkeyPatch
 
+from allo_dse.aliases import Array
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.study import Study
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
@@ -29,7 +35,7 @@ EXHAUSTIVE = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     before = os.environ.get("PYTHONPATH")
@@ -50,17 +56,17 @@ def cluster():
         os.environ["PYTHONPATH"] = before
 
 
-def study(evaluator=FakeEvaluator, **changes):
+def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
     return fake_study(evaluator=evaluator, params=PARAMS, **changes)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory):
+def expected(tmp_path_factory: Array) -> Any:
     result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
     return {r.key: r.metrics for r in result.records}
 
 
-def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path, cluster, expected):
+def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, cluster: Any, expected: Any) -> None:
     notes = tmp_path / "notes"
     result = study(Deadly(notes)).run(
         10**6, workers=2, ray_address=cluster.address, run_dir=tmp_path / "ray", **EXHAUSTIVE
@@ -82,7 +88,9 @@ def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path, cluster, ex
     assert len({r.worker for r in result.records if r.worker}) >= 2
 
 
-def test_rungs_go_to_the_nodes_that_have_the_resource(tmp_path, cluster, capsys):
+def test_rungs_go_to_the_nodes_that_have_the_resource(
+    tmp_path: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     notes = tmp_path / "notes"
     made = study(rungs=[Rung(partial(OnNothing, notes)), Rung(partial(OnTheBoard, notes), at_most=6)])
     result = made.run(
@@ -97,7 +105,7 @@ def test_rungs_go_to_the_nodes_that_have_the_resource(tmp_path, cluster, capsys)
     assert len({r.worker for r in board}) == 1
 
 
-def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path, cluster, expected):
+def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path: Path, cluster: Any, expected: Any) -> None:
     result = study(HangsInAWorker).run(
         12, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
     )
@@ -109,7 +117,7 @@ def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path, cluster, ex
             assert record.metrics == expected[record.key]
 
 
-def test_a_study_that_workers_cannot_load_is_explained(tmp_path, cluster):
+def test_a_study_that_workers_cannot_load_is_explained(tmp_path: Path, cluster: Any) -> None:
     made = study()
     made.reload = partial(int, "x")
     with pytest.raises(StudyError, match="cannot load the study") as caught:
@@ -117,12 +125,12 @@ def test_a_study_that_workers_cannot_load_is_explained(tmp_path, cluster):
     assert "each node needs the study file" in caught.value.hint
 
 
-def test_a_cluster_that_is_not_there_is_explained(tmp_path):
+def test_a_cluster_that_is_not_there_is_explained(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"cannot reach Ray at 127\.0\.0\.1:1"):
         study().run(3, ray_address="127.0.0.1:1", run_dir=tmp_path / "run", **EXHAUSTIVE)
 
 
-def test_a_cluster_that_wants_a_token_gets_it(tmp_path):
+def test_a_cluster_that_wants_a_token_gets_it(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -145,13 +153,13 @@ def test_a_cluster_that_wants_a_token_gets_it(tmp_path):
     assert "8 trials done" in done.stdout, done.stderr
 
 
-def listens(address):
+def listens(address: Any) -> Any:
     host, _, port = address.partition(":")
     with socket.socket() as tried:
         return tried.connect_ex((host, int(port))) == 0
 
 
-def test_batches_follow_the_measured_cost_and_little_is_in_flight():
+def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     pool = Pool(2)
     for worker in range(2):
         pool.welcome(worker, None)
@@ -180,13 +188,13 @@ class Murderer:
         hits: by number of a design how many killed workers had it.
     """
 
-    def __init__(self, monkeypatch, designs, kills, seed=7):
+    def __init__(self, monkeypatch: MonkeyPatch, designs: Any, kills: int, seed: int = 7) -> None:
         self.rng = random.Random(seed)
         self.times = sorted(self.rng.sample(range(10, designs * 3 // 4), kills), reverse=True)
         self.hits, self.finished = Counter(), 0
         collect = RayExecutor.collect
 
-        def wrapped(executor):
+        def wrapped(executor: Any) -> Any:
             if self.times and self.finished >= self.times[-1]:
                 self.kill(*executor._pools.values())
             outcomes = collect(executor)
@@ -195,7 +203,7 @@ class Murderer:
 
         monkeypatch.setattr(RayExecutor, "collect", wrapped)
 
-    def kill(self, pool):
+    def kill(self, pool: Any) -> None:
         busy = sorted(worker for worker in pool.ready if pool.busy(worker))
         if not busy:
             return
@@ -208,7 +216,9 @@ class Murderer:
         self.times.pop()
 
 
-def test_random_kills_of_workers_lose_and_double_nothing(tmp_path, cluster, expected, monkeypatch):
+def test_random_kills_of_workers_lose_and_double_nothing(
+    tmp_path: Path, cluster: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every design once in the log, with the undisturbed metrics. What may be called poisonous, and seldom is: a design
     that two of the killed workers had been given."""
     murderer = Murderer(monkeypatch, len(expected), kills=3)
@@ -227,12 +237,12 @@ def test_random_kills_of_workers_lose_and_double_nothing(tmp_path, cluster, expe
 
 
 @pytest.fixture
-def busy(monkeypatch):
+def busy(monkeypatch: Any) -> Any:
     """The places of the workers for every design that have been given something, when the driver last gave."""
     places = []
     dispatch = RayExecutor._dispatch
 
-    def noting(executor):
+    def noting(executor: Any) -> None:
         dispatch(executor)
         pool = executor._pools[None]
         places[:] = [pool.places[worker] for worker in sorted(pool.ready) if pool.busy(worker)]
@@ -241,16 +251,16 @@ def busy(monkeypatch):
     return places
 
 
-def is_at_work(node, notes, busy):
+def is_at_work(node: Any, notes: Path, busy: Any) -> Any:
     """Whether the free designs have been evaluated, so that all wait, and a node has workers that do."""
     return len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy}
 
 
 @contextlib.contextmanager
-def meanwhile(act, gate, when):
+def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any]) -> Iterator[None]:
     """Do something as soon as a condition holds while the block runs, then open the gate, whatever happens."""
 
-    def wait_and_act():
+    def wait_and_act() -> None:
         try:
             wait_until(when)
             act()
@@ -268,7 +278,14 @@ def meanwhile(act, gate, when):
     assert acted
 
 
-def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(tmp_path, cluster, expected, busy, monkeypatch, capsys):
+def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(
+    tmp_path: Path,
+    cluster: Any,
+    expected: Any,
+    busy: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The node has two workers and the only probe when it dies, each of them waiting at a design."""
     monkeypatch.setattr(ray_executor, "PATIENCE_SECONDS", 1.0)
     node = cluster.add_node(num_cpus=2, resources={"probe": 1})
@@ -291,13 +308,15 @@ def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(tmp_path, cluster,
     assert "the workers with 'probe' are lost" in capsys.readouterr().err
 
 
-def test_a_node_that_falls_silent_has_killed_no_design(tmp_path, cluster, expected, busy, monkeypatch):
+def test_a_node_that_falls_silent_has_killed_no_design(
+    tmp_path: Path, cluster: Any, expected: Any, busy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its scheduler hangs and its workers vanish: nobody can say why, so that no design is to blame."""
     monkeypatch.setattr(ray_executor, "AUTOPSY_SECONDS", 1.0)
     node = cluster.add_node(num_cpus=2)
     notes, gate = tmp_path / "notes", tmp_path / "gate"
 
-    def silence():
+    def silence() -> None:
         wait_until(lambda: len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy})
         (raylet,) = node.all_processes["raylet"]
         os.kill(raylet.process.pid, signal.SIGSTOP)
@@ -317,7 +336,7 @@ def test_a_node_that_falls_silent_has_killed_no_design(tmp_path, cluster, expect
     assert {r.key: (r.error, r.metrics) for r in result.records} == {k: (None, m) for k, m in expected.items()}
 
 
-def test_tasks_are_lost_only_so_often():
+def test_tasks_are_lost_only_so_often() -> None:
     pool = Pool(1)
     task = Task(1, 0, {})
     assert pool.again((task,), guilty=False) == []
@@ -331,6 +350,6 @@ def test_tasks_are_lost_only_so_often():
     assert not pool.suspects
 
 
-def test_workers_are_gone_after_the_run(cluster):
+def test_workers_are_gone_after_the_run(cluster: Any) -> None:
     child = b"allo_dse.tune.workers.isolated_child"
     wait_until(lambda: not own_processes(b"ray::Workbench") and not own_processes(child), seconds=20)

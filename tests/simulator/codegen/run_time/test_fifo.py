@@ -6,7 +6,8 @@ import pytest
 
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
-from allo_dse.simulator.network.network import NetworkBuilder, Table
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 
