@@ -1,5 +1,8 @@
 """Measurements are read from CSVs and runs; what is wrong with a line is said with its number."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from allo_dse.device.device import Device
@@ -18,7 +21,7 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("measured")
     (folder / "study.py").write_text(STUDY)
     (study,) = load_studies(folder / "study.py")
@@ -26,13 +29,13 @@ def run(tmp_path_factory):
     return result
 
 
-def csv_of(tmp_path, text):
+def csv_of(tmp_path: Path, text: Any) -> Any:
     path = tmp_path / "measured.csv"
     path.write_text(text)
     return path
 
 
-def test_designs_are_named_by_key_the_beginning_of_it_or_number(run, tmp_path):
+def test_designs_are_named_by_key_the_beginning_of_it_or_number(run: Any, tmp_path: Path) -> None:
     a, b, c = run.records[:3]
     path = csv_of(tmp_path, f"latency_us,design\n1.5,{a.key}\n2,{b.key[:8]}\n3e2,{c.number}\n")
     found = read_measurements(path, run.run_dir)
@@ -41,7 +44,7 @@ def test_designs_are_named_by_key_the_beginning_of_it_or_number(run, tmp_path):
     assert found[1].label == f"{path}:3: {b.key[:8]}"
 
 
-def test_a_column_can_name_the_run(run, tmp_path):
+def test_a_column_can_name_the_run(run: Any, tmp_path: Path) -> None:
     path = csv_of(tmp_path, f"design,latency_us,run\n{run.records[0].key},1,{run.run_dir}\n")
     assert read_measurements(path)[0].design.key == run.records[0].key
 
@@ -58,18 +61,18 @@ def test_a_column_can_name_the_run(run, tmp_path):
         ("design,latency_us\n0,1\nffffffffff,3\n", ":3: .* has no design 'ffffffffff'"),
     ],
 )
-def test_a_mistake_is_named_by_its_line(run, tmp_path, text, said):
+def test_a_mistake_is_named_by_its_line(run: Any, tmp_path: Path, text: Any, said: Any) -> None:
     with pytest.raises(StudyError, match=said):
         read_measurements(csv_of(tmp_path, text), run.run_dir)
 
 
-def test_designs_of_a_run_that_something_else_than_the_simulator_timed(run):
+def test_designs_of_a_run_that_something_else_than_the_simulator_timed(run: Any) -> None:
     found = read_measurements(run.run_dir)
     timed = {r.key for r in run.records if r.evaluated and "latency_us" in (r.metrics or {})}
     assert {m.design.key for m in found} == timed
 
 
-def test_another_device_keeps_board_and_library_where_it_has_them():
+def test_another_device_keeps_board_and_library_where_it_has_them() -> None:
     library = Device.load("npu1_4col").with_options(board="ph", kernel_library="iron")
     measured = [Measurement(gemm_design(device=library), 100.0)]
     for name, board, kernels in (("npu1_2col", "ph", "iron"), ("npu2", "default", "allo")):

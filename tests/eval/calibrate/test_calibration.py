@@ -1,5 +1,8 @@
 """Calibration recovers the numbers of a board that the simulator was run with, and names what it cannot know."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,12 +29,12 @@ OUTLIER = 3
 
 
 @pytest.fixture(scope="module")
-def device():
+def device() -> Any:
     return NpuDevice.load("npu1_4col")
 
 
 @pytest.fixture(scope="module")
-def found(device):
+def found(device: Any) -> Any:
     true = with_values(device, {LAUNCH: 260.0, EFFICIENCY: 0.5})
     noise = np.random.default_rng(1).normal(0, 0.01, len(SHAPES))
     noise[OUTLIER] = np.log(1.5)
@@ -40,7 +43,7 @@ def found(device):
     return calibrate([Measurement(d, t, str(i)) for i, (d, t) in enumerate(zip(designs, times, strict=True))])
 
 
-def test_the_numbers_that_made_the_times_are_found_again(found):
+def test_the_numbers_that_made_the_times_are_found_again(found: Any) -> None:
     by_name = {p.name: p for p in found.parameters}
     launch = by_name[str(LAUNCH)]
     assert launch.after == pytest.approx(260.0, abs=4 * launch.deviation + 5)
@@ -49,11 +52,11 @@ def test_the_numbers_that_made_the_times_are_found_again(found):
     assert found.errors["cross_validated"][0] < 0.04
 
 
-def test_an_outlier_is_named_and_does_not_bend_the_fit(found):
+def test_an_outlier_is_named_and_does_not_bend_the_fit(found: Any) -> None:
     assert [one.measurement.label for one in found.unexplained] == [str(OUTLIER)]
 
 
-def test_what_is_not_determined_keeps_its_value_and_says_why(found, device):
+def test_what_is_not_determined_keeps_its_value_and_says_why(found: Any, device: Any) -> None:
     left = [p for p in found.parameters if p.deviation is None]
     assert "board.page_slowdown" in {p.name for p in left}
     for p in left:
@@ -63,7 +66,7 @@ def test_what_is_not_determined_keeps_its_value_and_says_why(found, device):
     assert found.device.board.page_slowdown == device.board.page_slowdown == same.after
 
 
-def test_the_written_file_is_the_calibrated_device(found, device, tmp_path):
+def test_the_written_file_is_the_calibrated_device(found: Any, device: Any, tmp_path: Path) -> None:
     path = tmp_path / "my_npu.toml"
     write_device(path, device_text(found.device, device, "npu1_4col", {"board.host_by_type.i16.launch_us": "said"}))
     loaded = NpuDevice.load(path)
@@ -83,7 +86,7 @@ def test_how_good_the_fitted_numbers_are_is_written_with_them(found, device, tmp
 
 
 @pytest.mark.parametrize("board", ["default", "ph", "sb"])
-def test_any_board_becomes_the_default_of_its_file(board, device, tmp_path):
+def test_any_board_becomes_the_default_of_its_file(board: Any, device: Any, tmp_path: Path) -> None:
     changed = with_values(device.with_options(board=board), {Parameter(("board", "launch_us")): 99.0})
     path = tmp_path / "my_npu.toml"
     write_device(path, device_text(changed, device, "npu1_4col", {}))
@@ -93,7 +96,7 @@ def test_any_board_becomes_the_default_of_its_file(board, device, tmp_path):
     assert loaded.board.model_copy(update={"host_by_type": {}}) == changed.board.model_copy(update={"host_by_type": {}})
 
 
-def test_a_changed_number_is_the_only_change_and_has_a_key_of_its_own(device):
+def test_a_changed_number_is_the_only_change_and_has_a_key_of_its_own(device: Any) -> None:
     for parameter in parameters_of([gemm_design(device=device)], device):
         value = parameter.value(parameter.coordinate(parameter.of(device)) - 0.1)
         changed = with_values(device, {parameter: value})
@@ -103,7 +106,7 @@ def test_a_changed_number_is_the_only_change_and_has_a_key_of_its_own(device):
         assert with_values(changed, {parameter: parameter.of(device)}) == device
 
 
-def test_too_few_measurements_and_those_of_two_boards_are_refused(device):
+def test_too_few_measurements_and_those_of_two_boards_are_refused(device: Any) -> None:
     design = gemm_design(device=device)
     with pytest.raises(DeviceError, match="too few"):
         calibrate([Measurement(design, 100.0)])

@@ -1,5 +1,7 @@
 """Laws of the robust fit, on functions whose answer is known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,11 +12,11 @@ from allo_dse.eval.calibrate.robust import Problem, fit
 LOG_TIMES = np.log(np.array([[1, 1], [1, 3], [1, 10], [1, 30], [1, 100], [1, 300], [1, 1000], [1, 3000]], float))
 
 
-def problem(measured, columns):
+def problem(measured: Any, columns: Any) -> Any:
     """Times exp(z0) + size * exp(z1), on which coordinates beyond the first two have the effect `columns` give them."""
     sizes = np.exp(LOG_TIMES[:, 1])
 
-    def residuals_at(at):
+    def residuals_at(at: Any) -> Any:
         return np.log(np.exp(at[0]) + sizes * np.exp(at[1])) + columns @ at[2:] - measured
 
     wide = np.full(2 + columns.shape[1], 20.0)
@@ -23,7 +25,7 @@ def problem(measured, columns):
 
 @given(st.floats(-1, 6), st.floats(-2, 2), st.sets(st.integers(0, 7), max_size=2), st.floats(0.5, 2))
 @settings(max_examples=60, deadline=None)
-def test_what_made_the_times_is_found_in_spite_of_outliers(launch, rate, outliers, by):
+def test_what_made_the_times_is_found_in_spite_of_outliers(launch: Any, rate: Any, outliers: Any, by: Any) -> None:
     nothing = np.zeros((8, 1))
     exact = problem(np.zeros(8), nothing).residuals_at(np.array([launch, rate, 0.0]))
     measured = exact + np.array([by if i in outliers else 0.0 for i in range(8)])
@@ -39,7 +41,7 @@ def test_what_made_the_times_is_found_in_spite_of_outliers(launch, rate, outlier
 
 @given(st.floats(-1, 1))
 @settings(max_examples=20, deadline=None)
-def test_of_two_numbers_with_one_effect_one_is_left_alone_and_named(shift):
+def test_of_two_numbers_with_one_effect_one_is_left_alone_and_named(shift: Any) -> None:
     effect = np.linspace(-1, 1, 8)[:, None] * [[1.0, 0.6]]
     start = np.array([2.0, 0.0, 0.0, 0.0])
     measured = problem(np.zeros(8), effect).residuals_at(start + np.array([0, 0, shift, 0]))
@@ -49,7 +51,7 @@ def test_of_two_numbers_with_one_effect_one_is_left_alone_and_named(shift):
     assert found.at[2] == pytest.approx(shift, abs=0.01)
 
 
-def test_held_out_residuals_do_not_know_their_own_measurement():
+def test_held_out_residuals_do_not_know_their_own_measurement() -> None:
     measured = problem(np.zeros(8), np.zeros((8, 1))).residuals_at(np.array([3.0, 0.5, 0.0]))
     measured = measured + 0.02 * np.array([1, -1, 1, 1, -1, -1, 1, -1])
     found = fit(problem(measured, np.zeros((8, 1))), np.array([2.0, 0.0, 0.0]))

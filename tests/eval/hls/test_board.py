@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ needs_tools = pytest.mark.skipif(
 GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
 
 
-def design(make=programs.scaled_rows, device: str = "u280", **params: object) -> Design:
+def design(make: Any = programs.scaled_rows, device: str = "u280", **params: object) -> Design:
     program = dse.load_program(make, **params)
     return Design(program, unfolded(program), dse.Buffering(), dse.Device.load(device))
 
@@ -37,7 +39,7 @@ def csim(project: HlsProject, directory: Path) -> subprocess.CompletedProcess[st
 
 @needs_tools
 @pytest.mark.parametrize("make", [programs.scaled_rows, programs.widths, programs.fir])
-def test_csim_compares_with_golden_outputs(tmp_path: Path, make) -> None:
+def test_csim_compares_with_golden_outputs(tmp_path: Path, make: Any) -> None:
     done = csim(board_project(design(make)), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "results are as they should be" in done.stdout
@@ -87,7 +89,7 @@ def test_tensors_are_in_the_memory_that_the_model_times() -> None:
         assert bank == f"HP{tensors.index(argument.removesuffix('_in'))}"
 
 
-def test_the_readme_says_what_to_compare(golden) -> None:
+def test_the_readme_says_what_to_compare(golden: Callable[[str, str], None]) -> None:
     amounts = {"lut": 7303, "ff": 5945, "dsp": 2, "bram18": 120, "uram": 0}
     loop = PredictedLoop("taps_all", "fill_0", trips=4000, ii=1, depth=2, cycles=4002)
     project = hls_project(design(programs.fir)).with_prediction(Prediction("model 1", 84600, 300.0, amounts, (loop,)))
