@@ -75,7 +75,7 @@ def test_the_written_file_is_the_calibrated_device(found: Any, device: Any, tmp_
     assert "# said" in path.read_text()
 
 
-def test_how_good_the_fitted_numbers_are_is_written_with_them(found, device, tmp_path):
+def test_how_good_the_fitted_numbers_are_is_written_with_them(found: Any, device: Any, tmp_path: Path) -> None:
     (known,) = found.accuracy
     assert (known.operations, known.element, known.measurements) == (("matmul",), "i16", len(SHAPES))
     fitted = found.device.model_copy(update={"accuracy": found.accuracy})

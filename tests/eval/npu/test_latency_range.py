@@ -1,5 +1,8 @@
 """How good a predicted latency is comes from the device file, for the board and the programs it was found for only."""
 
+from pathlib import Path
+from typing import Any
+
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.accuracy import accuracy_of, operations_of
 from allo_dse.eval.npu.evaluator import NpuSimulator
@@ -18,13 +21,13 @@ measurements = 64
 """
 
 
-def device(tmp_path):
+def device(tmp_path: Path) -> Any:
     path = tmp_path / "known.toml"
     path.write_text(FILE)
     return NpuDevice.load(path)
 
 
-def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path):
+def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path: Path) -> None:
     known = device(tmp_path)
     design = gemm_design(device=known)
     assert operations_of(design.program) == ("matmul",)
@@ -34,7 +37,7 @@ def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path):
         assert accuracy_of(gemm_design(device=other)) is None
 
 
-def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path):
+def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path: Path) -> None:
     known = gemm_design(device=device(tmp_path))
     metrics = NpuSimulator().evaluate(known)
     assert metrics.latency_range == {"percent": 12.3, "measurements": 64}
@@ -44,6 +47,6 @@ def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path):
     assert latency_range_words({"latency_us": 3.0}) == ""
 
 
-def test_how_good_predictions_are_changes_no_result(tmp_path):
+def test_how_good_predictions_are_changes_no_result(tmp_path: Path) -> None:
     known = device(tmp_path)
     assert known.key == NpuDevice.load("npu1_4col").key

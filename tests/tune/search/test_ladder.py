@@ -151,11 +151,11 @@ def test_designs_that_fail_higher_up_leave_the_front(tmp_path: Path) -> None:
 
 
 class FailsForAll(Measured):
-    def evaluate(self, design):
+    def evaluate(self, design: Any) -> None:
         raise RuntimeError(f"crashed after {int(design.key, 16) % 7}.5 s: no licence")
 
 
-def test_where_everything_fails_higher_up_no_failed_design_is_left(tmp_path):
+def test_where_everything_fails_higher_up_no_failed_design_is_left(tmp_path: Path) -> None:
     result = run(fake_study(rungs=[Rung(FailsForAll, at_most=6)]), tmp_path / "run")
     failed = {r.key for r in result.records if r.rung == 1}
     assert len(failed) == 6
