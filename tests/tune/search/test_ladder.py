@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -151,7 +151,7 @@ def test_designs_that_fail_higher_up_leave_the_front(tmp_path: Path) -> None:
 
 
 class FailsForAll(Measured):
-    def evaluate(self, design: Any) -> None:
+    def evaluate(self, design: Any) -> NoReturn:
         raise RuntimeError(f"crashed after {int(design.key, 16) % 7}.5 s: no licence")
 
 
