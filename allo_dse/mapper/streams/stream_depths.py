@@ -9,7 +9,7 @@ shows which FIFOs are full, these are made deeper, and each goes back as far as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -43,8 +43,6 @@ class NeededDepths:
 
 def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDepths:
     """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other."""
-    if _is_forest(links.depth):
-        return NeededDepths({})
     search = _Search(schedules, links)
     declared = {name: depth for (_, _, name), depth in links.depth.items()}
     depth = dict(declared)
@@ -65,7 +63,7 @@ def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDep
     return NeededDepths({name: d for name, d in depth.items() if d > declared[name]})
 
 
-def _is_forest(channels: Mapping[Channel, int]) -> bool:
+def is_forest(channels: Iterable[Channel]) -> bool:
     """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
     parent: dict[int, int] = {}
 

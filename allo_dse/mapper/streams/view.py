@@ -11,7 +11,7 @@ from ..fold.vmg import VMG
 from ..graph.periods import GroupSchedule
 from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
-from .stream_depths import NeededDepths, needed_depths
+from .stream_depths import NeededDepths, is_forest, needed_depths
 from .tiles import GroupTiles
 
 
@@ -42,6 +42,8 @@ class MappingView:
     @cached_property
     def needed_depths(self) -> NeededDepths:
         """Depths beyond the declared ones without which the nodes wait for each other."""
+        if is_forest((flow.source, flow.target, flow.stream) for flow in self._declared_links.between):
+            return NeededDepths({})
         return needed_depths(self.periods, self._declared_channels)
 
     @cached_property

@@ -37,10 +37,12 @@ class Target:
     def check(self, mapping: DeviceMapping) -> list[Violation]:
         """All limits of the device that a mapping exceeds, and all rules of the target that it breaks.
 
-        Rules about nodes are only asked about mappings that break nothing else, one rule after the other.
+        A program that is refused however it is folded is not looked at any further, which keeps searches fast; rules
+        about nodes are only asked about mappings that break nothing else, one rule after the other.
         """
+        if refused := self.check_program(mapping):
+            return refused
         found = [violation for violation in mapping.violations if violation.constraint not in self.replaced]
-        found += self.check_program(mapping)
         subject = Subject(mapping)
         for rule in self.rules:
             if rule.folded and not found:

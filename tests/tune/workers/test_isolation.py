@@ -99,7 +99,7 @@ def test_garbage_on_the_standard_streams_is_no_answer(
 @pytest.mark.parametrize("isolate", [True, False])
 def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path: Path, isolate: bool) -> None:
     result = study(hazards.AnswersNonsense if isolate else hazards.AnswersNonsenseAtHome).run(
-        TRIALS, run_dir=tmp_path / "run", **OPTIONS
+        40, run_dir=tmp_path / "run", **OPTIONS
     )
     errors = {int(r.key, 16) % 4: r.error for r in result.records}
     assert "returned NoneType, not Metrics" in errors[0]
