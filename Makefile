@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database.
-DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql
+DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql libxrt-dev
 PROGRAMS := chromium g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
+HEADERS := /usr/include/xrt/xrt/xrt_device.h
 
 .PHONY: setup system-packages demo test lint docs bench clean
 
@@ -27,6 +28,7 @@ $(VENV)/.usable: pyproject.toml constraints.txt
 
 system-packages:
 	@missing=; for program in $(PROGRAMS); do command -v $$program > /dev/null || missing="$$missing $$program"; done; \
+	for header in $(HEADERS); do [ -e $$header ] || missing="$$missing $$header"; done; \
 	if [ -n "$$missing" ]; then echo "not installed:$$missing"; apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); fi
 

@@ -31,8 +31,8 @@ from .streams.memory import NodeMemory, group_memory
 from .streams.view import MappingView
 from .transport.plan import plan_transport
 
-PLACE_SECONDS = 10.0
-"""Time limit of a placement, unless another one is given."""
+PLACE_SECONDS = 120.0
+"""Time limit of a placement, unless another one is given: work limits it first, so that load does not decide."""
 
 
 @dataclass(frozen=True, eq=False)

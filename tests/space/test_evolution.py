@@ -20,7 +20,7 @@ from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 
 def proposer(study: Study, seed: int = 0) -> Any:
-    screen = Screen(study.space, check, lambda candidate, violations: None)
+    screen = Screen(study.space, check)
     return EvolutionProposer(study.space, screen, study.objectives, EvolutionSampler(seed), strict=True), screen
 
 

@@ -39,7 +39,7 @@ _DECIDED_HERE = (
 
 # Deterministic seconds for shortening wires, once a placement is known to exist.
 _POLISH = 0.4
-_UNLIMITED = 1e6
+_WORK = 20.0  # of a search in full; it takes about as many seconds on an idle machine
 # The same for finding out what is in the way of a placement, once it is known that there is none.
 _REASONS = 1.0
 
@@ -82,7 +82,7 @@ def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverSta
     else:
         status = cp_model.UNKNOWN
     if status == cp_model.UNKNOWN:
-        solver = make_solver(_left(deadline), _UNLIMITED)
+        solver = make_solver(_left(deadline), _WORK)
         status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status, None
@@ -120,7 +120,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
     model = JointModel(problem)
     if start is not None:
         model.hint(start)
-    solver = make_solver(_left(deadline), _UNLIMITED)
+    solver = make_solver(_left(deadline), _WORK)
     status = solver.solve(model.model)
     if status == cp_model.INFEASIBLE:
         return _why(JointModel(problem, soft=True), deadline)

@@ -18,7 +18,7 @@ from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, wait_until
 
-TRIALS = 9
+TRIALS = 20
 
 
 def unlucky(key: Any) -> Any:
