@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 static const int32_t taps_table0[4] = {3, -1, 4, 1};
-// programs.py:54: tasks of kernel source, class all
+// programs.py:56: tasks of kernel source, class all
 void source_all(hls::stream<int8_t> &x_in, hls::stream<int8_t> &samples_out) {
   int8_t x[32];
 #pragma HLS array_partition variable=x dim=1 cyclic factor=4
@@ -10,27 +10,27 @@ void source_all(hls::stream<int8_t> &x_in, hls::stream<int8_t> &samples_out) {
 #pragma HLS pipeline II=1
     x[i] = x_in.read();
   }
-  // programs.py:55
+  // programs.py:57
   i_0: for (int i = 0; i < 32; i++) {
     samples_out.write(x[i]);
   }
 }
 
-// programs.py:59: tasks of kernel taps, class all
+// programs.py:61: tasks of kernel taps, class all
 void taps_all(hls::stream<int32_t> &y_out, hls::stream<int8_t> &samples_in) {
   int32_t y[32];
   int8_t window[4];
 #pragma HLS array_partition variable=window dim=1 complete
   int32_t total;
-  // programs.py:60: fill
+  // programs.py:62: fill
   fill_0: for (int i = 0; i < 4; i++) {
 #pragma HLS pipeline II=1
     window[i] = 0;
   }
-  // programs.py:61
+  // programs.py:63
   i_0: for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=2
-    // programs.py:62
+    // programs.py:64
     t_1: for (int t = 0; t < 3; t++) {
 #pragma HLS unroll
       window[-t + 3] = window[-t + 2];
@@ -38,7 +38,7 @@ void taps_all(hls::stream<int32_t> &y_out, hls::stream<int8_t> &samples_in) {
     const int8_t samples_token = samples_in.read();
     window[0] = samples_token;
     total = 0;
-    // programs.py:66
+    // programs.py:68
     t_2: for (int t = 0; t < 4; t++) {
 #pragma HLS unroll
       const ap_int<41> v = (ap_int<41>)total + (ap_int<41>)(ap_int<40>)((ap_int<40>)window[t] * (ap_int<40>)taps_table0[t]);

@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 static const int32_t scale_table0[4] = {3, -1, 4, 1};
-// programs.py:29: tasks of kernel send, class all
+// programs.py:31: tasks of kernel send, class all
 void send_all(hls::stream<int16_t> &a_in, hls::stream<hls::vector<int16_t, 8>> &pipe_out) {
   int16_t a[2][8];
   copy_in_a: for (int i = 0; i < 2; i++) {
@@ -11,7 +11,7 @@ void send_all(hls::stream<int16_t> &a_in, hls::stream<hls::vector<int16_t, 8>> &
       a[i][j] = a_in.read();
     }
   }
-  // programs.py:31
+  // programs.py:33
   i_0: for (int i = 0; i < 2; i++) {
     {
       hls::vector<int16_t, 8> token;
@@ -24,11 +24,11 @@ void send_all(hls::stream<int16_t> &a_in, hls::stream<hls::vector<int16_t, 8>> &
   }
 }
 
-// programs.py:35: tasks of kernel scale, class all
+// programs.py:37: tasks of kernel scale, class all
 void scale_all(hls::stream<int32_t> &b_out, int32_t n, hls::stream<hls::vector<int16_t, 8>> &pipe_in) {
   int32_t b[2][8];
   int16_t row[8];
-  // programs.py:38
+  // programs.py:40
   i_0: for (int i = 0; i < 2; i++) {
     {
       const hls::vector<int16_t, 8> token = pipe_in.read();
@@ -37,7 +37,7 @@ void scale_all(hls::stream<int32_t> &b_out, int32_t n, hls::stream<hls::vector<i
         row[i_1] = token[i_1];
       }
     }
-    // programs.py:40
+    // programs.py:42
     j_1: for (int j = 0; j < 8; j++) {
       ap_int<49> v_1;
       if ((int32_t)row[j] > 0) {
