@@ -14,7 +14,6 @@ install()
 
 from studies.hand_made import HAND_MADE
 
-
 NOT_PLACED = pytest.mark.xfail(strict=True, reason="32 nodes on 32 cores: the solver finds no placement in 200 s")
 PLACED = [pytest.param(n, marks=NOT_PLACED if n == "multihead_attention_npu" else ()) for n in HAND_MADE]
 
