@@ -102,6 +102,14 @@ class PlacementModel:
                     if not limits.addresses(tile, other):
                         add(~shared, ~source[tile], ~target[other], ~at_target)
 
+    def keep_in_columns(self) -> None:
+        """Nodes that can only be neighbours are above each other: cascades stand upright, each in a column."""
+        for pair in self.problem.neighbours:
+            for node, other in (pair, pair[::-1]):
+                for tile in self.cores:
+                    near = (t for t in self.problem.limits.adjacent[tile] if t.column == tile.column)
+                    self.model.add_bool_or(~self.on[node][tile], *(self.on[other][t] for t in near))
+
     def _core_limits(self, node: int) -> None:
         """DMA channels, descriptors, locks and bytes of the core that a node is on."""
         problem, core = self.problem, self.problem.limits.core

@@ -131,6 +131,16 @@ class Problem:
             result[stream.source][1].append(number)
         return tuple((tuple(ins), tuple(outs)) for ins, outs in result)
 
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of nodes that can only be neighbours: no DMA channel is left for a stream between them, or none can
+        carry it."""
+        core = self.limits.core
+        full_in = [len(ins) >= core.dma_in for ins, _ in self.flows_of]
+        full_out = [len(outs) >= core.dma_out for _, outs in self.flows_of]
+        bound = (s for s in self.streams if full_out[s.source] or full_in[s.target] or not s.routable)
+        return tuple(dict.fromkeys((s.source, s.target) for s in bound))
+
     def tensor_names(self, node: int, direction: Direction) -> Sequence[str]:
         """The tensors of a node's ports in one direction."""
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]

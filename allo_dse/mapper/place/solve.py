@@ -3,7 +3,8 @@
     solve(problem_of(view, transport, memories, device))        # PlacedDesign | Infeasible
 
 1. Nodes are placed by CP-SAT, with the transport plan's columns, near the memory tiles they exchange tiles with; routes
-   are found by negotiated congestion. This decides nearly all mappings.
+   are found by negotiated congestion. Where nodes can only be neighbours, chains of them are tried upright first: there
+   are few such placements, and their routes do not cross. This decides nearly all mappings.
 2. If no routes are found, one model of placement, columns and routes decides.
 3. If a model has no solution, the same model with limits that may be exceeded at a price says which, and by how much.
 """
@@ -60,8 +61,13 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
         array = problem.limits
         return Infeasible((Violation("compute_tiles", problem.device, len(problem.nodes), len(array.cores)),))
     deadline = time.monotonic() + time_limit_s
-    model = PlacementModel(problem)
-    status, placement = _quick(model, deadline)
+    if problem.neighbours:
+        upright = PlacementModel(problem)
+        upright.keep_in_columns()
+        _, placement = _quick(upright, deadline, work=_POLISH)
+        if placement is not None and (placed := _routed(problem, placement)) is not None:
+            return placed
+    status, placement = _quick(PlacementModel(problem), deadline)
     if status == cp_model.INFEASIBLE:
         return _why(PlacementModel(problem, soft=True), deadline)
     if placement is not None and (placed := _routed(problem, placement)) is not None:
@@ -69,8 +75,14 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
     return _exact(problem, placement, deadline)
 
 
-def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverStatus, Placement | None]:
-    """A placement with short wires, with the columns of the plan."""
+def _quick(
+    model: PlacementModel, deadline: float, work: float = _WORK
+) -> tuple[cp_model.CpSolverStatus, Placement | None]:
+    """A placement with short wires, with the columns of the plan.
+
+    Args:
+        work: deterministic seconds to find any placement in.
+    """
     problem = model.problem
     columns = [transfer.column for transfer in problem.transfers]
     if problem.streams:
@@ -82,7 +94,7 @@ def _quick(model: PlacementModel, deadline: float) -> tuple[cp_model.CpSolverSta
     else:
         status = cp_model.UNKNOWN
     if status == cp_model.UNKNOWN:
-        solver = make_solver(_left(deadline), _WORK)
+        solver = make_solver(_left(deadline), work)
         status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status, None

@@ -14,11 +14,8 @@ install()
 
 from studies.hand_made import HAND_MADE
 
-NOT_PLACED = pytest.mark.xfail(strict=True, reason="32 nodes on 32 cores: the solver finds no placement in 200 s")
-PLACED = [pytest.param(n, marks=NOT_PLACED if n == "multihead_attention_npu" else ()) for n in HAND_MADE]
 
-
-@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize("name", HAND_MADE)
 def test_a_hand_made_mapping_is_placed(name: str) -> None:
     design = HAND_MADE[name].design(importlib.import_module(f"studies.{name}").study())
     placed = dse.place(design)

@@ -8,13 +8,14 @@ from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
+from ortools.sat.python import cp_model
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.joint import JointModel
-from allo_dse.mapper.place.model import make_solver
+from allo_dse.mapper.place.model import PlacementModel, make_solver
 from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
 from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve
@@ -68,6 +69,25 @@ def test_streams_of_neighbours_share_memory() -> None:
     assert isinstance(placed, PlacedDesign)
     assert None not in placed.owners
     assert not any(route.kind == "stream" for route in placed.routes)
+
+
+def test_cascades_whose_channels_are_taken_stand_upright() -> None:
+    """Both channels into each node carry tiles, so that their streams can only be shared memory."""
+    array = tiny_array(4, 4, 2, 4)
+    nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(16))
+    streams = tuple(StreamNeed(f"s{i}", i, i + 4, 2, 60) for i in range(12))
+    ins = [FlowNeed(tensor, "in", (node,), 1, 0) for node in range(16) for tensor in "ab"]
+    flows = tuple(replace(flow, transfer=number) for number, flow in enumerate(ins))
+    problem = Problem("array", array, nodes, streams, flows, ())
+    assert problem.neighbours == tuple((i, i + 4) for i in range(12))
+    assert replace(problem, flows=flows[:8]).neighbours == ()
+    model = PlacementModel(problem)
+    model.keep_in_columns()
+    solver = make_solver(10.0, 1.0)
+    assert solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    tiles = model.read(solver, ()).tiles
+    assert len({tiles[node].column for node in range(4)}) == 4
+    assert all(tiles[s.source].column == tiles[s.target].column for s in streams)
 
 
 def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
