@@ -1,154 +1,66 @@
-"""How many small mistakes the tests notice: mutants of the package, each run against the tests that lie beside it.
+"""How many small mistakes the tests notice: mutants of the package, each run against the tests that reach it.
 
     python benchmarks/mutants.py                        # 200 mutants of mapper, space, simulator and the cost models
     python benchmarks/mutants.py --count 20 --seed 7 --only allo_dse/mapper
     python benchmarks/mutants.py --resume mutants.jsonl # goes on where it was stopped
 
-A mutant changes one operator, comparison, constant or condition. It is killed when a test of its own folder fails, or,
-if none does, one of the package's. Messages, type annotations, `__repr__` and named constants of modules (bounds of
-effort, sizes of pictures) are left alone.
+A mutant changes one operator, comparison, constant or condition. It is killed when a test fails. Messages, type
+annotations, `__repr__` and named constants of modules (bounds of effort, sizes of pictures) are left alone.
+
+All tests are collected once and run once, to see which functions each one reaches. Then a child process for each
+mutant replaces the code of the changed function and runs the tests that reach it, the shortest first, up to the first
+that fails. Code that runs when the tests are collected, and code that Numba compiles, is changed in a copy of the
+package instead.
+
+Mutants that behave as the original does, or differ in effort only, are listed in `equivalent_mutants.json` with the
+reason, and printed with it.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
 import json
-import random
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-ROOMS = (
-    "allo_dse/mapper",
-    "allo_dse/space",
-    "allo_dse/simulator",
-    "allo_dse/backends/fpga",
-    "allo_dse/eval/npu",
-    "allo_dse/eval/fpga",
-)
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
-OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.Mod: ast.Mult,
-}  # fmt: skip
-TEST_SECONDS = 900
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.mutation.mutants import Mutant, sample
+from benchmarks.mutation.tests import Killers, with_tests
+
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One change: which file and line, what stood there, what stands there now."""
-
-    file: str
-    line: int
-    before: str
-    after: str
-    text: str
-
-
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    for node in list(_code(tree)):
-        for changed in _changes(node):
-            original = {name: getattr(node, name) for name in node._fields}
-            before = ast.unparse(node)
-            for name in changed._fields:
-                setattr(node, name, getattr(changed, name))
-            text, after = ast.unparse(tree), ast.unparse(node)
-            for name, value in original.items():
-                setattr(node, name, value)
-            yield Mutant(str(path.relative_to(ROOT)), getattr(node, "lineno", 0), before, after, text)
+def verdicts(mutants: list[Mutant], kept: Path, killers: Killers) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with the first test that fails, or nothing."""
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    known = {(r["file"], r["line"], r["before"], r["after"]): r["killed_by"] for r in rows}
+    for mutant in mutants:
+        key = (mutant.file, mutant.line, mutant.before, mutant.after)
+        if key not in known:
+            known[key] = killers.of(mutant)
+            row = asdict(mutant) | {"killed_by": known[key]}
+            with kept.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        yield mutant, known[key]
 
 
-def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes worth changing: not annotations, texts for people, or imports for types."""
-    for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list", "type_params"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, (ast.Raise, ast.JoinedStr, ast.Assert)):
-                continue
-            if isinstance(child, ast.FunctionDef) and child.name in ("__repr__", "__str__", "describe"):
-                continue
-            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
-                continue
-            if (
-                isinstance(node, ast.Module)
-                and isinstance(child, ast.Assign)
-                and ast.unparse(child.targets[0]).isupper()
-            ):
-                continue
-            yield child
-            yield from _code(child)
-
-
-def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    changed = copy.copy(node)
-    if isinstance(node, ast.Compare) and isinstance(changed, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-        changed.ops = [COMPARISONS[type(node.ops[0])](), *node.ops[1:]]
-        yield changed
-    elif isinstance(node, ast.BinOp) and isinstance(changed, ast.BinOp) and type(node.op) in OPERATORS:
-        changed.op = OPERATORS[type(node.op)]()
-        yield changed
-    elif isinstance(node, ast.BoolOp) and isinstance(changed, ast.BoolOp):
-        changed.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield changed
-    elif isinstance(node, ast.If | ast.IfExp) and isinstance(changed, ast.If | ast.IfExp):
-        changed.test = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
-        yield changed
-    elif isinstance(node, ast.Constant) and isinstance(changed, ast.Constant) and type(node.value) is int:
-        changed.value = node.value + 1
-        yield changed
-
-
-def tests_of(file: str) -> list[list[str]]:
-    """Tests to try in turn: those that name the module or lie beside it, then the package's."""
-    parts = Path(file).with_suffix("").parts[1:]
-    module = ".".join(("allo_dse", *parts))
-    names = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))]
-    direct = [name for name in names if module in (ROOT / name).read_text(encoding="utf-8")]
-    beside = ROOT / "tests" / Path(*parts[:-1])
-    while not beside.is_dir():
-        beside = beside.parent
-    rounds = [direct, [str(beside.relative_to(ROOT))], [f"tests/{parts[0]}"]]
-    return [r for i, r in enumerate(rounds) if r and r not in rounds[:i]]
-
-
-def killed_by(mutant: Mutant) -> str:
-    """The first test that fails, or nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        for name in ("allo_dse", "tests", "studies", "benchmarks", "docs", "examples"):
-            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-            shutil.copy(ROOT / name, place / name)
-        (place / mutant.file).write_text(mutant.text, encoding="utf-8")
-        for tests in tests_of(mutant.file):
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", *tests]
-            try:
-                done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TEST_SECONDS)
-            except subprocess.TimeoutExpired:
-                return "does not end"
-            if done.returncode not in (0, 5):
-                failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return failed[0][:150] if failed else "cannot be imported"
-    return ""
-
-
-def sample(count: int, seed: int, only: str | None) -> list[Mutant]:
-    """Mutants drawn so that every line of code counts alike."""
-    files = [path for room in ([only] if only else ROOMS) for path in sorted((ROOT / room).rglob("*.py"))]
-    found = [mutant for path in files for mutant in mutants_of(path)]
-    return random.Random(seed).sample(found, min(count, len(found)))
+def show(mutants: list[Mutant], kept: Path, killers: Killers) -> None:
+    reasons = {(r["file"], r["before"], r["after"]): r["reason"] for r in json.loads(EQUIVALENT.read_text())}
+    survivors = equivalent = 0
+    for number, (mutant, verdict) in enumerate(verdicts(mutants, kept, killers), 1):
+        if not verdict:
+            change = f"{mutant.before}  ->  {mutant.after}"
+            reason = reasons.get((mutant.file, mutant.before, mutant.after))
+            equivalent += bool(reason)
+            survivors += not reason
+            verdict = f"SAME: {change}\n     ({reason})" if reason else f"SURVIVES: {change}"
+        print(f"{number:4} {mutant.file}:{mutant.line} {verdict}", flush=True)
+    killed = len(mutants) - survivors - equivalent
+    print(f"{killed} of {len(mutants)} mutants killed, {equivalent} behave as the original, {survivors} survive")
 
 
 def main() -> None:
@@ -158,23 +70,10 @@ def main() -> None:
     parser.add_argument("--only", help="a folder of the package")
     parser.add_argument("--resume", type=Path, help="results are kept in this file, and those in it are not run again")
     arguments = parser.parse_args()
-    kept = arguments.resume.read_text().splitlines() if arguments.resume and arguments.resume.exists() else []
-    known = {(r["file"], r["line"], r["before"], r["after"]): r["killed_by"] for r in map(json.loads, kept)}
-    survivors = []
     mutants = sample(arguments.count, arguments.seed, arguments.only)
-    for number, mutant in enumerate(mutants, 1):
-        key = (mutant.file, mutant.line, mutant.before, mutant.after)
-        if key not in known:
-            known[key] = killed_by(mutant)
-            if arguments.resume:
-                row = {k: v for k, v in asdict(mutant).items() if k != "text"} | {"killed_by": known[key]}
-                with arguments.resume.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-        if not known[key]:
-            survivors.append(mutant)
-        verdict = known[key] or f"SURVIVES: {mutant.before}  ->  {mutant.after}"
-        print(f"{number:4} {mutant.file}:{mutant.line} {verdict}", flush=True)
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = arguments.resume.resolve() if arguments.resume else Path(folder) / "mutants.jsonl"
+        with_tests(lambda killers: show(mutants, kept, killers), kept.with_suffix(".reached.json"))
 
 
 if __name__ == "__main__":

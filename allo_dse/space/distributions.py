@@ -59,7 +59,7 @@ def coding_of(distribution: BaseDistribution) -> Coding:
         raise TypeError(f"{distribution!r} is no distribution of Optuna")
     low, high, step = distribution.low, distribution.high, distribution.step
     integral = isinstance(distribution, IntDistribution)
-    if (distribution.log or step is None) and (not integral or high - low > FINE):
+    if step is None or (distribution.log and (not integral or high - low > FINE)):
         return _grid(distribution)
     if integral and step == 1:
         kind: Kind = "log" if distribution.log else "fine" if high - low > FINE else "ordinal"

@@ -21,7 +21,7 @@ from .gene import Gene, Genes
 from .selection import Individual, Results
 
 
-class EvolutionSampler(BaseSampler):  # type: ignore[misc]
+class EvolutionSampler(BaseSampler):
     """Breeds new trials from the best known ones, by rank and crowding as NSGA-II does.
 
     For any Optuna study, with one objective or several, constraints (`trial.set_constraint`), and parameters of all

@@ -35,7 +35,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     return Board.open([write_run(tmp_path_factory.mktemp("runs") / "made", 300)])
 
 
-def drawn(board: Board, **options: Selection | bool) -> Any:
+def drawn(board: Board, **options: Any | bool) -> Any:
     return {t["name"]: t for t in front_figure(board, View("latency_us", "bram18", **options), LIGHT).figure["data"]}
 
 
@@ -195,7 +195,7 @@ def test_a_front_that_is_a_crowd_is_drawn_as_one_point_per_spot_with_knee_and_re
 def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade_off: Board) -> None:
     run = trade_off.runs[0]
 
-    def latencies(**options: Selection) -> Array:
+    def latencies(**options: Any) -> Array:
         dimensions = parallel_figure(trade_off, LIGHT, **options)["data"][0]["dimensions"]
         return unpacked(next(d for d in dimensions if d["name"] == "latency_us")["values"])
 

@@ -17,12 +17,12 @@ COLUMNS = {f"npu1_{c}col": c for c in range(1, 5)} | {f"npu2_{c}col": c for c in
 
 
 def test_every_named_device_loads() -> None:
-    assert {name: Device.load(name).array.columns for name in Device.names() if name.startswith("npu")} == COLUMNS
+    assert {name: NpuDevice.load(name).array.columns for name in Device.names() if name.startswith("npu")} == COLUMNS
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_limits_of_the_array(name: str) -> None:
-    device = Device.load(name)
+    device = NpuDevice.load(name)
     assert device.name == name
     assert device.compute_tiles == 4 * COLUMNS[name]
     assert device.core.memory_bytes == 65536
@@ -34,12 +34,12 @@ def test_limits_of_the_array(name: str) -> None:
 
 
 def test_descriptor_limits() -> None:
-    shim = Device.load("npu1_4col").shim.descriptor
+    shim = NpuDevice.load("npu1_4col").shim.descriptor
     assert (shim.max_words, shim.max_wrap, shim.max_step_words, shim.max_iterations) == (2**32 - 1, 1023, 2**20, 64)
 
 
 def test_devices_of_one_family_differ_in_columns_only() -> None:
-    small, large = Device.load("npu2_3col"), Device.load("npu2")
+    small, large = NpuDevice.load("npu2_3col"), NpuDevice.load("npu2")
     assert small.core == large.core
     assert small.board == large.board
     assert small.key != large.key
@@ -60,19 +60,19 @@ def test_tuned_kernels_reproduce_the_measured_rates(
     shape: tuple[int, int, int], types: tuple[DType, ...], measured: float
 ) -> None:
     m, k, n = shape
-    cost = Device.load("npu1_4col").kernel_cost(*types, library="tuned")
+    cost = NpuDevice.load("npu1_4col").kernel_cost(*types, library="tuned")
     assert m * k * n / cost.cycles(m, k, n) == pytest.approx(measured, rel=0.01)
 
 
 def test_kernel_cost_picks_the_most_specific_entry() -> None:
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     assert device.kernel_cost(INT16, INT16, INT32) is device.kernels["allo"]["i16"]
     assert device.kernel_cost(INT8, INT16, INT32) is device.kernels["allo"]["i16xi8"]
     assert device.kernel_cost(FLOAT32, FLOAT32, FLOAT32) is device.kernels["allo"]["other"]
 
 
 def test_elementwise_cost_falls_back() -> None:
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     assert device.elementwise_cost("add").cycles(64) == 64 / 32 + device.elementwise_cost("add").call_cycles
     assert device.elementwise_cost("no such operation") is device.elementwise["other"]
 
@@ -86,7 +86,7 @@ def test_type_keys(dtype: DType, key: str) -> None:
 
 
 class TestOptions:
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
 
     def test_values_change_a_copy(self) -> None:
         fast = self.device.with_options(clock_ghz=1.8, dram_gb_s=20)
@@ -131,7 +131,7 @@ class TestOptions:
 
 
 def test_devices_travel_to_workers() -> None:
-    device = Device.load("npu2").with_options(clock_ghz=1.5)
+    device = NpuDevice.load("npu2").with_options(clock_ghz=1.5)
     copy = pickle.loads(pickle.dumps(device))
     assert copy == device
     assert copy.key == device.key
@@ -139,12 +139,12 @@ def test_devices_travel_to_workers() -> None:
 
 def test_devices_are_immutable() -> None:
     with pytest.raises(Exception, match="frozen"):
-        Device.load("npu2").board = None
+        NpuDevice.load("npu2").board = None
 
 
 def test_key_is_stable() -> None:
     """Caches outlive processes: the key depends on content only."""
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     content = {field: getattr(device, field) for field in NpuDevice.model_fields}
     renamed = NpuDevice.model_validate({**content, "name": "mine", "description": "another text"})
     assert renamed.key == device.key

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.loader import DEVICE_DIRECTORY, read_device_table
 from allo_dse.errors import DeviceError
 
@@ -29,17 +29,17 @@ def test_a_file_extends_a_named_device(tmp_path: Path) -> None:
         clock_ghz = 0.8
         """,
     )
-    device = Device.load(path)
+    device = NpuDevice.load(path)
     assert (device.name, device.compute_tiles, device.clock_ghz) == ("mini", 8, 1.6)
     assert device.with_options(board="quiet").clock_ghz == 0.8
-    assert device.core == Device.load("npu1_4col").core
-    assert Device.load(str(path)) == device
+    assert device.core == NpuDevice.load("npu1_4col").core
+    assert NpuDevice.load(str(path)) == device
 
 
 def test_a_file_extends_a_file_beside_it(tmp_path: Path) -> None:
     write(tmp_path / "base.toml", 'extends = "npu2"\nabstract = true\n[host]\nbuffers = 7\n')
     path = write(tmp_path / "mine.toml", 'extends = "base.toml"\nname = "bench"\n')
-    device = Device.load(path)
+    device = NpuDevice.load(path)
     assert (device.name, device.host.usable_buffers) == ("bench", 6)
     with pytest.raises(DeviceError, match=r"base\.toml: abstract"):
         Device.load(tmp_path / "base.toml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 
 DOC = (Path(__file__).parents[2] / "docs" / "devices.md").read_text(encoding="utf-8")
 
@@ -14,7 +14,7 @@ def test_the_example_file_loads(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", DOC, re.DOTALL)
     path = tmp_path / "mine.toml"
     path.write_text(example, encoding="utf-8")
-    device = Device.load(path)
+    device = NpuDevice.load(path)
     assert (device.compute_tiles, device.clock_ghz) == (8, 1.6)
     assert device.with_options(board="quiet").clock_ghz == 0.8
 

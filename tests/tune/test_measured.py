@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.errors import StudyError
 from allo_dse.eval.calibrate.calibration import Measurement
 from allo_dse.tune.measured import on_device, read_measurements
@@ -73,9 +73,9 @@ def test_designs_of_a_run_that_something_else_than_the_simulator_timed(run: Any)
 
 
 def test_another_device_keeps_board_and_library_where_it_has_them() -> None:
-    library = Device.load("npu1_4col").with_options(board="ph", kernel_library="iron")
+    library = NpuDevice.load("npu1_4col").with_options(board="ph", kernel_library="iron")
     measured = [Measurement(gemm_design(device=library), 100.0)]
     for name, board, kernels in (("npu1_2col", "ph", "iron"), ("npu2", "default", "allo")):
-        (moved,) = on_device(measured, Device.load(name))
+        (moved,) = on_device(measured, NpuDevice.load(name))
         device = moved.design.device
         assert (device.name, device.board_name, device.kernel_library) == (name, board, kernels)

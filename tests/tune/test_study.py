@@ -23,7 +23,7 @@ from allo_dse.tune.study import Study
 from .fakes import FakeEvaluator, fake_study
 
 
-def run(study: Study, run_dir: Path, trials: int = 60, **options: int | str) -> Result:
+def run(study: Study, run_dir: Path, trials: int = 60, **options: Any) -> Result:
     return study.run(trials, run_dir=run_dir, progress="quiet", **options)
 
 

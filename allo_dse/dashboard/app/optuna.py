@@ -32,11 +32,13 @@ def storage_of(board: Board) -> optuna.storages.InMemoryStorage:
     return storage
 
 
-def _trials(run: RunTable) -> list[object]:
+def _trials(run: RunTable) -> list[optuna.trial.FrozenTrial]:
     import optuna
 
     names = run.names("parameter", "mapping", varying=True)
-    choices = {n: optuna.distributions.CategoricalDistribution([*run.columns[n].categories, None]) for n in names}
+    choices: dict[str, optuna.distributions.BaseDistribution] = {
+        n: optuna.distributions.CategoricalDistribution([*run.columns[n].categories, None]) for n in names
+    }
     first = max(0, len(run) - MAX_TRIALS)
     columns = {n: (run.columns[n].codes, [*run.columns[n].categories, None]) for n in names}
     ok, losses = run.ok, [run.numbers(n) for n in run.objectives]

@@ -250,18 +250,20 @@ def _open(url: str, name: str, run_dir: Path, directions: Sequence[str]) -> optu
 
 def _open_once(url: str, name: str, run_dir: Path, directions: Sequence[str]) -> optuna.Study:
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         storage: Any = url
         if url == JOURNAL or url.startswith(f"{JOURNAL}:"):
             file = url.partition(":")[2] or str(run_dir / "optuna.journal")
-            storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(file))
+            storage = optuna.storages.JournalStorage(JournalFileBackend(file))
         elif "://" not in url:
             raise StudyError(f"{url!r} is not a storage", hint=f"one of {_KINDS}")
         elif url.startswith("postgresql://"):
             storage = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        return optuna.create_study(study_name=name, storage=storage, directions=list(directions), load_if_exists=True)
+        ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
+        return optuna.create_study(study_name=name, storage=storage, directions=ways, load_if_exists=True)
     except StudyError:
         raise
     except Exception as error:  # each database has its own

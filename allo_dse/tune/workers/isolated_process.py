@@ -229,6 +229,6 @@ def _pickled(source: Any) -> bytes:
     if isinstance(source, StudySpec):
         from ray import cloudpickle
 
-        data: bytes = cloudpickle.dumps(source)
+        data: bytes = cloudpickle.dumps(source)  # type: ignore[no-untyped-call]
         return data
     return pickle.dumps(source)

@@ -38,7 +38,8 @@ def begin_autopsy(place: Place) -> Any:
     # Through the node's scheduler, not through a process that waits there: such a process may outlive its node's
     # scheduler for a moment, and would then bear witness to a node that is dead.
     strategy = NodeAffinitySchedulingStrategy(place.node, soft=False)
-    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(is_gone).remote(place.process)
+    task: Any = ray.remote(is_gone)
+    return task.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(place.process)
 
 
 def died_alone(reference: Any) -> bool:

@@ -141,7 +141,7 @@ class RayExecutor:
 
     def _hire(self, workers: int | None) -> None:
         """Start the workers: as many as asked for, or one per CPU, and one for each unit of a resource there is."""
-        has = ray.cluster_resources()
+        has = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource in {need.resource: None for need in self._needs}:
             count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
             if count:
@@ -156,7 +156,8 @@ class RayExecutor:
         if any(need.isolate for need in self._needs):
             # Ray would end the child processes of a worker that ends, before they can end what they have started.
             options["runtime_env"] = {"env_vars": {KILL_CHILDREN: "0"}}
-        actor = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench).remote(self._source, self._needs)
+        workbench: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench)
+        actor = workbench.remote(self._source, self._needs)
         pool.actors[worker] = actor
         self._starting[actor.introduce.remote()] = (resource, worker)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.task import task_cost
-from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
@@ -20,7 +20,7 @@ from allo_dse.space.design import Design
 from benchmarks import fpga_programs
 from tests.backends.fpga import programs
 
-U280 = Device.load("u280")
+U280 = FpgaDevice.load("u280")
 
 
 def design(program: Any, *schedule: Directive, fold: MeshFold | None = None, **options: Any) -> Design:

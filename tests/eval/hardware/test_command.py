@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.tune.hazards import own_processes, wait_until
 
 ROOT = Path(__file__).parents[3]
 GEMM, EXAMPLE = ROOT / "studies/gemm_npu.py", ROOT / "examples/measure.sh"
-QUIET = {"progress": QuietReporter(), "verify": False}
+QUIET: dict[str, Any] = {"progress": QuietReporter(), "verify": False}
 
 
 def gemm_study(size: str = "256", **settings: str) -> dse.Study:
@@ -42,7 +43,7 @@ def script(folder: Path, body: str, name: str = "tool") -> Path:
     return path
 
 
-def command(folder: Path, body: str, **options: object) -> dse.Command:
+def command(folder: Path, body: str, **options: Any) -> dse.Command:
     return dse.Command(f"{script(folder, body)} {{design}}", **options)
 
 

@@ -24,7 +24,7 @@ from tests.frontend import samples
 needs_tools = pytest.mark.skipif(
     shutil.which("g++") is None or shutil.which("make") is None, reason="needs g++ and make"
 )
-GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
+GEMM: dict[str, Any] = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
 
 
 def design(make: Any = programs.scaled_rows, device: str = "u280", **params: object) -> Design:

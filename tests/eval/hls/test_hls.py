@@ -21,7 +21,7 @@ from allo_dse.backends.hls_report import read_hls_report
 from allo_dse.dashboard.app.pages.design import model_against_tool
 from allo_dse.dashboard.figures.recorded_run import part_words
 from allo_dse.dashboard.recordings import record as recorded
-from allo_dse.device.device import Device
+from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import retiming
@@ -85,9 +85,9 @@ def cyclic() -> Any:
     return top
 
 
-def design(make: Callable[..., Any] = chain, **options: tuple[tuple[str, int]]) -> Design:
+def design(make: Callable[..., Any] = chain, **options: Any) -> Design:
     program = dse.load_program(make)
-    return Design(program, unfolded(program), dse.Buffering(), Device.load("u280"), **options)
+    return Design(program, unfolded(program), dse.Buffering(), FpgaDevice.load("u280"), **options)
 
 
 def loops_of(subject: Design, ii: int, depth: int) -> stand_in.Loops:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
 needs_measurements = pytest.mark.skipif(not FACTS.is_dir(), reason=f"the measurements in {FACTS} are not here")
@@ -34,10 +34,10 @@ TARGETS = {
 def test_published_measurements_are_met(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks import npu_accuracy
 
-    median, percentile_90 = npu_accuracy.shapes(Device.load("npu1_4col"), verbose=False)
+    median, percentile_90 = npu_accuracy.shapes(NpuDevice.load("npu1_4col"), verbose=False)
     assert median <= 0.05
     assert percentile_90 <= 0.15
-    errors = npu_accuracy.sustained(Device.load("npu1_4col"))
+    errors = npu_accuracy.sustained(NpuDevice.load("npu1_4col"))
     assert all(abs(error) <= 0.05 for error in errors.values()), errors
     regrets = npu_accuracy.tile_pairs()
     assert all(regret <= 0.03 for regret in regrets.values()), regrets
@@ -70,7 +70,7 @@ def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing() -> N
 def test_a_constant_of_the_device_files_can_be_scaled() -> None:
     from benchmarks import npu_accuracy
 
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     (launch,) = npu_accuracy.constants("board.launch_us")
     (rate,) = npu_accuracy.constants("kernels.allo.i8.efficiency")
     assert launch.scaled(device, 2.0).board.launch_us == 2 * device.board.launch_us

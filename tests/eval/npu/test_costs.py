@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.errors import SimulationError
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
@@ -21,7 +21,7 @@ from allo.ir.types import float32
 
 from studies.gemm_npu import gemm
 
-DEVICE = Device.load("npu1_4col")
+DEVICE = NpuDevice.load("npu1_4col")
 
 
 def test_adding_to_an_accumulator_in_place_is_part_of_the_matrix_kernel() -> None:

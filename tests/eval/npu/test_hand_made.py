@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -26,7 +26,7 @@ from allo.ir.types import Stream, int16, int32
 from allo.memory import Layout
 
 S, R = Layout.Shard, Layout.Replicate
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 ALL, CHAINED = AxisFold(1), AxisFold(1, "block", "chain")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allo_dse import AxisFold, Buffering, Design, KernelFold, MeshFold, NpuSimulator, load_program
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 
@@ -18,7 +18,7 @@ from studies.gemm_npu import gemm
 from studies.gemm_two_level_npu import gemm as two_level
 from studies.gemv_npu import gemv
 
-NPU1, NPU2 = Device.load("npu1_4col"), Device.load("npu2")
+NPU1, NPU2 = NpuDevice.load("npu1_4col"), NpuDevice.load("npu2")
 
 
 def gemm_us(device: Device, m: int, k: int, n: int) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.eval.npu.network import TEMPLATE_PERIODS, build_npu_network
 from allo_dse.mapper.fold.fold import MeshFold
@@ -35,7 +35,7 @@ def designs(draw: st.DrawFn) -> Design:
         fold = gemm_fold(k, 2, 2)
     tile = draw(st.sampled_from([16, 32, 64]))
     size = (mesh[1] * tile, mesh[0] * tile, mesh[2] * tile)
-    device = Device.load("npu1_4col").with_options(
+    device = NpuDevice.load("npu1_4col").with_options(
         dram_gb_s=draw(st.sampled_from([2.0, 9.0, 17.5, 60.0])),
         dram_burst_half_bytes=draw(st.sampled_from([0.0, 100.0])),
     )
@@ -116,7 +116,7 @@ def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape: tuple[int,
 
 
 def test_the_board_decides() -> None:
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     slow = gemm_design(device=device.with_options(dram_gb_s=1.0))
     metrics = NpuSimulator().evaluate(slow)
     assert metrics.bottleneck == "DRAM"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -33,7 +33,7 @@ from tests.support.programs import (
 )
 
 SMALL = settings(max_examples=40, deadline=None)
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 def attention_fold(
@@ -177,7 +177,7 @@ def test_the_space_of_joint_folds_is_counted_without_making_it(program: Any, max
 @given(programs(), st.integers(2, 16), st.sampled_from(["npu1_1col", "npu1_4col"]))
 def test_nothing_that_fits_is_pruned(program: Any, max_nodes: Any, name: Any) -> None:
     """Every fold that the bounds leave out violates a limit; those that are made are counted and contained."""
-    device = Device.load(name)
+    device = NpuDevice.load(name)
     every = fold_choices(program, max_nodes)
     space = fold_choices(program, max_nodes, FoldBounds(ProgramGraph(program), device))
     kept = set(space)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.errors import AlloDseError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
@@ -28,11 +30,11 @@ from tests.support.programs import (
     put,
 )
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 RESERVED = 3328
 
 
-def gemm(k: int, m: int, n: int, **program: int) -> VMG:
+def gemm(k: int, m: int, n: int, **program: Any) -> VMG:
     axes = (AxisFold(k, "block", "chain"), AxisFold(m), AxisFold(n))
     return VMG.of(gemm_program(**program)).fold(MeshFold((KernelFold("gemm", axes),)))
 

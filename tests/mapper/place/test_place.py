@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -236,7 +237,7 @@ class TestVerifier:
     placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
 
-    def damaged(self, **changes: object) -> list[str]:
+    def damaged(self, **changes: Any) -> list[str]:
         return [v.constraint for v in verify_placement(replace(self.placed, **changes))]
 
     def test_two_nodes_on_a_tile(self) -> None:

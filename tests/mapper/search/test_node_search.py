@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import AlloDseError, IllegalFold
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.eval.npu.evaluator import NpuSimulator
@@ -32,7 +32,7 @@ from tests.support.programs import (
     vector_add_program,
 )
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)).filter(lambda e: e[0] < e[1]), max_size=6)
 
 

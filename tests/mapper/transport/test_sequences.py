@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Descriptor
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.layouts.access import is_word_aligned, tile_loops
@@ -122,7 +122,7 @@ def test_patterns_visit_the_rows_in_the_order_of_the_tasks(
     k, m, n = spatial
     axes = (AxisFold(k, "block", "chain"), AxisFold(m, pattern), AxisFold(n, pattern))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes, order),)))
-    transport = DeviceMapping(vmg, Device.load(f"npu1_{columns}col")).transport
+    transport = DeviceMapping(vmg, NpuDevice.load(f"npu1_{columns}col")).transport
     for transfer in transport.transfers:
         row_words = program.kernels[0].classes[-1].tensor_ports["ABC".index(transfer.tensor)].tile_shape[-1] // 2
         np.testing.assert_array_equal(
@@ -147,7 +147,7 @@ def test_patterns_keep_the_descriptor_limits_and_move_everything(
     program = gemm_program(M=size, N=size, K=size, Pm=tiles, Pn=tiles, Pk=tiles)
     axes = (AxisFold(1, "block", "chain"), AxisFold(1), AxisFold(1))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
-    device = Device.load("npu1_1col")
+    device = NpuDevice.load("npu1_1col")
     limits = Descriptor(dims=dims, length_bits=32, wrap_bits=wrap_bits, step_bits=20, iteration_bits=iteration_bits)
     shim = device.shim.model_copy(update={"descriptor": limits})
     device = NpuDevice.model_validate({**{f: getattr(device, f) for f in NpuDevice.model_fields}, "shim": shim})
@@ -162,12 +162,12 @@ def test_patterns_keep_the_descriptor_limits_and_move_everything(
 def test_a_run_longer_than_a_wrap_is_split() -> None:
     """8 KB rows (2048 words) are two dimensions of a descriptor that counts to 1023, unless the row is all there is."""
     vmg = VMG.of(vector_add_program(P=1, n=1 << 14))
-    (a, _) = DeviceMapping(vmg, Device.load("npu1_1col")).transport.transfers
+    (a, _) = DeviceMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers
     assert a.pattern.dims == ((1 << 14, 1),)
     program = gemm_program(M=8, N=8192, K=8, Pm=2, Pn=2, Pk=1)
     axes = (AxisFold(1, "block", "chain"), AxisFold(1), AxisFold(1))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
-    b = DeviceMapping(vmg, Device.load("npu1_1col")).transport.transfers[1]
+    b = DeviceMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers[1]
     assert b.pattern.dims[:2] == ((512, 1), (4, 512))
 
 
@@ -176,7 +176,7 @@ def test_host_loops_are_counted() -> None:
     program = gemm_program()
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
-    transport = DeviceMapping(vmg, Device.load("npu1_4col")).transport
+    transport = DeviceMapping(vmg, NpuDevice.load("npu1_4col")).transport
     a = transport.transfers[0]
     assert a.pattern.dims == ((32, 1), (64, 1024), (32, 32))
     assert (a.pattern.repeat, a.pattern.host_loops, a.pattern.reconfigure_level) == (8, (8,), 1)

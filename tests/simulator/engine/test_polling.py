@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -77,7 +79,7 @@ def pair() -> Engine:
     return compile_bodies([Body("send", TRY_SEND), Body("receive", TRY_RECEIVE)])
 
 
-def run_pair(engine: Engine, depth: int, *, reverse: bool, **options: bool) -> tuple[RunResult, list[list[int]]]:
+def run_pair(engine: Engine, depth: int, *, reverse: bool, **options: Any) -> tuple[RunResult, list[list[int]]]:
     b = NetworkBuilder()
     y, tried, asked = arrays = [np.zeros(COUNT, np.int32) for _ in range(3)]
     for array in arrays:

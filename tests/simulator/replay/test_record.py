@@ -48,7 +48,7 @@ def same(replayed: ReplayResult, ran: RunResult) -> None:
 DEEP = 64
 
 
-def check_law(engine: Engine, network: Network, data: st.DataObject, **options: bool) -> None:
+def check_law(engine: Engine, network: Network, data: st.DataObject, **options: Any) -> None:
     """Record at some depths, replay at others."""
     recorded = engine.run(network, record=True, **options)
     event(f"finished: {recorded.finished}")

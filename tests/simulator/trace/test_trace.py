@@ -31,7 +31,7 @@ META = {
 }
 
 
-def arrays(**changes: object) -> dict[str, np.ndarray]:
+def arrays(**changes: Any) -> dict[str, np.ndarray]:
     """A trace as other tools write it; `name=None` leaves an array out."""
     plain = {
         "loop": np.array([0, 0, 1, 1], np.uint16),
@@ -44,17 +44,17 @@ def arrays(**changes: object) -> dict[str, np.ndarray]:
     return {name: value for name, value in {**plain, **changes}.items() if value is not None}
 
 
-def written(tmp_path: Path, **changes: object) -> Path:
+def written(tmp_path: Path, **changes: Any) -> Path:
     path = tmp_path / "t.npz"
     np.savez_compressed(path, **arrays(**changes))
     return path
 
 
-def meta_with(**changes: object) -> dict[str, object]:
+def meta_with(**changes: Any) -> dict[str, object]:
     return {**META, **changes}
 
 
-def loop_with(**changes: object) -> dict[str, object]:
+def loop_with(**changes: Any) -> dict[str, object]:
     return meta_with(loops=[{**META["loops"][0], **changes}, META["loops"][1]])
 
 

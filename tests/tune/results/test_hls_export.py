@@ -34,7 +34,7 @@ def test_an_fpga_design_is_exported_as_a_project(exported: Path) -> None:
     assert not (exported / "build.py").exists()
     code = (exported / "hls" / "kernel.cpp").read_text()
     assert "#pragma HLS pipeline II=1" in code
-    assert dse.Device.load("zcu102").part in (exported / "hls" / "run_hls.tcl").read_text()
+    assert dse.FpgaDevice.load("zcu102").part in (exported / "hls" / "run_hls.tcl").read_text()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None or shutil.which("make") is None, reason="needs g++ and make")

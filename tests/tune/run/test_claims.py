@@ -28,7 +28,7 @@ from tests.tune.ray_evaluators import Noting, noted
 from .test_storage import postgresql  # noqa: F401 (a fixture)
 
 PARAMS = {"size": 256, "Pm": 4, "Pn": 4, "Pk": 4}
-OPTIONS = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
+OPTIONS: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
 class Dear(Noting):

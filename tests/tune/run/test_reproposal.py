@@ -14,7 +14,7 @@ from allo_dse.tune.study import Study
 from allo_dse.tune.workers.pool import Task
 from tests.tune.fakes import FakeEvaluator, fake_study
 
-QUIET = {"progress": "quiet", "verify": False}
+QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
 
 
 class Fails(FakeEvaluator):

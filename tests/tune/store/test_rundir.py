@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from allo_dse.errors import StudyError
 from allo_dse.tune.store.rundir import RunDirectory, RunInfo, default_run_dir
 
 
-def info(**changes: int | str) -> RunInfo:
+def info(**changes: Any) -> RunInfo:
     values = {
         "study": "s", "seed": 0, "program": "p1", "device": "npu1", "evaluator": "sim 1",
         "space": {"params": {"Pm": ["8", "16"]}, "max_nodes": 16}, "versions": {}, "command": [],

@@ -32,7 +32,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return {r.key: r.metrics for r in result.records}
 
 
-OPTIONS = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
+OPTIONS: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
 def study(evaluator: Any) -> Study:

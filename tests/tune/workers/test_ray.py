@@ -31,7 +31,7 @@ from tests.tune.hazards import Hazard, own_processes, wait_until
 from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, Noting, OnNothing, OnTheBoard, is_deadly, noted
 
 PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
-EXHAUSTIVE = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
+EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
 @pytest.fixture(scope="module")

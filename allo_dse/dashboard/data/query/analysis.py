@@ -100,7 +100,7 @@ def importance(found: Sample) -> dict[str, float]:
     codes = {name: values for name, values in found.codes.items() if len(np.unique(values)) > 1}
     if len(found.losses) < LEAST_TRIALS or not codes:
         return {}
-    spread = {
+    spread: dict[str, optuna.distributions.BaseDistribution] = {
         name: optuna.distributions.CategoricalDistribution(list(range(int(values.max()) + 2)))
         for name, values in codes.items()
     }

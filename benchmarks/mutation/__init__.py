@@ -1,0 +1,1 @@
+"""What `mutants.py` runs: the mutants, and the tests that reach them."""
