@@ -3,8 +3,8 @@
 For a 16 x 16 systolic array with K = 1024 it prints millions of stream operations per second, of compiled bodies that
 compute the product as well as the times and of the same array as operation tables, and what building and compiling
 cost; then what leaving out the values saves, what recording costs, and how long arrays of any K take when their
-periodic behaviour is extrapolated. For 100,000 tasks, all running at once or folded onto 100 nodes, it prints the
-memory that a task takes.
+periodic behaviour is extrapolated, and how that grows with the array. For 100,000 tasks, all running at once or folded
+onto 100 nodes, it prints the memory that a task takes.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def reference_speed(depth: int) -> float:
     return operations(SIZE, K) / best(lambda: poll(*arguments), 3)
 
 
-def table_network(depth: int, rounds: int = K) -> Network:
+def table_network(depth: int, rounds: int = K, size: int = SIZE) -> Network:
     """The systolic array's times only, as operation tables."""
     b = NetworkBuilder()
-    across = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE, SIZE + 1).tolist()
-    down = b.streams(np.full(SIZE * (SIZE + 1), depth)).reshape(SIZE + 1, SIZE).tolist()
+    across = b.streams(np.full(size * (size + 1), depth)).reshape(size, size + 1).tolist()
+    down = b.streams(np.full(size * (size + 1), depth)).reshape(size + 1, size).tolist()
     cell, load, drain = Table(), Table(), Table()
     with cell.repeat(rounds):
         cell.get(0), cell.get(1), cell.put(2), cell.put(3), cell.wait(1)
@@ -77,12 +77,12 @@ def table_network(depth: int, rounds: int = K) -> Network:
         load.put(0), load.wait(1)
     with drain.repeat(rounds):
         drain.get(0), drain.wait(1)
-    for i in range(SIZE):
-        for j in range(SIZE):
+    for i in range(size):
+        for j in range(size):
             b.process(cell, [across[i][j], down[i][j], across[i][j + 1], down[i + 1][j]])
         for stream in (across[i][0], down[0][i]):
             b.process(load, [stream])
-        for stream in (across[i][SIZE], down[SIZE][i]):
+        for stream in (across[i][size], down[size][i]):
             b.process(drain, [stream])
     return b.build()
 
@@ -164,6 +164,19 @@ def report_extrapolation() -> None:
             )
 
 
+def report_growth() -> None:
+    """Arrays of four times as many elements: all are to take four times as long, at a length that hardly matters."""
+    engine, before = table_engine(), 0.0
+    for size in (16, 32, 64, 128):
+        network = table_network(2, 1 << 20, size)
+        times = engine.run(network, extrapolate=True)
+        seconds = best(lambda n=network: engine.run(n, extrapolate=True))  # type: ignore[misc]
+        ratio = f", {seconds / before:.1f} x the array before" if before else ""
+        turns = times.turns / network.node_count
+        print(f"tables, {size}x{size}, extrapolated: {seconds * 1e3:.1f} ms{ratio}, {turns:.0f} turns per node")
+        before = seconds
+
+
 def chain(engine: Engine, nodes: int) -> Network:
     """100,000 tasks in a chain, on as many nodes or folded onto fewer; each passes on four tokens."""
     b = NetworkBuilder()
@@ -204,3 +217,4 @@ if __name__ == "__main__":
     report_second_design()
     report_variants()
     report_extrapolation()
+    report_growth()

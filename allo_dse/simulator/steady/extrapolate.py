@@ -9,8 +9,11 @@ have left, and continues from there: through the end of the repetition, into the
 an outer loop, whose rounds are compared in the same way (docs/timing.md, T15).
 
 The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
-of a certain repeat, and what follows from a state does not depend on who runs first. Networks that do not come to
-repeat themselves are executed in full, at little extra cost: the looks at their state become rare.
+of a certain repeat, and what follows from a state does not depend on who runs first. So who waited for a token runs
+next: the first tokens reach the far end of a network before others are made, all nodes soon are in step, and the work
+grows with the number of nodes. In the order of waking, nodes at the front would have gone through as many rounds as
+there are nodes on the way to the far end. Networks that do not come to repeat themselves are executed in full, at
+little extra cost: the looks at their state become rare.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ class Extrapolator:
 
     def __init__(self, network: Network, arena: Arena, until: int | None = None) -> None:
         self._network, self._arena, self._until = network, arena, until
+        arena.header[Header.TOKENS_FIRST] = 1
         self._turn = 0
         self._waiting = False
         self.skipped = 0
@@ -87,7 +91,7 @@ class Extrapolator:
     def look(self) -> int:
         """Called when compiled code has returned; gives it the next anchor and returns the next budget."""
         if not self._searches:
-            return WITHOUT_LOOKS
+            return self._run_on()
         search = self._searches[self._turn % len(self._searches)]
         if self._waiting:
             skipped = search.look(self._arena)
@@ -98,9 +102,14 @@ class Extrapolator:
             self._turn += 1
         self._waiting = bool(self._searches)
         if not self._searches:
-            self._arena.header[Header.ANCHOR] = NO_ANCHOR
-            return WITHOUT_LOOKS
+            return self._run_on()
         return self._searches[self._turn % len(self._searches)].wait(self._arena)
+
+    def _run_on(self) -> int:
+        """There is nothing left to look for."""
+        self._arena.header[Header.ANCHOR] = NO_ANCHOR
+        self._arena.header[Header.TOKENS_FIRST] = 0
+        return WITHOUT_LOOKS
 
 
 class _Search:
@@ -140,7 +149,8 @@ class _Search:
             self._has_not_come(arena)
             return 0
         per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
-        self._rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
+        rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
+        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds end between looks then
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
         period = find_period(known, state, self._until)

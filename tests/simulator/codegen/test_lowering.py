@@ -42,7 +42,7 @@ def test_a_body_becomes_a_coroutine(golden: Callable[[str, str], None]) -> None:
         source = 'func.func @take(%in: index) { %v = "df.get"(%in) {op = 5} : (index) -> i8 return }'
         module, signature, _ = lower_body(Body("take", source), "body1")
         assert signature == Signature("take", (Parameter("index", gets=True, token_bytes=1),))
-        fifo.define_wake(module)
+        fifo.define_wakes(module)
         assert module.operation.verify()
         golden("take.coroutine.mlir", str(module.body.operations[0]))
 

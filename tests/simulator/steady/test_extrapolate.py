@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,6 +22,8 @@ from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_en
 
 FIELDS = ("node_end", "stall_get", "stall_put", "stall_request", "puts", "gets", "occupancy")
 RESOURCE_FIELDS = ("resource_busy", "resource_requests")
+Made = tuple[Table, list[int]]
+"""A process: its table and the streams at its ports."""
 
 
 @pytest.fixture(autouse=True)
@@ -110,8 +115,10 @@ def test_extrapolated_times_are_those_of_the_full_run(case: Regular) -> None:
     check(times, table_engine().run(net))
 
 
-def systolic(size: int, rounds: int, depth: int) -> Network:
+def systolic(size: int, rounds: int, depth: int, order: Callable[[list[Made]], list[Made]] = list) -> Network:
+    """A systolic array; `order` says in which order its processes are numbered."""
     b = NetworkBuilder()
+    made: list[Made] = []
     across = b.streams(np.full(size * (size + 1), depth)).reshape(size, size + 1).tolist()
     down = b.streams(np.full(size * (size + 1), depth)).reshape(size + 1, size).tolist()
     cell, load, drain = Table(), Table(), Table()
@@ -122,13 +129,48 @@ def systolic(size: int, rounds: int, depth: int) -> Network:
     with drain.repeat(rounds):
         drain.get(0), drain.wait(1)
     for i in range(size):
-        for j in range(size):
-            b.process(cell, [across[i][j], down[i][j], across[i][j + 1], down[i + 1][j]])
-        for stream in (across[i][0], down[0][i]):
-            b.process(load, [stream])
-        for stream in (across[i][size], down[size][i]):
-            b.process(drain, [stream])
+        made += [(cell, [across[i][j], down[i][j], across[i][j + 1], down[i + 1][j]]) for j in range(size)]
+        made += [(load, [stream]) for stream in (across[i][0], down[0][i])]
+        made += [(drain, [stream]) for stream in (across[i][size], down[size][i])]
+    for table, streams in order(made):
+        b.process(table, streams)
     return b.build()
+
+
+ORDERS: dict[str, Callable[[list[Made]], list[Made]]] = {
+    "from the first": list,
+    "from the last": lambda made: made[::-1],
+    "any": lambda made: random.Random(1).sample(made, len(made)),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("size", [16, 32, 64, 128])
+def test_the_work_of_an_array_grows_with_the_number_of_its_elements(size: int, order: str) -> None:
+    net = systolic(size, 1 << 20, 2, ORDERS[order])
+    times = extrapolated(net)
+    assert times.cycles == (1 << 20) + 2 * size
+    assert times.operations - times.skipped < 150 * net.node_count
+    assert times.turns < 100 * net.node_count
+
+
+@pytest.mark.parametrize("length", [100, 1_000, 10_000])
+def test_the_work_of_a_chain_grows_with_its_length(length: int) -> None:
+    b = NetworkBuilder()
+    streams = b.streams(np.full(length + 1, 4)).tolist()
+    first, link, last = Table(), Table(), Table()
+    with first.repeat(1 << 20):
+        first.put(0)
+    with link.repeat(1 << 20):
+        link.get(0), link.wait(2), link.put(1)
+    with last.repeat(1 << 20):
+        last.get(0)
+    b.process(first, [0])
+    for here, there in pairwise(streams):
+        b.process(link, [here, there])
+    b.process(last, [length])
+    times = extrapolated(b.build())
+    assert times.operations - times.skipped < 250 * length
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 8])

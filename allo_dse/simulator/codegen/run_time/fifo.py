@@ -9,19 +9,35 @@ from allo_dse.ir.bindings import ir
 from .emit import Emitter, Word, function
 from .layout import Entry, Header, Node, State, Stream
 
-WAKE = "df_wake"
+WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
 
 
-def define_wake(module: ir.Module) -> None:
-    """`df_wake(header, stream word)`: queue the node registered there as runnable and clear the registration."""
-    ptr = Emitter.pointer_type()
-    op = function(module, WAKE, [ptr, ptr])
-    header, place = op.arguments
-    e = Emitter(op.entry_block)
-    node = e.load_ptr(place)
-    e.store(0, place)
+def define_wakes(module: ir.Module) -> None:
+    """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration."""
+    for name, push in ((WAKE_READER, _push_reader), (WAKE_WRITER, push_ready)):
+        ptr = Emitter.pointer_type()
+        op = function(module, name, [ptr, ptr])
+        header, place = op.arguments
+        e = Emitter(op.entry_block)
+        node = e.load_ptr(place)
+        e.store(0, place)
+        push(e, header, node)
+        e.return_()
+
+
+def _push_reader(e: Emitter, header: ir.Value, node: ir.Value) -> None:
+    """Queue a node for which there is a token: before all others, where tokens are to go as far as they can."""
+    last, first, after = e.new_block(), e.new_block(), e.new_block()
+    e.branch_if(e.is_(e.load(header, Header.TOKENS_FIRST), "==", 0), last, first)
+    e.go(last)
     push_ready(e, header, node)
-    e.return_()
+    e.branch(after)
+    e.go(first)
+    head = e.sub(e.load(header, Header.READY_HEAD), 1)
+    e.store(node, e.load_ptr(header, Header.READY), e.bits_and(head, e.load(header, Header.READY_MASK)))
+    e.store(head, header, Header.READY_HEAD)
+    e.branch(after)
+    e.go(after)
 
 
 def push_ready(e: Emitter, header: ir.Value, node: ir.Value) -> None:
@@ -123,7 +139,7 @@ def get(
     e.store(now, entry, Entry.TAKEN)
     e.store(e.add(view.count, 1), stream, Stream.HEAD)
     _observe_get(e, view, now)
-    _wake(e, header, stream)
+    _wake(e, header, stream, WAKE_WRITER)
     return now, e.field(entry, Entry.TOKEN)
 
 
@@ -138,14 +154,14 @@ def put(
     e.store(now, entry, Entry.PUT)
     e.store(e.add(view.count, 1), stream, Stream.TAIL)
     _observe_put(e, view, now)
-    _wake(e, header, stream)
+    _wake(e, header, stream, WAKE_READER)
     return now, e.field(entry, Entry.TOKEN)
 
 
-def _wake(e: Emitter, header: ir.Value, stream: ir.Value) -> None:
+def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
     """Whoever waits there waits for this: the one that runs cannot be it."""
     with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
-        e.call(WAKE, [header, e.field(stream, Stream.WAITER)])
+        e.call(wake, [header, e.field(stream, Stream.WAITER)])
 
 
 # T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n:

@@ -50,7 +50,9 @@ class Header(IntEnum):
     """1 + the number of the first index check that failed, 0 if none has; then the index, and the task's slot."""
     FAULT_INDEX = 17
     FAULT_SLOT = 18
-    SIZE = 19
+    TOKENS_FIRST = 19
+    """1 to run who waited for a token next: tokens go as far as they can before others are made."""
+    SIZE = 20
 
 
 class Node(IntEnum):

@@ -14,7 +14,7 @@ from .variant import Variant
 def add_runtime(module: ir.Module, bodies: Sequence[str], variant: Variant) -> None:
     """Add the scheduler and the table process; `bodies` name the start functions of compiled bodies."""
     with ir.Location.unknown():
-        fifo.define_wake(module)
+        fifo.define_wakes(module)
         if variant.registers:
             deferred.define_deferred(module, variant)
         tables.define_table_process(module, variant)

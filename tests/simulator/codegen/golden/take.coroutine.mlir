@@ -129,7 +129,7 @@ func.func private @body1(%arg0: index, %arg1: !llvm.ptr, %arg2: !llvm.ptr, %arg3
   cf.cond_br %77 weights([1, 100]), ^bb9, ^bb10
 ^bb9:  // pred: ^bb8
   %78 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  call @df_wake(%arg1, %78) : (!llvm.ptr, !llvm.ptr) -> ()
+  call @df_wake_writer(%arg1, %78) : (!llvm.ptr, !llvm.ptr) -> ()
   cf.br ^bb10
 ^bb10:  // 2 preds: ^bb8, ^bb9
   %79 = llvm.getelementptr %49[2] : (!llvm.ptr) -> !llvm.ptr, i64
