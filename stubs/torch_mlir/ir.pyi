@@ -234,9 +234,14 @@ class AffineDimExpr(AffineExpr):
 class AffineSymbolExpr(AffineExpr):
     position: int
 
-class AffineAddExpr(AffineExpr):
+class AffineBinaryExpr(AffineExpr):
     lhs: AffineExpr
     rhs: AffineExpr
+
+class AffineAddExpr(AffineBinaryExpr): ...
+class AffineModExpr(AffineBinaryExpr): ...
+class AffineFloorDivExpr(AffineBinaryExpr): ...
+class AffineCeilDivExpr(AffineBinaryExpr): ...
 
 class AffineMulExpr(AffineExpr):
     lhs: AffineExpr

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -25,7 +25,7 @@ from ..codegen.run_time.variant import PLAIN, Variant
 from ..network.arena import Arena
 from ..network.network import IntArray, Network, Tasks
 from ..network.pipeline_registers import needed_registers, no_registers
-from ..network.static_tables import Steps, as_tables
+from ..network.static_tables import as_tables
 from ..steady.extrapolate import Extrapolator, can_repeat, without_logs
 from .payload import streams_with_payload, tasks_with_payload
 from .progress_samples import Sampler
@@ -35,6 +35,7 @@ from .windows import WindowRecorder
 
 if TYPE_CHECKING:
     from ..codegen.lowering.bodies import CompiledBodies
+    from ..codegen.lowering.control import Steps
 
 CACHED_ENGINES = 64
 FIRST_TURNS = 4_000
@@ -49,7 +50,7 @@ class Engine:
     def __init__(self, bodies: Sequence[Body]) -> None:
         self._texts = tuple(bodies)
         self._codes: dict[Variant, _Code] = {}
-        self._steps: dict[str, Steps | None] = {}
+        self._steps: dict[tuple[str, tuple[tuple[int, ...], ...]], list[Steps] | None] = {}
         self._checked: WeakSet[Network] = WeakSet()
         self._lock = threading.Lock()
         self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
@@ -135,14 +136,18 @@ class Engine:
 
     def as_tables(self, network: Network) -> Network | None:
         """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
+        return as_tables(network, self._steps_of, self.signatures)
+
+    def _steps_of(self, symbol: str, tasks: Sequence[Mapping[int, int]]) -> Sequence[Steps] | None:
+        """What tasks of a body do, by the values of their whole-number parameters; found out once."""
         from ..codegen.lowering.control import static_steps
 
-        bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
+        key = symbol, tuple(tuple(task.values()) for task in tasks)
         with self._lock:
-            for body in self._texts:
-                if body.symbol in bodies and body.symbol not in self._steps:
-                    self._steps[body.symbol] = static_steps(body)
-        return as_tables(network, self._steps, self.signatures)
+            if key not in self._steps:
+                text = next(body for body in self._texts if body.symbol == symbol)
+                self._steps[key] = static_steps(text, tasks)
+            return self._steps[key]
 
     def _run_again(self, network: Network, turns: int) -> RunResult:
         return self._watched(network, False, _Watch(turns=turns), extrapolate=True)

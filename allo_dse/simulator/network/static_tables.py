@@ -6,30 +6,23 @@ extrapolated. It has the same tasks, nodes and streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..codegen.lowering.control import Move, Repeat, Spend, Step
+from ..codegen.lowering.control import Move, Repeat, Spend, Steps
 from ..codegen.lowering.signature import Signature
 from ..codegen.run_time.layout import MAX_NESTING, Code
 from .network import IntArray, Network, Processes, Tasks
 from .tables import Table
 
-Steps = tuple[Step, ...]
+StepsOf = Callable[[str, Sequence[Mapping[int, int]]], Sequence[Steps] | None]
+"""The steps of tasks, by their body's name and the values of their whole-number parameters."""
 
 
-def as_tables(
-    network: Network, steps: Mapping[str, Steps | None], signatures: Mapping[str, Signature]
-) -> Network | None:
-    """The network with a table process for each task; None if that is not known of all bodies.
-
-    Args:
-        steps: of every body of the network.
-    """
-    if any(steps[g.body] is None for g in network.groups if isinstance(g, Tasks)):
-        return None
+def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Signature]) -> Network | None:
+    """The network with a table process for each task; None if that is not known of all bodies."""
     rows, ports = [network.rows], [network.stream_ports]
     groups: list[Processes] = []
     row, port = len(network.rows) // 4, len(network.stream_ports)
@@ -37,8 +30,10 @@ def as_tables(
         if isinstance(group, Processes):
             groups.append(group)
             continue
-        found = steps[group.body]
-        made = _tables(network, group, signatures[group.body], found if found is not None else ())
+        signature = signatures[group.body]
+        steps = steps_of(group.body, [{}])
+        steps = steps_of(group.body, _numbers(group, signature)) if steps is None else list(steps) * len(group.words)
+        made = None if steps is None else _tables(network, group, signature, steps)
         if made is None:
             return None
         rows.append(made.rows)
@@ -66,16 +61,26 @@ class _Tables:
     ports: IntArray
 
 
-def _tables(network: Network, group: Tasks, signature: Signature, steps: Steps) -> _Tables | None:
-    """One table per set of costs."""
+def _numbers(group: Tasks, signature: Signature) -> list[dict[int, int]]:
+    """Per task the values of its whole-number parameters, which streams and tensors are not."""
+    numbered = [i for i, p in enumerate(signature.parameters) if p.kind == "index" and not (p.gets or p.puts)]
+    values = group.words[:, [signature.columns[i] for i in numbered]].tolist()
+    return [dict(zip(numbered, row, strict=True)) for row in values]
+
+
+def _tables(network: Network, group: Tasks, signature: Signature, steps: Sequence[Steps]) -> _Tables | None:
+    """One table per set of costs and steps."""
     columns = signature.columns
-    used = sorted(_parameters(steps))
+    number: dict[Steps, int] = {}
+    kind = [number.setdefault(of_task, len(number)) for of_task in steps]
+    distinct = list(number)
+    used = sorted(set().union(*map(_parameters, distinct)))
     port = {parameter: i for i, parameter in enumerate(used)}
-    bases, which = np.unique(group.words[:, 0], return_inverse=True)
+    bases, which = np.unique(np.stack([group.words[:, 0], kind], axis=1), axis=0, return_inverse=True)
     parts, firsts, at = [], [], 0
-    for base in bases.tolist():
+    for base, of in bases.tolist():
         table = Table()
-        if not _write(table, steps, network.costs[base:], port):
+        if not _write(table, distinct[of], network.costs[base:], port):
             return None
         words = np.array([*table.words, Code.HALT, 0, 0, 0], np.int64)
         parts.append(words)

@@ -329,3 +329,49 @@ def every_third(size: int) -> Any:
                     b[m, n] = 1
 
     return top
+
+
+def dealt(size: int) -> Any:
+    """Every task hands on the elements of its part that quotients and remainders select."""
+
+    @df.region()
+    def top(A: int32[4 * size], B: int32[4 * size]):
+        pipe: Stream[int32, 4][4]
+
+        @df.kernel(mapping=[4], args=[A])
+        def take(a: int32[4 * size]):
+            p = df.get_pid()
+            for i in range(p * size, (p + 1) * size):
+                if i % 4 == p or i // 8 == p:
+                    pipe[p].put(a[i])
+
+        @df.kernel(mapping=[4], args=[B])
+        def give(b: int32[4 * size]):
+            p = df.get_pid()
+            for i in range(p * size, (p + 1) * size):
+                if i % 4 == p or i // 8 == p:
+                    b[i] = pipe[p].get()
+
+    return top
+
+
+def in_parts(size: int) -> Any:
+    """Every task hands on its part."""
+
+    @df.region()
+    def top(A: int32[4 * size], B: int32[4 * size]):
+        pipe: Stream[int32, 4][4]
+
+        @df.kernel(mapping=[4], args=[A])
+        def take(a: int32[4 * size]):
+            p = df.get_pid()
+            for i in range(p * size, (p + 1) * size):
+                pipe[p].put(a[i])
+
+        @df.kernel(mapping=[4], args=[B])
+        def give(b: int32[4 * size]):
+            p = df.get_pid()
+            for i in range(p * size, (p + 1) * size):
+                b[i] = pipe[p].get()
+
+    return top

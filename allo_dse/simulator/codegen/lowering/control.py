@@ -1,13 +1,13 @@
 """What a task body does on its streams, where that can be told without running it: as a tree of steps.
 
-That is so when loops have counts that are known and branches around stream operations are decided by indices. A loop
-whose body depends on its index is unrolled, up to a limit.
+That is so when loops have counts that are known and branches around stream operations are decided by indices, by the
+numbers of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from allo_dse.errors import SimulationError
@@ -20,6 +20,8 @@ from .signature import Body
 
 MOST_STEPS = 4096
 """Steps of a body in which loops had to be unrolled."""
+MOST_STEPS_OF_TASKS = 1 << 17
+"""Steps of all tasks of a body together, where each has its own."""
 _SIGNED = {0: operator.eq, 1: operator.ne, 2: operator.lt, 3: operator.le, 4: operator.gt, 5: operator.ge}
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.addi": operator.add,
@@ -31,7 +33,13 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.maxsi": max,
     "arith.minsi": min,
 }
-_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_DIVISIONS: dict[str, Callable[[int, int], int]] = {
+    "arith.floordivsi": operator.floordiv,
+    "arith.ceildivsi": lambda left, right: -(-left // right),
+    "arith.divsi": lambda left, right: _toward_zero(left, right),
+    "arith.remsi": lambda left, right: left - right * _toward_zero(left, right),
+}
+_CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,19 @@ class Repeat:
 Step = Move | Spend | Repeat
 
 
+Steps = tuple[Step, ...]
+
+
 class _Unknown(Exception):
     """What the body does depends on something that is not known."""
 
 
-def static_steps(body: Body) -> tuple[Step, ...] | None:
-    """The steps of a body; None if they depend on tokens, on elements of tensors or on the task's number."""
+def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list[Steps] | None:
+    """The steps of tasks with the same body; None if they depend on tokens or on elements of tensors.
+
+    Args:
+        tasks: per task the values of whole-number parameters, by their positions.
+    """
     with new_context(), ir.Location.unknown():
         try:
             module = ir.Module.parse(body.mlir)
@@ -81,13 +96,33 @@ def static_steps(body: Body) -> tuple[Step, ...] | None:
             raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
         for op in module.body.operations:
             if ir.StringAttr(op.operation.attributes["sym_name"]).value == body.symbol:
-                block = op.operation.regions[0].blocks[0]
-                reader = _Reader({argument: i for i, argument in enumerate(block.arguments)})
-                try:
-                    return tuple(reader.block(block, {}))
-                except _Unknown:
-                    return None
+                return _steps_of(op.operation.regions[0].blocks[0], tasks)
     return None
+
+
+def _steps_of(block: ir.Block, tasks: Sequence[Mapping[int, int]]) -> list[Steps] | None:
+    parameters: dict[ir.Value, int] = {argument: i for i, argument in enumerate(block.arguments)}
+    try:
+        return [tuple(_Reader(parameters).block(block, {}))] * len(tasks)
+    except _Unknown:
+        if not any(tasks):
+            return None
+    found: list[Steps] = []
+    total = 0
+    for numbers in tasks:
+        known: dict[ir.Value, int] = {block.arguments[position]: value for position, value in numbers.items()}
+        try:
+            found.append(tuple(_Reader(parameters).block(block, known)))
+        except _Unknown:
+            return None
+        total += 1 + _size(found[-1])
+        if total > MOST_STEPS_OF_TASKS:
+            return None
+    return found
+
+
+def _size(steps: Steps) -> int:
+    return sum(1 + (_size(step.steps) if isinstance(step, Repeat) else 0) for step in steps)
 
 
 class _Reader:
@@ -162,15 +197,15 @@ def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int
         return first, end, step
     low, high = (ir.AffineMapAttr(op.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
     operands = list(op.operands)
-    first = _mapped(low, operands[: low.n_inputs], known)
-    return first, _mapped(high, operands[low.n_inputs : low.n_inputs + high.n_inputs], known), site(op, "step")
+    first = max(_mapped(low, operands[: low.n_inputs], known))
+    end = min(_mapped(high, operands[low.n_inputs : low.n_inputs + high.n_inputs], known))
+    return first, end, site(op, "step")
 
 
-def _mapped(mapping: ir.AffineMap, operands: list[ir.Value], known: dict[ir.Value, int]) -> int:
-    """The one result of an affine map."""
-    if len(mapping.results) != 1:
-        raise _Unknown
-    return _affine(mapping.results[0], [_value(operand, known) for operand in operands], mapping.n_dims)
+def _mapped(mapping: ir.AffineMap, operands: list[ir.Value], known: dict[ir.Value, int]) -> list[int]:
+    """The results of an affine map."""
+    values = [_value(operand, known) for operand in operands]
+    return [_affine(result, values, mapping.n_dims) for result in mapping.results]
 
 
 def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
@@ -180,14 +215,22 @@ def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
         return operands[expression.position]
     if isinstance(expression, ir.AffineSymbolExpr):
         return operands[dims + expression.position]
-    if isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
-        left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
-        return left + right if isinstance(expression, ir.AffineAddExpr) else left * right
-    raise _Unknown
+    if not isinstance(expression, ir.AffineBinaryExpr):
+        raise _Unknown
+    left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
+    if isinstance(expression, ir.AffineAddExpr):
+        return left + right
+    if isinstance(expression, ir.AffineMulExpr):
+        return left * right
+    if right <= 0:
+        raise _Unknown
+    if isinstance(expression, ir.AffineModExpr):
+        return left % right
+    return left // right if isinstance(expression, ir.AffineFloorDivExpr) else -(-left // right)
 
 
 def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
-    """The value of an index or integer, of which only constants and known loop indices are told."""
+    """The value of an index or integer, of which only constants, known loop indices and numbers of tasks are told."""
     if value in known:
         return known[value]
     if isinstance(value, ir.BlockArgument):
@@ -195,22 +238,47 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
     op = value.owner
     if op.name == "arith.constant" and not isinstance(value.type, ir.FloatType):
         return _constant(op)
-    if op.name in _CASTS:
-        return _value(op.operands[0], known)
-    if op.name == "arith.cmpi" and int(ir.IntegerAttr(op.attributes["predicate"]).value) in _SIGNED:
-        compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
-        return int(compare(*(_value(operand, known) for operand in op.operands)))
-    if op.name in _ARITHMETIC:
-        return _ARITHMETIC[op.name](*(_value(operand, known) for operand in op.operands))
     if op.name == "affine.apply":
-        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, list(op.operands), known)
+        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, list(op.operands), known)[0]
     if op.name == "arith.select":
         return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
     if op.name == "scf.if":  # what `and` and `or` are made of
         block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
         number = next(n for n, result in enumerate(op.results) if result == value)
         return _value(block.operations[-1].operands[number], known)
-    raise _Unknown
+    return _wrapped(_computed(op, known), value.type)
+
+
+def _computed(op: ir.Operation, known: dict[ir.Value, int]) -> int:
+    """The result of an operation on numbers, before it is cut to the bits of its type."""
+    if op.name in _CASTS:
+        return _value(op.operands[0], known)
+    if op.name == "arith.cmpi" and int(ir.IntegerAttr(op.attributes["predicate"]).value) in _SIGNED:
+        compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        return int(compare(*(_value(operand, known) for operand in op.operands)))
+    if op.name not in _ARITHMETIC and op.name not in _DIVISIONS:
+        raise _Unknown
+    left, right = (_value(operand, known) for operand in op.operands)
+    if op.name in _ARITHMETIC:
+        return _ARITHMETIC[op.name](left, right)
+    if right == 0:
+        raise _Unknown
+    return _DIVISIONS[op.name](left, right)
+
+
+def _wrapped(number: int, of: ir.Type) -> int:
+    """A number in the bits of a type; those of one bit are 0 and 1, others have a sign."""
+    if not isinstance(of, ir.IntegerType):
+        return number
+    width = int(of.width)
+    if width == 1:
+        return number & 1
+    return (number + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+
+
+def _toward_zero(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _constant(op: ir.Operation) -> int:
