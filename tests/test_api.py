@@ -19,6 +19,7 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import int16
 
+from allo_dse.mapper.place.result import PlacedDesign
 from studies.gemm_npu import gemm
 
 from .eval.designs import gemm_fold
@@ -109,6 +110,7 @@ def test_place_and_draw_take_programs_graphs_and_designs(tmp_path: Path) -> None
     device = dse.Device.load("npu1_4col")
     design = dse.Design(program, gemm_fold(1, 2, 2), dse.Buffering(), device)
     placed = dse.place(design)
+    assert isinstance(placed, PlacedDesign)
     assert placed == dse.place(design.vmg, "npu1_4col")
     assert isinstance(dse.place(program, device), dse.Infeasible)
     assert dse.draw(placed, tmp_path / "array.svg") == (tmp_path / "array.svg").read_text()

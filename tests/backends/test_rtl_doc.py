@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "rtl.md").read_text(), re.DOTALL)
     file = tmp_path / "example.py"
     file.write_text(code)
-    names: dict[str, object] = {"__name__": "example"}
+    names: dict[str, Any] = {"__name__": "example"}
     exec(compile(code, str(file), "exec"), names)
     assert np.array_equal(names["B"], np.arange(16) ** 2)
 

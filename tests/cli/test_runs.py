@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def tune(made: Path | str, monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
+def tune(made: Any, monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
     folder, _ = made
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "160")

@@ -41,7 +41,7 @@ def study(tmp_path: Path) -> Callable[..., Any]:
     return write
 
 
-def command(*arguments: int | str) -> Any:
+def command(*arguments: Path | int | str) -> Any:
     return [sys.executable, "-c", "from allo_dse.cli import main; main()", *map(str, arguments)]
 
 

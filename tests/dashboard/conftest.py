@@ -57,7 +57,8 @@ class Visit:
 
     def __init__(self, page: Any, url: Any) -> None:
         self.page, self.url = page, url
-        self.problems, self.external = [], []
+        self.problems: list[str] = []
+        self.external: list[str] = []
         page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else self.external.append(r.url))

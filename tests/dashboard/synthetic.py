@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -63,7 +64,7 @@ def violation(number: int) -> Record:
     return structs.replace(like, **fields, **none)
 
 
-def write_run(path: Path, designs: int, *, objectives: list | None = None, name: str = "made_up") -> Path:
+def write_run(path: Path, designs: int, *, objectives: list[Any] | None = None, name: str = "made_up") -> Path:
     """A run directory of some hundred or many thousand designs, one in five proposals ruled out."""
     path.mkdir(parents=True, exist_ok=True)
     info = {

@@ -10,7 +10,7 @@ from .conftest import served
 from .synthetic import write_run
 
 READABLE = (Path(__file__).parent / "readable.js").read_text()
-NOTHING = {"faint": [], "nameless": [], "pictures": []}
+NOTHING: dict[str, list[str]] = {"faint": [], "nameless": [], "pictures": []}
 NARROW = 420
 PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare": "compare-plot"}
 """Pages, and the plot on each that is drawn last."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
 
 from .conftest import SLACK, served
@@ -31,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dashboard(run: Path) -> Iterator[None]:
+def dashboard(run: Path) -> Iterator[tuple[str, Context]]:
     with served(run) as (url, context):
         yield url, context
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from allo_dse.dashboard import recordings
+from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.design import printed_text
 from allo_dse.dashboard.app.pages.timeline import moved
 from allo_dse.dashboard.data.board import Board, Ref
@@ -22,6 +23,7 @@ from allo_dse.dashboard.recordings import Recorded
 from allo_dse.eval.fpga import recording as fpga_recording
 from allo_dse.simulator.engine import windows
 from allo_dse.tune.study_file import load_studies
+from tests.support.values import present
 
 from .conftest import served
 
@@ -64,7 +66,7 @@ def run(tmp_path_factory: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def dashboard(run: Any) -> Iterator[None]:
+def dashboard(run: Any) -> Iterator[tuple[str, Context]]:
     with served(run) as (url, context):
         yield url, context
 
@@ -90,7 +92,7 @@ def test_the_recording_is_of_the_run_that_was_measured(run: Any) -> None:
         ref = Ref(0, board.runs[0].row_of[key])
         found = programs.recorded(ref)
         part = found.part(found.place("middle"))
-        cycles = board.runs[0].rungs[key][0].metrics["latency_cycles"]
+        cycles = present(board.runs[0].rungs[key][0].metrics)["latency_cycles"]
         assert part.is_whole
         assert part.timeline.cycles == found.cycles == cycles
         for words in (whole_words(found), part_words(found, part)):
@@ -143,8 +145,8 @@ def test_what_is_used_on_the_page_says_which_part_is_shown(run: Any, brief: Any)
     found = recorded_briefly(run)
     whole, now = found.recording.cycles, (100, 200)
 
-    def by(name: str, how: str = "n_clicks", **more: tuple[None, int] | tuple[int, int] | None) -> Any:
-        given = {"now": now, "selected": None, "clicked": None, **more}
+    def by(name: str, how: str = "n_clicks", **more: Any) -> Any:
+        given: dict[str, Any] = {"now": now, "selected": None, "clicked": None, **more}
         return moved(found, f"{name}.{how}", given["now"], given["selected"], given["clicked"])
 
     assert by("part-show") == (100, 200)
@@ -219,7 +221,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     page.wait_for_function(  # what lies above has its height
         "() => [...document.querySelectorAll('.svg-box img')].filter(i => i.naturalWidth).length === 2"
     )
-    whole = context.board.runs[0].rungs[key][0].metrics["latency_cycles"]
+    whole = present(context.board.runs[0].rungs[key][0].metrics)["latency_cycles"]
     start, end = shown()
     assert 0 < start < end < whole
     page.get_by_text(f"Cycles {start:,} to {end:,} of {whole:,}, at the cost").wait_for()

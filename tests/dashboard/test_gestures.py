@@ -14,7 +14,6 @@ from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.wiring.gestures import first_answer
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
-from allo_dse.space.choice import Question
 
 from .conftest import TIMEOUT_MS, served
 from .synthetic import append, write_run
@@ -22,7 +21,7 @@ from .synthetic import append, write_run
 DESIGNS = 200
 SCATTER = "document.querySelector('#scatter .js-plotly-plot')"
 BOX = f"{SCATTER}.emit('plotly_selected', {{points: [], range: {{x: [1000, 8000], y: [10, 100]}}}})"
-BOXED = {"do": "box", "x": "latency_us", "y": "bram18", "range": {"x": [8000, 1000], "y": [10, 100]}}
+BOXED: dict[str, Any] = {"do": "box", "x": "latency_us", "y": "bram18", "range": {"x": [8000, 1000], "y": [10, 100]}}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ class Server:
         self.client = make_app(context).server.test_client()
         self.last = first_answer(context, "light")
 
-    def ask(self, *gestures: Question | int) -> Any:
+    def ask(self, *gestures: dict[str, Any]) -> Any:
         question = {"state": self.last["state"], "drawn": self.last["drawn"], "gestures": gestures}
         self.last = self.client.post("/gestures", data=json.dumps(question), content_type="application/json").get_json()
         return self.last
@@ -101,7 +100,7 @@ def test_a_run_that_has_grown_is_drawn_anew(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def dashboard(run: Path) -> Iterator[None]:
+def dashboard(run: Path) -> Iterator[tuple[str, Context]]:
     with served(run) as (url, context):
         yield url, context
 

@@ -13,6 +13,7 @@ from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.figures.style import DARK, LIGHT, Theme
 from allo_dse.dashboard.programs import Programs
+from tests.support.values import present
 
 from .synthetic import write_run
 
@@ -23,7 +24,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Dash:
     return make_app(Context(board, Programs(board, None)))
 
 
-def components(tree: Any) -> Iterator[None]:
+def components(tree: Any) -> Iterator[tuple[str, Any]]:
     """All components of a layout, by id."""
     if isinstance(tree, list):
         for part in tree:
@@ -52,8 +53,8 @@ def test_the_tables_script_comes_after_the_page_and_plotly_is_kept_by_the_browse
     page = client.get("/").text
     scripts = re.findall(r'<script src="([^"]+)"', page)
     assert not [s for s in scripts if "dash_ag_grid" in s or "dash_table" in s]
-    grid = re.search(r'alloGrid = "([^"]+)"', page)[1]
+    grid = present(re.search(r'alloGrid = "([^"]+)"', page))[1]
     assert b"AgGrid" in client.get(grid).data
-    plotly = client.get(re.search(r'src: "([^"]+)"', page)[1])
+    plotly = client.get(present(re.search(r'src: "([^"]+)"', page))[1])
     assert "immutable" in plotly.headers["Cache-Control"]
     assert plotly.data.startswith(b"//# allFunctionsCalledOnLoad\n/**\n* plotly.js v")

@@ -49,7 +49,7 @@ def test_nothing_is_executed_until_asked_for(opened: Any) -> None:
 def test_mapping_primitives_are_those_of_the_design(opened: Any) -> None:
     board, programs, ref = opened
     name, content = exported(board, programs, ref, "primitives")
-    scope = {}
+    scope: dict[str, Any] = {}
     exec(content, scope)
     design = programs.candidate(ref).design
     assert name.endswith("mapping.py")

@@ -16,6 +16,7 @@ from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import script_json, write_report
 from allo_dse.dashboard.report.plots import changes
 from allo_dse.errors import StudyError
+from tests.support.values import present
 
 from .synthetic import verify, write_run
 
@@ -62,7 +63,7 @@ def test_every_plot_of_the_report_has_a_text_alternative(tmp_path: Path) -> None
     _, html = written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
     plots = re.findall(r'<div id="([\w-]+)" role="img" aria-label="([^"]+)"', html)
     figures = re.search(r'<script id="figures" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert {name for name, _ in plots} == set(json.loads(figures[1]))
+    assert {name for name, _ in plots} == set(json.loads(present(figures)[1]))
     assert all(label for _, label in plots)
 
 
@@ -85,7 +86,7 @@ def test_changes_lead_from_one_figure_to_the_other(first: Any, second: Any) -> N
 def test_the_report_says_what_the_run_was(tmp_path: Path) -> None:
     run = write_run(tmp_path / "made", 100)
     board = Board.open([run])
-    key = board.runs[0].keys[board.runs[0].knee]
+    key = board.runs[0].keys[present(board.runs[0].knee)]
     verify(run, key, ok=True, message="equal to the reference (64x64)")
     _, html = written(tmp_path / "report.html", run)
     for text in ("allo-tune studies/made_up.py", key, "equal to the reference (64x64)", "npu1_4col", "knee"):
@@ -105,7 +106,7 @@ def test_names_cannot_break_out_of_the_report(tmp_path: Path) -> None:
     assert name not in html
     assert "<img src=x>" not in html
     figures = re.search(r'<script id="figures" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert "front-0" in json.loads(figures[1])
+    assert "front-0" in json.loads(present(figures)[1])
 
 
 def test_json_in_scripts_survives_any_text() -> None:

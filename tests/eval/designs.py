@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
@@ -10,7 +11,9 @@ from allo_dse.space.design import Design
 from tests.support.programs import gemm_program
 
 
-def gemm_fold(k: int = 1, m: int = 4, n: int = 4, pattern: str = "cyclic", order: tuple[int, int] = (1, 2)) -> MeshFold:
+def gemm_fold(
+    k: int = 1, m: int = 4, n: int = 4, pattern: Pattern = "cyclic", order: tuple[int, int] = (1, 2)
+) -> MeshFold:
     """Chain along k on `k` nodes per output, outputs bundled onto m x n."""
     axes = (AxisFold(k, "block", "chain"), AxisFold(m, pattern), AxisFold(n, pattern))
     return MeshFold((KernelFold("gemm", axes, order),))

@@ -61,7 +61,7 @@ def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: di
         passmanager.PassManager.parse(PASSES).run(module.operation)
         engine = execution_engine.ExecutionEngine(module, opt_level=2)
     for pid in pids:
-        arguments = [ctypes.pointer(ctypes.c_int64(int(i))) for i in pid]
+        arguments: list[Any] = [ctypes.pointer(ctypes.c_int64(int(i))) for i in pid]
         for port in task_class.tensor_ports:
             tile = arrays[kernel.args[port.arg].name]
             where = np.unravel_index(port.tile.linear(pid[None, :])[0], port.tile.grid) if tile.ndim else ()

@@ -473,7 +473,7 @@ def test_what_is_shifted_out_is_lost(bits: int) -> None:
     amounts = [0, 1, bits - 1, bits, bits + 1, 255, -1, -256]
     rng = np.random.default_rng(bits)
     numbers = [int.from_bytes(rng.bytes(17), "little") for _ in range(8)]
-    kind = object if bits > 64 else np.dtype(f"int{max(8, 1 << (bits - 1).bit_length())}")
+    kind: Any = object if bits > 64 else np.dtype(f"int{max(8, 1 << (bits - 1).bit_length())}")
     signed, unsigned = ([wrap(n, t(bits)) for n in numbers] for t in (Int, UInt))
     x = np.array(signed, object).astype(kind)
     u = np.array(unsigned, object).astype(kind if kind is object else kind.str.replace("i", "u"))

@@ -319,9 +319,9 @@ def test_layout_of_a_split_k_gemm(run: Run) -> None:
 
 def test_local_shapes(run: Run) -> None:
     text = section("How Layouts Compute Local Shapes", "Best Practices")
-    shape, layout, mesh = (re.search(rf"# {name}: *(\[.*?\])(?= |$)", text, re.MULTILINE)[1]  # type: ignore[index]
+    shape, layout, mesh = (re.search(rf"# {name}: *(\[.*?\])(?= |$)", text, re.MULTILINE)[1]
                            for name in ("Global tensor", "Layout", "Mapping"))  # fmt: skip
-    local = re.search(r"= (\[\d+, \d+\])$", text, re.MULTILINE)[1]  # type: ignore[index]
+    local = re.search(r"= (\[\d+, \d+\])$", text, re.MULTILINE)[1]
     kernel = f"@df.kernel(mapping={mesh}, args=[A])\ndef core(a: float32{shape} @ {layout}):\n    a[:, :] = 1"
     port = build(run(region(kernel, f"A: float32{shape}"))).program.kernels[0].classes[0].tensor_ports[0]
     assert str(list(port.tile_shape)) == local == "[16, 32]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -18,9 +19,10 @@ from tests.support.programs import (
 )
 
 
-def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 1) -> list:
+def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 1) -> list[Any]:
     """The mapping by hand: k in `chains` chains, then outputs (i + rows * p, j + cols * q) bundled onto rows x cols."""
-    primitives, base = [], {}
+    primitives: list[Any] = []
+    base: dict[tuple[int, int, int], str] = {}
     part = Pk // chains
     for i in range(Pm):
         for j in range(Pn):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
@@ -81,7 +83,7 @@ def systolic_network(
     down = net.streams(np.full(count, depth), token_bytes=4, latency=latency).reshape(size + 1, size)
     site = net.costs([1])
 
-    def add(body: str, n: int, *arguments: object) -> IntArray:
+    def add(body: str, n: int, *arguments: Any) -> IntArray:
         return net.tasks(body, engine.signatures[body].words(n, arguments, cost_site=site))
 
     tiles = Tiles(net.tensor(c), np.arange(size * size), ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .engine_reference import Script
 
-Tree = list  # of operations, and of (count, Tree) for repeats
+Tree = list[Any]  # of operations, and of (count, Tree) for repeats
 
 
 @dataclass

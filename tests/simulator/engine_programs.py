@@ -19,7 +19,7 @@ class Writer:
     lines: list[str] = field(default_factory=list)
     sites: int = 0
     ops: int = 0
-    fresh: count = field(default_factory=count)
+    fresh: count[int] = field(default_factory=count)
 
     def name(self) -> str:
         return f"%v{next(self.fresh)}"

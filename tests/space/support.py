@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.output_depth import OutputDepth
@@ -15,7 +15,7 @@ from allo_dse.space.params import Assignment, ParameterSpace
 from allo_dse.space.programs import CompiledPrograms
 from allo_dse.space.space import Space
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 class MadePrograms(CompiledPrograms):

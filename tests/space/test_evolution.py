@@ -30,7 +30,7 @@ def losses_of(candidate: Any) -> Any:
 
 
 def run(asker: Any, count: int) -> Any:
-    keys = []
+    keys: list[Any] = []
     while len(keys) < count:
         for proposal in asker.ask(count - len(keys), 0):
             keys.append(proposal.candidate.key)
@@ -68,7 +68,7 @@ def test_exhaustion_is_noticed() -> None:
     study = fake_study(size=128, at_most=2, max_nodes=4)
     legal = {c.key for c in study.space.designs() if not check(c.design)}
     asker, _ = proposer(study)
-    keys = []
+    keys: list[Any] = []
     while not asker.exhausted:
         for proposal in asker.ask(8, 0):
             keys.append(proposal.candidate.key)
@@ -218,7 +218,8 @@ def plain_selection(candidates: Any, size: Any) -> Any:
 
 @given(GENERATIONS, st.integers(1, 6))
 def test_selection_is_the_one_by_definition(generations: Any, size: Any) -> None:
-    parents, plain = Parents(size), []
+    parents = Parents(size)
+    plain: list[Any] = []
     for children in individuals(generations):
         parents.renew(Results.of(children))
         plain = plain_selection([*plain, *children], size)

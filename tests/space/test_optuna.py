@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler
+from optuna.study import StudyDirection
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, MultiObjectiveSamplerTestCase
 
 import allo_dse as dse
 from allo_dse.space.distributions import coding_of, distribution, suggest_with
+from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -46,7 +48,7 @@ def everything(trial: optuna.Trial) -> tuple[float, float]:
     return loss, x
 
 
-DIRECTIONS = ["minimize", "maximize"]
+DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE)
 
 
 def searched(trials: int, sampler: BaseSampler | None = None, objective: Any = everything) -> optuna.Study:
@@ -150,7 +152,7 @@ def test_it_is_better_than_nsga2_on_a_problem_of_two_objectives() -> None:
     def best(sampler: BaseSampler) -> float:
         study = optuna.create_study(directions=["minimize"] * 2, sampler=sampler)
         study.optimize(fonseca, n_trials=200)
-        return min(sum(t.values) for t in study.trials)
+        return float(min(sum(t.values) for t in study.trials))
 
     ours = [best(dse.EvolutionSampler(seed=seed)) for seed in range(3)]
     theirs = [best(optuna.samplers.NSGAIISampler(seed=seed)) for seed in range(3)]
@@ -163,7 +165,7 @@ def test_designs_of_a_study_as_optunas_trials() -> None:
     search = optuna.create_study(directions=["minimize"] * 3, sampler=dse.EvolutionSampler(seed=0))
 
     def objective(trial: optuna.Trial) -> tuple[float, ...]:
-        metrics = FakeEvaluator().evaluate(study.space.decode(suggest_with(trial)).design)
+        metrics = FakeEvaluator().evaluate(present(study.space.decode(suggest_with(trial))).design)
         return (metrics.latency_us, float(metrics.pe_count), float(metrics.local_memory_bytes))
 
     search.optimize(objective, n_trials=40)

@@ -1,5 +1,7 @@
 import pickle
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -43,21 +45,25 @@ def test_conditional_parameter_is_absent_when_its_condition_fails() -> None:
 
 
 def test_where_removes_assignments() -> None:
-    space = ParameterSpace({"x": choices([1, 2, 3]), "y": choices([1, 2, 3])}, [lambda p: p["x"] * p.y <= 3])
+    space = ParameterSpace({"x": choices([1, 2, 3]), "y": choices([1, 2, 3])}, [cast(Any, lambda p: p["x"] * p.y <= 3)])
     assert [(p.x, p.y) for p in space.assignments()] == [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]
 
 
 def test_a_condition_on_an_unknown_parameter_is_explained() -> None:
-    space = ParameterSpace({"x": choices([1, 2])}, [lambda p: p.z > 1])
+    space = ParameterSpace({"x": choices([1, 2])}, [cast(Any, lambda p: p.z > 1)])
     with pytest.raises(StudyError, match="no parameter 'z'"):
         list(space.assignments())
+
+
+def position_in(positions: Mapping[str, int], name: str, _: object) -> int:
+    return positions[name]
 
 
 def test_positions_invert_assign() -> None:
     space = ParameterSpace({"x": divisors(24), "y": choices("abc"), "fixed": 7})
     for params in space.assignments():
         positions = space.positions(params)
-        assert space.assign(lambda name, _, positions=positions: positions[name]) == params
+        assert space.assign(partial(position_in, positions)) == params
 
 
 def test_assignment_survives_pickling_and_is_read_only() -> None:

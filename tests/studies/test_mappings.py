@@ -20,7 +20,7 @@ install()
 from studies import attention_npu
 from studies.hand_made import HAND_MADE, attention
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "attention_npu": {"length": 256},
     "ffn_npu": {"tokens": 256, "hidden": 256},
     "mlp_npu": {"hidden": 256},
@@ -49,7 +49,7 @@ def test_the_mapping_by_hand_is_generated_fits_and_exports(name: Any) -> None:
     assert study.space.decode_genes(genes).key == design.key
     assert check(design) == []
     assert VMG.of(design.program).apply(design.mapping_primitives).key == design.vmg.key
-    namespace: dict[str, object] = {}
+    namespace: dict[str, Any] = {}
     exec(design.vmg.mapping_source(), namespace)
     assert namespace["mapping_primitives"]() == design.mapping_primitives
 

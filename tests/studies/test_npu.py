@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.eval.designs import gemm_fold
+from tests.support.values import present
 
 install()
 
@@ -39,7 +41,7 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype: str) -> None
     searched, element = study(dtype), ELEMENT_TYPES[dtype]
     program = load_program(gemm, TyI=element, TyO=element)
     design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
-    candidate = searched.space.decode_genes(searched.space.encode(design))
+    candidate = present(searched.space.decode_genes(searched.space.encode(design)))
     assert candidate.design.key == design.key
     assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
 
@@ -62,7 +64,7 @@ def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path: Path) -> N
     best = run / "best" / "latency_us"
     assert "cores" in (best / "explanation.txt").read_text()
     parameters = json.loads((best / "parameters.json").read_text())
-    namespace: dict[str, object] = {}
+    namespace: dict[str, Any] = {}
     exec((best / "mapping.py").read_text(), namespace)
     primitives = namespace["mapping_primitives"]()
     program = load_program(gemm, M=256, N=256, K=256, **{name: parameters[name] for name in ("Pm", "Pn", "Pk")})
@@ -77,8 +79,9 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
         result = study("i8", size=256).run(
             trials=80, seed=7, run_dir=tmp_path / name, verify=False, progress=QuietReporter()
         )
-        fronts.append(result.trials.drop(columns=[c for c in result.trials if "second" in c or c == "at"]))
-    pd.testing.assert_frame_equal(*fronts)
+        fronts.append(result.trials.drop(columns=[c for c in result.trials if "second" in str(c) or c == "at"]))
+    one, two = fronts
+    pd.testing.assert_frame_equal(one, two)
 
 
 def test_a_mistake_gets_a_hint_and_no_traceback() -> None:

@@ -76,7 +76,7 @@ def task_class(
     """
     ports = tuple(sorted(streams, key=lambda port: port.direction))
     ops = tuple(StreamOp(p.stream, p.direction, SourceLocation("program.py", i, 1)) for i, p in enumerate(ports, 1))
-    bound = (*(p for p in ports if p.stream not in whole), *whole)
+    bound: tuple[StreamPort | StreamArray, ...] = (*(p for p in ports if p.stream not in whole), *whole)
     return TaskClass(name, kernel, tuple(tensors), ports, tuple(work), ops, TaskBody(f"{kernel}_{name}", "", bound))
 
 

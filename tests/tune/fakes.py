@@ -24,7 +24,7 @@ SIZE = 2048
 @dataclass(frozen=True)
 class FakeProgram:
     name: str
-    params: dict
+    params: dict[str, Any]
     mesh: tuple[int, int, int]
 
     @property
@@ -66,8 +66,8 @@ class FakeFolds(FoldChoice):
 
     def __init__(self, max_nodes: int = 16) -> None:
         super().__init__(max_nodes)
-        self._kernels = {}
-        self._axes = {}
+        self._kernels: dict[Any, Any] = {}
+        self._axes: dict[Any, Any] = {}
 
     def kernels(self, program: Any) -> Any:
         if program.mesh not in self._kernels:
@@ -84,7 +84,9 @@ class FakeFolds(FoldChoice):
             elif number == 0:
                 options.append(AxisFold(spatial, "block", "chain"))
             else:
-                options += [AxisFold(spatial, p) for p in (("block",) if spatial == 1 else ("block", "cyclic"))]
+                options.append(AxisFold(spatial, "block"))
+                if spatial > 1:
+                    options.append(AxisFold(spatial, "cyclic"))
         return tuple(options)
 
     def fold(self, program: Any, plans: Any) -> MeshFold | None:
@@ -160,7 +162,7 @@ class FakeEvaluator:
             local_memory_bytes=used,
             dram_bytes=int(dram),
             bound={k: v / total for k, v in shares.items()},
-            bottleneck=max(shares, key=shares.get),
+            bottleneck=max(shares, key=shares.__getitem__),
         )
 
 

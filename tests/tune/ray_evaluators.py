@@ -48,6 +48,7 @@ class Deadly(Noting):
 class Gated(Noting):
     """Evaluates a number of designs, and waits at the next ones until a file `gate` exists."""
 
+    gate: str
     free = 60
     seconds = 0.01  # so that the first workers to be there are not given everything
     patience = 90.0

@@ -77,5 +77,5 @@ def test_another_device_keeps_board_and_library_where_it_has_them() -> None:
     measured = [Measurement(gemm_design(device=library), 100.0)]
     for name, board, kernels in (("npu1_2col", "ph", "iron"), ("npu2", "default", "allo")):
         (moved,) = on_device(measured, NpuDevice.load(name))
-        device = moved.design.device
+        device = NpuDevice.of(moved.design.device)
         assert (device.name, device.board_name, device.kernel_library) == (name, board, kernels)

@@ -2,7 +2,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from allo_dse.tune.search.objectives import maximize, minimize, require
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
+from tests.support.values import present
 
 from .fakes import FakeEvaluator, fake_study
 
@@ -48,7 +48,7 @@ class Breaks(FakeEvaluator):
 class StopsAfter(FakeEvaluator):
     """Interrupts the process from the keyboard, as it were, after some designs."""
 
-    def __init__(self, count: int, how: Callable[..., Any] = KeyboardInterrupt) -> None:
+    def __init__(self, count: int, how: type[BaseException] = KeyboardInterrupt) -> None:
         self.count, self.how = count, how
 
     def evaluate(self, design: Any) -> Metrics:
@@ -139,8 +139,8 @@ def test_objectives_may_change_between_runs(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 40)
     study = fake_study(objectives=[maximize("dram_bytes")], constraints=[require("pe_count", at_most=4)])
     result = run(study, tmp_path / "run", 40)
-    allowed = [r for r in result.records if r.metrics["pe_count"] <= 4]
-    assert result.best().metrics.dram_bytes == max(r.metrics["dram_bytes"] for r in allowed)
+    allowed = [r for r in result.records if present(r.metrics)["pe_count"] <= 4]
+    assert result.best().metrics.dram_bytes == max(present(r.metrics)["dram_bytes"] for r in allowed)
     assert len(result.values) == len(allowed) < 40
 
 
@@ -162,7 +162,10 @@ def test_an_evaluator_that_fails_costs_its_trials_only(tmp_path: Path) -> None:
     result = run(fake_study(evaluator=Breaks), tmp_path / "run", 100)
     failed = [r for r in result.records if r.status == "failed"]
     assert 10 < len(failed) < 90
-    assert {r.error.split(" for")[0] for r in failed} == {"RuntimeError: no licence", "objective 'latency_us' is nan"}
+    assert {present(r.error).split(" for")[0] for r in failed} == {
+        "RuntimeError: no licence",
+        "objective 'latency_us' is nan",
+    }
     assert all(r.key not in result.values for r in failed)
     assert len(result.records) == 100
 
@@ -176,7 +179,7 @@ def test_constraints_keep_designs_off_the_front(tmp_path: Path) -> None:
 
 def test_a_small_space_is_enumerated(tmp_path: Path) -> None:
     study = fake_study(size=128, at_most=2, max_nodes=4)
-    count = study.space.count(10**6)
+    count = present(study.space.count(10**6))
     result = run(study, tmp_path / "run", count)
     assert result.stopped == "exhausted"
     legal = [t for t in trials_of(tmp_path / "run") if t["status"] != "violation"]
@@ -249,7 +252,7 @@ def test_log_records_rebuild_their_designs(tmp_path: Path) -> None:
     run(study, tmp_path / "run", 30)
     for entry in trials_of(tmp_path / "run"):
         record = Record.from_dict({**entry, "at": 0.0})
-        assert fake_study().space.decode_genes(record.genes).key == record.key
+        assert present(fake_study().space.decode_genes(record.genes)).key == record.key
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from allo_dse.errors import StudyError
 from allo_dse.tune.study_file import load_studies, load_study, parse_settings
+from tests.support.values import present
 
 HEAD = "from allo_dse.tune.study import Study\nfrom tests.tune.fakes import fake_study\n"
 
@@ -26,8 +27,8 @@ def test_variables_and_functions_are_found_in_order(write: Any) -> None:
     )
     studies = load_studies(path, {"size": "64"})
     assert [s.name for s in studies] == ["b", "x64"]
-    assert studies[1].source.settings == {"size": "64"}
-    assert load_study(studies[1].source).name == "x64"
+    assert present(studies[1].source).settings == {"size": "64"}
+    assert load_study(present(studies[1].source)).name == "x64"
 
 
 def test_functions_are_known_by_their_annotation_also_as_text(write: Any) -> None:

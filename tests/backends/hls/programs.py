@@ -139,7 +139,7 @@ def widths(N: int = 8) -> Any:
     return widths
 
 
-def numbers(N: int | str = 16) -> Any:
+def numbers(N: int = 16) -> Any:
     """Fixed point, the three short floating-point types, functions and comparisons."""
 
     @df.region()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from allo.ir.types import bfloat16
 
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, csim, emit_project
@@ -30,9 +32,9 @@ from .recorded import Recorded, record
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 needs_clang = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
-SAMPLES = {
+SAMPLES: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "gemm": (samples.gemm, {"M": 16, "N": 16, "K": 24, "Pm": 1, "Pn": 2, "Pk": 3}),
-    "gemm_bf16": (samples.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 1, "Pn": 1, "Pk": 2, "TyI": samples.bfloat16}),
+    "gemm_bf16": (samples.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 1, "Pn": 1, "Pk": 2, "TyI": bfloat16}),
     "layouts": (samples.gemm_with_string_layouts, {"M": 8, "N": 8, "K": 16}),
     "systolic": (samples.systolic, {}),
     "producer_consumer": (samples.producer_consumer, {}),
@@ -40,7 +42,7 @@ SAMPLES = {
     "hierarchical": (samples.hierarchical, {"M": 8, "N": 8, "K": 8}),
     "data_dependent": (samples.data_dependent, {}),
 }
-STUDIES = {
+STUDIES: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "systolic_plain": (systolic_fpga.plain, {"M": 8, "N": 4, "K": 6, "P": 2}),
     "systolic_daisy": (systolic_fpga.daisy, {"M": 8, "N": 4, "K": 6, "P": 2}),
     "gemm_zcu102": (gemm_zcu102.tiled, {"M": 8, "N": 8, "K": 5, "Pm": 2, "Pn": 4}),

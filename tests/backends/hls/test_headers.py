@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def toward_zero(x: Fraction) -> int:
     return -magnitude if x < 0 else magnitude
 
 
-ROUNDINGS = {
+ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
     "AP_TRN": lambda x: x.__floor__(),
     "AP_TRN_ZERO": lambda x: int(x),
     "AP_RND": lambda x: (x + Fraction(1, 2)).__floor__(),

@@ -18,9 +18,9 @@ from allo_dse.dashboard.data.table.columns import Column
 from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import hypervolume, pareto_positions
-from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import encode_line
 from tests.dashboard.synthetic import append, design, verify, write_run
+from tests.support.values import present
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def test_every_evaluated_design_is_a_row_with_flat_columns(table: RunTable) -> N
     assert len(table) == 300
     record = design(7)
     row = table.row_of[record.key]
-    assert table.columns["latency_us"].value(row) == record.metrics["latency_us"]
+    assert table.columns["latency_us"].value(row) == present(record.metrics)["latency_us"]
     assert table.columns["k.axis0.nodes"].value(row) == record.fold["kernels"][0]["axes"][0]["spatial"]
-    assert table.columns["bound.DRAM"].value(row) == record.metrics["bound"]["DRAM"]
+    assert table.columns["bound.DRAM"].value(row) == present(record.metrics)["bound"]["DRAM"]
     assert table.record(row)["genes"] == record.genes
 
 
@@ -126,7 +126,7 @@ def test_hypervolume_grows_and_ends_at_that_of_the_front(table: RunTable) -> Non
     history = np.array(table.hypervolume)
     known = history[~np.isnan(history)]
     assert (np.diff(known) >= -1e-12).all()
-    reference = np.array(list(table.hypervolume_reference.values()))
+    reference = np.array(list(present(table.hypervolume_reference).values()))
     assert known[-1] == pytest.approx(hypervolume(table.losses[table.front] / reference, np.ones(2)))
 
 
@@ -136,7 +136,7 @@ def test_differences_name_what_differs_and_say_which_is_better(table: RunTable) 
     assert found["latency_us"].better is False
     assert found["bram18"].better is True
     assert "size" not in found
-    values = table.columns["bram18"].value(first), table.columns["bram18"].value(second)
+    values: Any = table.columns["bram18"].value(first), table.columns["bram18"].value(second)
     assert found["bram18"].change == pytest.approx(values[1] / values[0] - 1)
 
 
@@ -217,7 +217,7 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) ->
     assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
 
 
-def promoted(run: RunTable | Rung, key: Any, **metrics: int) -> Any:
+def promoted(run: RunTable, key: Any, **metrics: float) -> Any:
     """What the log says when a second evaluator has measured a design."""
     record = run.record(run.row_of[key])
     found = {**record["metrics"], **metrics}
@@ -252,7 +252,7 @@ def assert_history_is_of_present_values(run: RunTable) -> None:
     history = run.hypervolume
     known = history[~np.isnan(history)]
     assert (np.diff(known) >= -1e-12).all()
-    reference = np.array(list(run.hypervolume_reference.values()))
+    reference = np.array(list(present(run.hypervolume_reference).values()))
     assert known[-1] == pytest.approx(hypervolume(run.losses[run.front] / reference, np.ones(2)))
 
 
@@ -260,7 +260,7 @@ def test_changed_objectives_replace_values_and_status(tmp_path: Path) -> None:
     run = RunTable(write_run(tmp_path / "run", 100))
     run.refresh()
     before = run.hypervolume[-1]
-    key = run.keys[run.knee]
+    key = run.keys[present(run.knee)]
     with (tmp_path / "run" / "log.jsonl").open("ab") as log:
         log.write(encode_line({"type": "values", "key": key, "rung": 0, "status": "infeasible", "values": {}}))
     run.refresh()

@@ -14,7 +14,7 @@ from allo_dse.dashboard.data.table.columns import Column
 class Designs:
     """Four designs; the last has no latency."""
 
-    values: ClassVar = {
+    values: ClassVar[dict[str, list[Any]]] = {
         "latency_us": [100.0, 900.0, 2000.0, None],
         "bram18": [10, 80, 200, 5],
         "how": ["chain", "bundle", "Chain2", None],

@@ -7,7 +7,7 @@ import allo_dse as dse
 from allo_dse.device.device import Device
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.eval.fpga.recording import record_fpga
+from allo_dse.eval.fpga.recording import FpgaLabels, record_fpga
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.space.design import Design
 from benchmarks import fpga_programs
@@ -40,6 +40,7 @@ def test_the_run_takes_what_the_evaluator_says(design: Design, metrics: Metrics)
 def test_every_task_copy_and_stream_has_a_name(design: Design) -> None:
     result = record_fpga(design).part()
     labels, network = result.labels, result.network
+    assert isinstance(labels, FpgaLabels)
     tasks = [labels.task(n) for n in range(network.task_count)]
     assert len(set(tasks)) == network.task_count
     program = design.program

@@ -67,7 +67,7 @@ def test_the_folder_has_the_design(tmp_path: Path, design: Design) -> None:
     folder = tmp_path / "kept" / design.key
     assert json.loads((folder / "design.json").read_text())["fold"] == design.fold.to_dict()
     assert json.loads((folder / "parameters.json").read_text())["M"] == 256
-    made: dict[str, object] = {}
+    made: dict[str, Any] = {}
     exec((folder / "mapping.py").read_text(), made)
     assert made["mapping_primitives"]() == design.mapping_primitives
 

@@ -92,7 +92,7 @@ def design(make: Callable[..., Any] = chain, **options: Any) -> Design:
 
 def loops_of(subject: Design, ii: int, depth: int) -> stand_in.Loops:
     """What the tool would say of the project: every function's nest as one loop, named by its labels."""
-    project = emit_project(subject.program, device=subject.device)
+    project = emit_project(subject.program, device=FpgaDevice.of(subject.device))
     return {
         f"{function}_Pipeline": [("_".join(labels), N * N, ii, depth)] for function, labels in project.loops.items()
     }
@@ -161,7 +161,7 @@ def test_copies_of_tensors_take_the_time_of_their_processes(tool: Path) -> None:
 
 def test_loops_are_found_by_their_labels(tool: Path, tmp_path: Path) -> None:
     subject = design()
-    project = emit_project(subject.program, device=subject.device)
+    project = emit_project(subject.program, device=FpgaDevice.of(subject.device))
     names = {function: list(labels) for function, labels in project.loops.items()}
     (load, load_labels), (scale, scale_labels) = names.items()
     loops = {
@@ -303,7 +303,7 @@ study = dse.Study(
 def test_a_run_says_what_the_tool_made_of_its_designs(tool: Path, tmp_path: Path, mode: str) -> None:
     stand_in.install(tool, mode)
     (tmp_path / "study.py").write_text(_STUDY.format(root=str(Path(__file__).parents[3])))
-    command = [Path(sys.executable).parent / "allo-tune", "study.py", "--trials", "8", "--run-dir", "run"]
+    command = [str(Path(sys.executable).parent / "allo-tune"), "study.py", "--trials", "8", "--run-dir", "run"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     shown = " ".join(done.stdout.split())
     if mode == "crash":

@@ -10,6 +10,7 @@ import pytest
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
+from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text
 from allo_dse.mapper.mapping import DeviceMapping
@@ -30,7 +31,7 @@ NPU = NpuDevice.load("npu1_4col")
 ALL, CHAINED = AxisFold(1), AxisFold(1, "block", "chain")
 
 
-def four(pattern: str = "cyclic", nodes: int = 4) -> AxisFold:
+def four(pattern: Pattern = "cyclic", nodes: int = 4) -> AxisFold:
     return AxisFold(nodes, pattern)
 
 
@@ -130,7 +131,7 @@ def fold_of(axes: dict[str, tuple[AxisFold, ...]], *chains: tuple[str, ...]) -> 
     return MeshFold(tuple(KernelFold(name, own) for name, own in axes.items()), chains)
 
 
-CASES = {
+CASES: dict[str, Any] = {
     "A @ B.T, all k chained, 4x4": (split_k, {}, gemm_fold(CHAINED, four(), four()), ["4x[0.0; 2*0.1; 0.2]"]),
     "A @ B.T, half-K chains, 4x2 pairs": (
         split_k, {}, gemm_fold(AxisFold(2, "block", "chain"), four(), four(nodes=2)),

@@ -26,13 +26,13 @@ def gemm_us(device: Device, m: int, k: int, n: int) -> float:
     program = load_program(gemm, M=m, K=k, N=n, Pm=m // 64, Pk=k // 64, Pn=n // 128, TyI=int8, TyO=int8)
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     fold = MeshFold((KernelFold("gemm", axes, (1, 2)),)).normalised(program.vmg.graph)
-    return NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us
+    return float(NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us)
 
 
 def elementwise_us(op: str, device: Device, cores: int, length: int = 1 << 18) -> float:
     program = load_program(PROGRAMS[op], N=length, P=length // 2048)
     fold = MeshFold((KernelFold("core", (AxisFold(cores, "cyclic"),)),)).normalised(program.vmg.graph)
-    return NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us
+    return float(NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.eval.npu.recording import NpuRecording, record_npu, short_name
+from allo_dse.eval.npu.recording import NpuLabels, NpuRecording, record_npu, short_name
 from tests.eval.designs import gemm_design
 
 
@@ -13,12 +13,11 @@ def recording() -> NpuRecording:
 
 
 def test_every_process_and_buffer_has_a_name(recording: NpuRecording) -> None:
-    network = recording.network
-    assert len(recording.labels.processes) == network.task_count
-    assert 2 * len(recording.labels.buffers) == network.stream_count
-    assert [name.startswith("core ") for name in recording.labels.processes[-recording.cores :]] == [
-        True
-    ] * recording.cores
+    network, labels = recording.network, recording.labels
+    assert isinstance(labels, NpuLabels)
+    assert len(labels.processes) == network.task_count
+    assert 2 * len(labels.buffers) == network.stream_count
+    assert [name.startswith("core ") for name in labels.processes[-recording.cores :]] == [True] * recording.cores
 
 
 def test_all_blocks_take_what_the_evaluator_says(recording: NpuRecording) -> None:

@@ -30,7 +30,7 @@ S = Layout.Shard
 T = 2
 
 
-def pipeline(R: int | str = 2, C: int | str = 2, sums: int = True, turned: bool = False, looped: bool = False) -> Any:
+def pipeline(R: int = 2, C: int = 2, sums: int = True, turned: bool = False, looped: bool = False) -> Any:
     """Rows are scattered over a grid, scaled and perhaps summed up, squared by a grid turned round, and gathered."""
 
     @df.region()

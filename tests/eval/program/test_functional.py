@@ -60,8 +60,8 @@ def test_bfloat16_accumulates_in_float32_within_a_task() -> None:
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_folding_never_changes_results(data: DataObject) -> None:
-    mesh = tuple(data.draw(st.sampled_from([1, 2, 4])) for _ in range(3))
-    program = small_gemm(int16, mesh)
+    k, m, n = (data.draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+    program = small_gemm(int16, (k, m, n))
     space = fold_choices(program, 16)
     folds = list(space)
     fold = folds[data.draw(st.integers(0, len(folds) - 1))]

@@ -17,7 +17,10 @@ def random_program(seed: int, directory: Path) -> Any:
     """
     rng = random.Random(seed)
     tasks, tokens = rng.choice([2, 3]), rng.choice([4, 6])
-    ends = [(*rng.sample(range(tasks), 2), rng.choice([2, 4, 6])) for _ in range(rng.choice([2, 3]))]
+    ends: list[tuple[int, int, int]] = []
+    for _ in range(rng.choice([2, 3])):
+        source, target = rng.sample(range(tasks), 2)
+        ends.append((source, target, rng.choice([2, 4, 6])))
     lines = ["    @df.region()", f"    def top(A: int32[{tasks}]):"]
     lines += [f"        s{number}: Stream[int32, {depth}]" for number, (_, _, depth) in enumerate(ends)]
     for task in range(tasks):

@@ -214,7 +214,8 @@ def test_chain_is_refused_exactly_when_a_path_leads_back(edges: Any, first: Any,
 def leads_back(vmg: VMG, first: str, second: str) -> bool:
     """Whether a path leads from `second` to `first` in the folded graph, by brute force."""
     edges = list(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
-    goal, todo, reached = vmg.nodes.index(first), [vmg.nodes.index(second)], set()
+    goal, todo = vmg.nodes.index(first), [vmg.nodes.index(second)]
+    reached: set[int] = set()
     while todo:
         node = todo.pop()
         found = {b for a, b in edges if a == node} - reached
@@ -230,7 +231,7 @@ def test_sequences_of_chains(edges: Any, acyclic: Any, random: Random) -> None:
     names = [f"n{i}" for i in range(7)]
     edges = dict.fromkeys((min(e), max(e)) if acyclic else e for e in edges)
     unfolded = vmg = VMG.of(graph_program([(names[a], names[b]) for a, b in edges], names))
-    done: list = []
+    done: list[Any] = []
     for _ in range(8):
         if vmg.node_count < 2:
             break

@@ -1,6 +1,7 @@
 """Mappings as Allo takes them: golden texts, and the mappings that experts wrote by hand."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,8 @@ from tests.mapper.search.test_folds import HALF_K, HAND, gemm_fold
 from tests.support.programs import gemm_program, mesh_program, vector_add_program
 
 
-def run(source: str) -> list:
-    scope: dict = {}
+def run(source: str) -> Any:
+    scope: dict[str, Any] = {}
     exec(source, scope)
     return scope["mapping_primitives"]()
 

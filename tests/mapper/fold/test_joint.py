@@ -15,11 +15,11 @@ from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.search.bounds import FoldBounds
 from allo_dse.mapper.search.folds import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.streams import StreamArray
 from tests.mapper.laws import programs, stages
 from tests.support.programs import (
     INT32,
-    CompiledProgram,
-    StreamArray,
     affine,
     attention_program,
     gemm_program,

@@ -16,6 +16,7 @@ from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_ch
 from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import folded, gemm_mapping, programs
 from tests.support.programs import gemm_program, systolic_program
+from tests.support.values import present
 
 SMALL = settings(max_examples=60, deadline=None)
 
@@ -27,7 +28,8 @@ def reference_edges(vmg: VMG) -> dict[tuple[int, int, int], int]:
         for node, row in enumerate(row for g in vmg.groups for row in g.leaves.tasks().tolist())
         for task in row
     }
-    puts, gets = {}, {}
+    puts: dict[Any, Any] = {}
+    gets: dict[Any, Any] = {}
     program = vmg.program
     for number, kernel in enumerate(program.kernels):
         for task in range(program.first_task[number], program.first_task[number + 1]):
@@ -61,7 +63,7 @@ def test_leaves_are_of_the_classes_the_tree_says(case: tuple[CompiledProgram, Me
     for group in VMG.of(program).fold(fold).groups:
         tasks = group.leaves.tasks()
         assert tasks.shape == (group.count, group.tree.leaf_count)
-        assert int(np.prod(group.leaves.loops)) == group.tree.leaf_count
+        assert int(np.prod(present(group.leaves.loops))) == group.tree.leaf_count
         for leaf, task in enumerate(leaf_tasks(group.tree)):
             kernel = program.kernels[task.kernel]
             assert (kernel.class_of(program.pids(task.kernel, tasks[:, leaf])) == task.cls).all()

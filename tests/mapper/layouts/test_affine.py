@@ -30,7 +30,7 @@ def divisors(n: int) -> list[int]:
 @st.composite
 def shapes(draw: st.DrawFn, size: int) -> tuple[int, ...]:
     """A shape of so many elements."""
-    result = []
+    result: list[int] = []
     while size > 1 and len(result) < 4:
         extent = draw(st.sampled_from(divisors(size)))
         result.append(extent)
@@ -103,8 +103,8 @@ def test_a_composition_is_what_numpy_makes_of_it(case: Any) -> None:
     shape, steps = case
     array = np.arange(math.prod(shape)).reshape(shape)
     expected = array
-    for step in steps:
-        expected = numpy_of(*step, expected)
+    for kind, arguments in steps:
+        expected = numpy_of(kind, arguments, expected)
     found = arranged(shape, steps)
     assert found.shape == expected.shape
     assert np.array_equal(found.apply(array), expected)
@@ -196,7 +196,7 @@ def generated(walk: DescriptorWalk) -> np.ndarray:
 
 @settings(max_examples=300)
 @given(compositions(), st.sampled_from([np.int8, np.int16, np.int32, np.int64]))
-def test_a_descriptor_moves_exactly_the_right_elements(case: Any, dtype: Callable[..., Any]) -> None:
+def test_a_descriptor_moves_exactly_the_right_elements(case: Any, dtype: type[np.integer[Any]]) -> None:
     shape, steps = case
     found = arranged(shape, steps)
     if len(found.walks) != 1:

@@ -140,7 +140,7 @@ def test_the_library_decides_what_is_reserved() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2"])
-def test_depths_are_whole_numbers(depth: object) -> None:
+def test_depths_are_whole_numbers(depth: Any) -> None:
     with pytest.raises(AlloDseError, match=r"Buffering\.input_depth is"):
         Buffering(input_depth=depth)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def problems(draw: st.DrawFn) -> Problem:
     flows: list[FlowNeed] = []
     transfers: list[TransferNeed] = []
     for number in range(draw(st.integers(0, 2))):
-        direction = draw(st.sampled_from(["in", "out"]))
+        direction: Literal["in", "out"] = draw(st.sampled_from(["in", "out"]))
         own = []
         for _ in range(draw(st.integers(1, 2))):
             users = draw(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -41,8 +41,10 @@ def test_designs_that_pass_the_fast_check_are_placed(name: str) -> None:
 
 
 class TestHandWrittenGemm:
-    placed = DeviceMapping(gemm(1, 4, 4), Device.load("npu1_4col")).placement
-    assert isinstance(placed, PlacedDesign)
+    placed = cast(PlacedDesign, DeviceMapping(gemm(1, 4, 4), Device.load("npu1_4col")).placement)
+
+    def test_there_is_a_placement(self) -> None:
+        assert isinstance(self.placed, PlacedDesign)
 
     def test_every_core_uses_two_channels_in_and_one_out(self) -> None:
         cores = {tile: use for tile, use in self.placed.usage.items() if tile.kind == "core"}
@@ -234,7 +236,7 @@ def test_the_exact_model_alone_agrees_too(problem: Problem) -> None:
 class TestVerifier:
     """Each kind of damage to a sound design is found."""
 
-    placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
+    placed = cast(PlacedDesign, DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement)
     assert isinstance(placed, PlacedDesign)
 
     def damaged(self, **changes: Any) -> list[str]:

@@ -15,11 +15,11 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tensors import Tensor
 from tests.mapper.laws import folded, programs
 from tests.support.programs import (
     INT32,
-    StreamArray,
-    Tensor,
     affine,
     attention_program,
     gemm_program,

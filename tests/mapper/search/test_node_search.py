@@ -99,7 +99,7 @@ def latency(program: Program, device: Device) -> Callable[..., Any]:
         try:
             if DeviceMapping(design.vmg, device, design.buffering).violations:
                 return math.inf
-            return NpuSimulator().evaluate(design).latency_us
+            return float(NpuSimulator().evaluate(design).latency_us)
         except AlloDseError:
             return math.inf
 

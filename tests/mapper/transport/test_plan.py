@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
@@ -25,7 +26,14 @@ from tests.support.programs import (
 NPU = Device.load("npu1_4col")
 
 
-def gemm(program: CompiledProgram, k: int, m: int, n: int, pattern: str = "cyclic", order: tuple[int, ...] = ()) -> VMG:
+def gemm(
+    program: CompiledProgram,
+    k: int,
+    m: int,
+    n: int,
+    pattern: Pattern = "cyclic",
+    order: tuple[int, ...] = (),
+) -> VMG:
     axes = (AxisFold(k, "block", "chain"), AxisFold(m, pattern), AxisFold(n, pattern))
     return VMG.of(program).fold(MeshFold((KernelFold("gemm", axes, order),)))
 
@@ -144,7 +152,7 @@ def normal_form(transport: Transport, vmg: VMG) -> object:
 @pytest.mark.parametrize("spatial", [(1, 2, 2), (1, 4, 1), (2, 2, 1), (4, 1, 2), (1, 1, 1)])
 @pytest.mark.parametrize("pattern", ["cyclic", "block"])
 def test_mesh_folds_and_the_primitives_they_stand_for_have_one_plan(
-    spatial: tuple[int, int, int], pattern: str
+    spatial: tuple[int, int, int], pattern: Pattern
 ) -> None:
     """Loops are derived by arithmetic on the one side and found in the tasks' tiles on the other."""
     program = gemm_program(M=64, N=32, K=32, Pm=8, Pn=4, Pk=4)

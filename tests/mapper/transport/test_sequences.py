@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Descriptor
+from allo_dse.lang.types import DType
+from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.layouts.access import is_word_aligned, tile_loops
 from allo_dse.mapper.mapping import DeviceMapping
@@ -52,7 +55,8 @@ def test_no_nest_in_an_irregular_sequence() -> None:
 
 @given(NESTS.filter(lambda nest: all(step >= 0 for _, step in nest)))
 def test_moves_count_the_changes_of_apart_loops(nest: list[tuple[int, int]]) -> None:
-    apart, reach = [], 1
+    apart: list[Any] = []
+    reach = 1
     for count, step in reversed(nest):
         apart.insert(0, (count, step and reach))
         reach *= count + 1
@@ -104,7 +108,7 @@ def reference(program: CompiledProgram, vmg: VMG, transport: Transport, transfer
                     rows = [byte_of(head, port.tensor.shape, port.tensor.dtype.bits) for head in heads]
         sequences.append([byte for byte, _ in itertools.groupby(first_bytes)])
     visits = [first + row for step in zip(*sequences, strict=True) for first in step for row in rows]
-    return np.array(visits) - visits[0]
+    return np.array([visit - visits[0] for visit in visits])
 
 
 def byte_of(index: list[int] | tuple[int, ...], shape: tuple[int, ...], bits: int) -> int:
@@ -116,7 +120,7 @@ def byte_of(index: list[int] | tuple[int, ...], shape: tuple[int, ...], bits: in
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 @pytest.mark.parametrize("columns", [1, 4])
 def test_patterns_visit_the_rows_in_the_order_of_the_tasks(
-    spatial: tuple[int, int, int], pattern: str, order: tuple[int, int], columns: int
+    spatial: tuple[int, int, int], pattern: Pattern, order: tuple[int, int], columns: int
 ) -> None:
     program = gemm_program(M=32, N=64, K=48, Pm=8, Pn=4, Pk=4)
     k, m, n = spatial
@@ -185,6 +189,6 @@ def test_host_loops_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tiles", "aligned"), [(INT16, 32, True), (INT16, 64, False), (INT32, 64, True)])
-def test_word_alignment(dtype: object, tiles: int, aligned: bool) -> None:
+def test_word_alignment(dtype: DType, tiles: int, aligned: bool) -> None:
     program = gemm_program(M=64, N=64, K=64, Pm=8, Pn=tiles, Pk=1, dtype=dtype)
     assert is_word_aligned(program.kernels[0].classes[0].tensor_ports[2]) is aligned

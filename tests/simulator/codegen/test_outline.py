@@ -40,7 +40,7 @@ func.func @work(%pid: index, %x: memref<4x4xi32, strided<[?, ?], offset: ?>>, %i
 def test_a_nest_becomes_a_function_of_what_it_uses(golden: Callable[[str, str], None]) -> None:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(BODY)
-        outline_nests(module, module.body.operations[0])
+        outline_nests(module, module.body.operations[0].operation)
         assert module.operation.verify()
         golden("outlined.mlir", str(module))
 

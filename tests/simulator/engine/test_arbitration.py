@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
@@ -97,7 +99,7 @@ def test_laws_of_service(case: engine_cases.Case, arbitration: Arbitration) -> N
         assert result.resource_busy[server] == service[order].sum()
 
 
-def positive(tree: list) -> list:
+def positive(tree: list[Any]) -> list[Any]:
     """The tree with requests of one cycle more."""
     return [
         (item[0], positive(item[1])) if len(item) == 2 else (*item[:2], item[2] + (item[0] == "request"))

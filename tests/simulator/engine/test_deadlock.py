@@ -8,6 +8,7 @@ from allo_dse.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
+from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
@@ -46,7 +47,7 @@ class Names:
 def test_a_path_too_shallow_for_the_other_is_named() -> None:
     engine = compile_bodies([Body("split", SPLIT), Body("merge", MERGE)])
 
-    def run(depth: int) -> object:
+    def run(depth: int) -> RunResult:
         b = NetworkBuilder()
         streams = b.streams([depth, 1], token_bytes=4)
         b.tasks("split", engine.signatures["split"].words(1, list(streams)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,7 +120,9 @@ def test_impossible_pipelines_are_refused() -> None:
 
 def body_text(symbol: str, sequence: list[Loop], streams: int) -> tuple[str, list[int]]:
     """A task body of pipelined loops, and the cycles of its cost sites."""
-    lines, costs, number = [], [], 0
+    lines: list[str] = []
+    costs: list[Any] = []
+    number = 0
     for loop in sequence:
         ii, depth = len(costs), len(costs) + 1
         costs += [loop.ii, loop.depth]
@@ -146,7 +149,7 @@ def gets_first(loop: Loop) -> Loop:
 
 
 @pytest.mark.parametrize("options", [{}, {"record": True}, {"payload": False}, {"payload": False, "extrapolate": True}])
-def test_pipelined_bodies_equal_scripts_in_due_order(options: dict[str, bool]) -> None:
+def test_pipelined_bodies_equal_scripts_in_due_order(options: dict[str, Any]) -> None:
     @settings(max_examples=15, deadline=None)
     @given(networks())
     def check(case: tuple[list[list[Loop]], list[tuple[int, int, int]]]) -> None:

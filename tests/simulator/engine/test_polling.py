@@ -100,7 +100,9 @@ def run_pair(engine: Engine, depth: int, *, reverse: bool, **options: Any) -> tu
 
 def expected_pair(depth: int, latency: int) -> tuple[list[int], list[int], int, int]:
     """Attempts and clocks at the end by stepping both sides cycle by cycle."""
-    tried, asked, stamps, freed = [0] * COUNT, [0] * COUNT, [], []
+    tried, asked = [0] * COUNT, [0] * COUNT
+    stamps: list[Any] = []
+    freed: list[Any] = []
     sender = receiver = sent = received = now = 0
     while sent < COUNT or received < COUNT:
         if sent < COUNT and sender == now:

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,7 +132,8 @@ def test_a_log_buffer_of_any_size_gives_the_same_events(buffer: int, monkeypatch
         rows = result.timeline.rows
         outcomes.append([rows.node, rows.kind, rows.op, rows.on, rows.requested, rows.completed])
         monkeypatch.setattr(recording, "BUFFER_EVENTS", buffer)
-    np.testing.assert_array_equal(*outcomes)
+    one, two = outcomes
+    np.testing.assert_array_equal(one, two)
     assert len(rows) == result.operations + 2 * result.network.task_count
 
 
@@ -242,7 +244,7 @@ FIELDS = {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"}
 """Of an event, those of the Trace Event Format's that are used."""
 
 
-def check_chrome_trace(events: list[dict]) -> None:
+def check_chrome_trace(events: list[dict[str, Any]]) -> None:
     """What the Trace Event Format asks of the three kinds of events used, and that no track's events overlap."""
     last: dict[tuple[int, int], float] = {}
     counted: dict[tuple[int, str], float] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.steady.repeated_frames import repeated
 from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
+from tests.simulator.replay.support import makespans, replayed
 
 
 def ping_pong(write: int, read: int, banks: int) -> Network:
@@ -75,7 +77,7 @@ def test_the_number_of_banks_is_one_depth() -> None:
     trace = Trace.recorded(table_engine().run(repeated(network, 4), record=True))
     for banks in (1, 2, 5):
         ran = table_engine().run(repeated(network.with_depths(np.array([banks, banks])), 4))
-        assert trace.replay([banks, 1]).cycles == ran.cycles
+        assert replayed(trace, [banks, 1]).cycles == ran.cycles
         replayer = trace.replayer()
         assert replayer.retime(0, banks) == ran.cycles
 
@@ -147,7 +149,7 @@ def regions(draw: st.DrawFn) -> Region:
     streams, arrays = draw(ends), draw(ends)
     reads = [[f"a{i}" for i, (_, b) in enumerate(arrays) if b == process] for process in range(count)]
     writes = [[f"a{i}" for i, (a, _) in enumerate(arrays) if a == process] for process in range(count)]
-    loops = []
+    loops: list[Any] = []
     trips = draw(st.lists(st.integers(1, 5), min_size=1, max_size=2))
     for process in range(count):
         loops.append([])
@@ -213,7 +215,7 @@ def test_replay_of_a_dataflow_region_is_the_run_engine(region: Region, data: st.
         assert replayed.stall_get.tolist() == ran.stall_get.tolist()
         assert replayed.stall_put.tolist() == ran.stall_put.tolist()
         vector = [chosen.get(name, d) for name, d in zip(trace.streams, trace.stream_depth.tolist(), strict=True)]
-        assert trace.replay([vector] * 8).tolist() == [ran.cycles if ran.finished else -1] * 8
+        assert makespans(trace, [vector] * 8) == [ran.cycles if ran.finished else -1] * 8
         assert trace.extrapolate(chosen).finished == ran.finished
         if ran.finished:
             assert replayed.process_end.tolist() == ran.node_end.tolist()

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
+from allo_dse.simulator.replay.replay import Depths
+from allo_dse.simulator.replay.result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 
 
-def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple[dict[str, int], bool, dict[str, list]]:
+def reference(
+    processes: dict[str, list[Loop]], depths: dict[str, int]
+) -> tuple[dict[str, int | None], bool, dict[str, list[int]]]:
     """docs/timing.md word by word: per process its end (None: it sticks), whether all ended, put times per stream."""
-    todo, end = {}, {}
+    todo: dict[str, list[Any]] = {}
+    end: dict[str, int] = {}
     for name, loops in processes.items():
         base = done = 0
         todo[name] = []
@@ -21,7 +27,8 @@ def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple
                 ops = [(type(op).__name__.lower(), op.stream, k, op.stage) for k in range(loop.trip) for op in loop.ops]
             else:
                 ops = [(*event, None) for event in loop.events]
-            due, last = [], max(loop.depth - 1, 0)
+            due: list[tuple[int, str, str]] = []
+            last = max(loop.depth - 1, 0)
             stages = [
                 (min(2, last) if kind == "get" else last) if stage is None else stage for kind, _, _, stage in ops
             ]
@@ -38,10 +45,10 @@ def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple
     moved = True
     while moved:
         moved = False
-        for name, ops in todo.items():
-            while ops:
-                due, kind, stream = ops[0]
-                t = due + stall[name]
+        for name, waiting in todo.items():
+            while waiting:
+                when, kind, stream = waiting[0]
+                t = when + stall[name]
                 if kind == "get":
                     if len(got[stream]) == len(put[stream]):
                         break
@@ -54,8 +61,8 @@ def reference(processes: dict[str, list[Loop]], depths: dict[str, int]) -> tuple
                     if n >= depths[stream]:
                         t = max(t, got[stream][n - depths[stream]] + 1)
                     put[stream].append(t)
-                stall[name] = t - due
-                ops.pop(0)
+                stall[name] = t - when
+                waiting.pop(0)
                 moved = True
     ends = {name: end[name] + stall[name] if not todo[name] else None for name in processes}
     return ends, not any(todo.values()), put
@@ -144,9 +151,24 @@ def systolic(size: int, k: int, depth: int = 2) -> Trace:
         processes[f"load_a{i}"] = [Loop(k, 1, 2, [Put(across[i][0])])]
         processes[f"load_b{i}"] = [Loop(k, 1, 2, [Put(down[0][i])])]
         for j in range(size):
-            ops = [Get(across[i][j]), Get(down[i][j]), Put(across[i][j + 1]), Put(down[i + 1][j])]
+            ops: list[Get | Put] = [Get(across[i][j]), Get(down[i][j]), Put(across[i][j + 1]), Put(down[i + 1][j])]
             processes[f"cell{i}_{j}"] = [Loop(k, 1, 2, ops)]
         processes[f"drain_a{i}"] = [Loop(k, 1, 2, [Get(across[i][size])])]
         processes[f"drain_b{i}"] = [Loop(k, 1, 2, [Get(down[size][i])])]
     streams = [name for row in (*across, *down) for name in row]
     return Trace.build(dict.fromkeys(streams, depth), processes, name=f"systolic {size}x{size}, K={k}", clock_ns=1.0)
+
+
+def replayed(trace: Trace, depths: Depths) -> ReplayResult:
+    """Times with one vector of depths."""
+    result = trace.replay(depths)
+    assert isinstance(result, ReplayResult)
+    return result
+
+
+def makespans(trace: Trace, batch: ArrayLike) -> list[int]:
+    """The cycles of several vectors of depths, -1 for those that deadlock."""
+    result = trace.replay(batch)
+    assert not isinstance(result, ReplayResult)
+    found: list[int] = result.tolist()
+    return found

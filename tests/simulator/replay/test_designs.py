@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from allo_dse.simulator.replay.trace import Trace
+from tests.simulator.replay.support import makespans, replayed
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces"
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no traces of real designs in {TRACES}")
@@ -69,8 +70,8 @@ def test_batches_and_changes_of_real_designs(name: str) -> None:
     batch[::2] = np.maximum(batch[::2], trace.smallest_depths().depths)
     singles = [trace.replay(depths) for depths in batch]
     assert all(result.finished for result in singles[::2])
-    assert trace.replay(batch).tolist() == [r.cycles if r.finished else -1 for r in singles]
+    assert makespans(trace, batch) == [r.cycles if r.finished else -1 for r in singles]
     replayer = trace.replayer(batch[0])
     for stream, depth in enumerate(batch[2].tolist()):
-        assert replayer.retime(stream, depth) in (-1, trace.replay(replayer.depths).cycles)
+        assert replayer.retime(stream, depth) in (-1, replayed(trace, replayer.depths).cycles)
     assert replayer.cycles == singles[2].cycles

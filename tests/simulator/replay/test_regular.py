@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
+from tests.support.values import present
 
 from .support import multirate, regular, systolic, trace_of
 
@@ -28,8 +29,8 @@ def check(trace: Trace) -> int:
         assert short.cycles == full.cycles
     else:
         assert (
-            short.process_end[[b.task for b in short.deadlock.blocked]].tolist()
-            == full.process_end[[b.task for b in full.deadlock.blocked]].tolist()
+            short.process_end[[b.task for b in present(short.deadlock).blocked]].tolist()
+            == full.process_end[[b.task for b in present(full.deadlock).blocked]].tolist()
         )
         assert short.explanation == full.explain()
     return short.computed

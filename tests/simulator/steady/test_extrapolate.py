@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,9 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
+
+Parts = tuple[list[Any], list[Any], list[Any]]
+"""Operations before, in and after a section that repeats."""
 
 FIELDS = ("node_end", "stall_get", "stall_put", "stall_request", "puts", "gets", "occupancy")
 RESOURCE_FIELDS = ("resource_busy", "resource_requests")
@@ -52,7 +56,7 @@ class Regular:
     rounds: int
     rates: list[int]
     extra: list[int]
-    parts: list[tuple[list, list, list]]
+    parts: list[Parts]
     streams: list[tuple[int, int]]
     resources: int
 
@@ -62,7 +66,7 @@ def regular(draw: st.DrawFn) -> Regular:
     """Networks that mostly run to their end: each stream carries as many tokens per round in as out."""
     count, resources = draw(st.integers(2, 4)), draw(st.integers(0, 1))
     rates = [draw(st.sampled_from([1, 1, 1, 2])) for _ in range(count)]
-    parts: list[tuple[list, list, list]] = [([], [], []) for _ in range(count)]
+    parts: list[Parts] = [([], [], []) for _ in range(count)]
     streams = []
     for stream in range(draw(st.integers(1, 5))):
         a, b = draw(st.integers(0, count - 1)), draw(st.integers(0, count - 1))
@@ -83,7 +87,7 @@ def regular(draw: st.DrawFn) -> Regular:
     return Regular(draw(st.integers(250, 330)), rates, [0] * count, parts, streams, resources)
 
 
-def fill(table: Table, ops: list) -> None:
+def fill(table: Table, ops: list[Any]) -> None:
     for kind, value in ops:
         if kind == "request":
             table.request(0, value)
@@ -263,7 +267,7 @@ class Phases:
     the inner loop; whether each phase is a task of its own, and of how many equal networks there are copies."""
 
     counts: list[tuple[int, int]]
-    parts: list[list[tuple[list, list, list]]]
+    parts: list[list[Parts]]
     streams: list[tuple[int, int]]
     folded: bool
     copies: int
@@ -283,7 +287,7 @@ def phases(draw: st.DrawFn) -> Phases:
     counts = [(a, b if a * b < 3000 else 2) for a, b in counts]
     parts = []
     for _ in counts:
-        row: list[tuple[list, list, list]] = [([], [], []) for _ in range(processes)]
+        row: list[Parts] = [([], [], []) for _ in range(processes)]
         for stream, (a, b) in enumerate(ends):
             where = draw(st.sampled_from([0, 1, 1, 1, 2]))
             row[a][where].append(("put", stream))
@@ -292,7 +296,8 @@ def phases(draw: st.DrawFn) -> Phases:
             for section in ops:
                 section += [("wait", draw(st.integers(0, 5))) for _ in range(draw(st.integers(0, 2)))]
                 section += [("request", draw(st.integers(0, 4)))] * (resources and draw(st.integers(0, 1)))
-        parts.append([tuple(draw(st.permutations(section)) for section in ops) for ops in row])
+        mixed = [[list(draw(st.permutations(section))) for section in ops] for ops in row]
+        parts.append([(before, repeated, after) for before, repeated, after in mixed])
     return Phases(counts, parts, streams, draw(st.booleans()), draw(st.integers(1, 2)), resources)
 
 
@@ -303,7 +308,7 @@ def phased_network(case: Phases) -> Network:
         streams = b.streams(depth, initial=initial).tolist()
         resources = [b.resource() for _ in range(case.resources)]
         for process in range(len(case.parts[0])):
-            tables = []
+            tables: list[Table] = []
             for (outer, inner), row in zip(case.counts, case.parts, strict=True):
                 if case.folded or not tables:
                     tables.append(Table())
@@ -387,11 +392,11 @@ def test_branches_on_loop_indices_are_told() -> None:
     check(times, engine.run(net))
 
 
-def phase_text(symbol: str, counts: list[tuple[int, int]], parts: list[tuple[list, list, list]]) -> str:
+def phase_text(symbol: str, counts: list[tuple[int, int]], parts: list[Parts]) -> str:
     """A task body with a nest of loops per phase; waits are costs, whose site is their number of cycles."""
     lines: list[str] = []
 
-    def write(ops: list) -> None:
+    def write(ops: list[Any]) -> None:
         for kind, value in ops:
             if kind == "wait":
                 lines.append(f'"df.cost"() {{site = {value}}} : () -> ()')
@@ -416,8 +421,11 @@ def phase_text(symbol: str, counts: list[tuple[int, int]], parts: list[tuple[lis
 @settings(max_examples=10, deadline=None)
 @given(phases())
 def test_compiled_nests_in_sequence_and_folded_tasks(case: Phases) -> None:
-    rows = [[tuple([o for o in s if o[0] != "request"] for s in ops) for ops in row] for row in case.parts]
-    bodies, nodes = [], []
+    rows: list[list[Any]] = [
+        [tuple([o for o in s if o[0] != "request"] for s in ops) for ops in row] for row in case.parts
+    ]
+    bodies: list[Body] = []
+    nodes: list[list[str]] = []
     for process in range(len(rows[0])):
         own = list(zip(case.counts, (row[process] for row in rows), strict=True))
         groups = [[phase] for phase in own] if case.folded else [own]

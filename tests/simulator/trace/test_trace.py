@@ -6,7 +6,7 @@ import contextlib
 import json
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -20,7 +20,7 @@ from allo_dse.simulator.trace.build import Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
 from tests.simulator.replay.support import networks, trace_of
 
-META = {
+META: dict[str, Any] = {
     "name": "small",
     "clock_ns": 3.33,
     "processes": ["p", "q"],
@@ -46,7 +46,7 @@ def arrays(**changes: Any) -> dict[str, np.ndarray]:
 
 def written(tmp_path: Path, **changes: Any) -> Path:
     path = tmp_path / "t.npz"
-    np.savez_compressed(path, **arrays(**changes))
+    np.savez_compressed(path, **cast(Any, arrays(**changes)))
     return path
 
 
@@ -157,7 +157,7 @@ WRONG_META = [
 @pytest.mark.parametrize(("changes", "message"), [*WRONG, *(({"meta_json": m}, text) for m, text in WRONG_META)])
 def test_wrong_files_are_refused(tmp_path: Path, changes: Any, message: Any) -> None:
     path = tmp_path / "t.npz"
-    np.savez_compressed(path, **arrays(**changes))
+    np.savez_compressed(path, **cast(Any, arrays(**changes)))
     with pytest.raises(TraceError, match=message) as error:
         Trace.load(path)
     assert str(path) in str(error.value)
@@ -176,7 +176,7 @@ def test_files_that_are_no_traces_are_refused(tmp_path: Path) -> None:
 
 
 def test_python_objects_in_a_file_are_not_loaded(tmp_path: Path) -> None:
-    np.savez(tmp_path / "t.npz", **arrays(loop=np.array([print, None], object)))
+    np.savez(tmp_path / "t.npz", **cast(Any, arrays(loop=np.array([print, None], object))))
     with pytest.raises(TraceError, match="is damaged"):
         Trace.load(tmp_path / "t.npz")
 
@@ -206,9 +206,9 @@ def test_flipped_bits_never_give_another_error(tmp_path: Path) -> None:
         ({"s": 2.5}, {}, {}, "depth of stream s is 2.5"),
         ({}, {"p": [Loop(1, ops=[Put("s")])]}, {}, "process p uses stream 's'"),
         ({"s": 1}, {"p": [Loop(1, ops=[Put("s")], events=[("put", "s", 0)])]}, {}, "both ops and events"),
-        ({"s": 1}, {"p": [Loop(1, events=[("push", "s", 0)])]}, {}, "kind 'push'"),
+        ({"s": 1}, {"p": [Loop(1, events=[cast(Any, ("push", "s", 0))])]}, {}, "kind 'push'"),
         ({"s": 1}, {"p": [Loop(1, events=[("put", "s", 1)])]}, {}, "iteration 1 of a loop of 1"),
-        ({"s": 1}, {"p": [Loop(2.0, ops=[Put("s")])]}, {}, "trip of a loop of process p is 2.0"),
+        ({"s": 1}, {"p": [Loop(cast(Any, 2.0), ops=[Put("s")])]}, {}, "trip of a loop of process p is 2.0"),
         ({"s": 1}, {"p": [Loop(1, ops=[Put("s")])], "q": [Loop(1, ops=[Put("s")])]}, {}, "p and q both put to"),
         ({}, {}, {"looks_at_occupancy": ["p"]}, "'p', which is not a process"),
     ],
@@ -228,7 +228,7 @@ def test_traces_cannot_be_changed(tmp_path: Path) -> None:
 def test_kernels_compile_without_a_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = numba.njit
 
-    def njit(cache: bool = False, **options: object) -> object:
+    def njit(cache: bool = False, **options: Any) -> object:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
         return plain(**options)

@@ -16,6 +16,7 @@ import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import unfolded
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.auto_schedules import AutoSchedules
 from allo_dse.space.choices.folds import FoldChoice
@@ -39,7 +40,7 @@ from add_a_choice import InputDepth
 U280 = FpgaDevice.load("u280")
 
 
-def on_npu(program: object) -> Draft:
+def on_npu(program: CompiledProgram) -> Draft:
     made = Program.of(program)
     return Draft(NPU, program=made, fold=unfolded(made))
 

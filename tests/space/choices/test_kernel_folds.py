@@ -16,6 +16,7 @@ from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space
 from tests.space.support import NPU, MadePrograms, folded_space
 from tests.support.programs import attention_program, gemm_program, ring_program, stages_program
+from tests.support.values import present
 
 
 @pytest.fixture
@@ -29,18 +30,18 @@ def gemm_space() -> Space:
 
 
 def test_the_hand_written_mapping_is_in_the_space(gemm_space: Space) -> None:
-    program = gemm_space.decode_genes({"param.Pm": 1, "param.Pn": 1, "param.Pk": 1}).design.program
+    program = present(gemm_space.decode_genes({"param.Pm": 1, "param.Pn": 1, "param.Pk": 1})).design.program
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, (1, 2)),)).normalised(ProgramGraph(program))
     design = Design(program, fold, Buffering(output_depth=1), NPU)
-    assert gemm_space.decode_genes(gemm_space.encode(design)).key == design.key
+    assert present(gemm_space.decode_genes(gemm_space.encode(design))).key == design.key
 
 
 def test_all_designs_are_counted_distinct_and_decodable(gemm_space: Space) -> None:
     designs = list(gemm_space.designs())
     assert len(designs) == gemm_space.count(10**6) == len({c.key for c in designs})
     for candidate in designs[::37]:
-        assert gemm_space.decode_genes(candidate.genes).key == candidate.key
+        assert present(gemm_space.decode_genes(candidate.genes)).key == candidate.key
         assert candidate.design.fold.node_count <= 16
 
 
@@ -52,7 +53,7 @@ def test_programs_of_several_kernels() -> None:
     legal = [c for c in found if c is not None]
     assert legal
     for candidate in legal:
-        assert space.decode_genes(space.encode(candidate.design)).key == candidate.key
+        assert present(space.decode_genes(space.encode(candidate.design))).key == candidate.key
     programs = MadePrograms(lambda: program)
     assert programs.digest(program) == programs.digest(Program.of(attention_program(2, 2, 8)))
 
@@ -73,7 +74,7 @@ def test_folds_across_kernels_have_genes(program: CompiledProgram) -> None:
     assert len(designs) == space.count(10**6)
     assert any(candidate.design.fold.chains for candidate in designs)
     for candidate in designs[::7]:
-        assert space.decode_genes(candidate.genes).key == candidate.key
+        assert present(space.decode_genes(candidate.genes)).key == candidate.key
     rng = np.random.default_rng(0)
     found = [space.decode(random_suggest(rng)) for _ in range(100)]
     assert sum(candidate is not None for candidate in found) > 50

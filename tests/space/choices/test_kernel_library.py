@@ -3,7 +3,7 @@
 import pytest
 
 from allo_dse import NpuSimulator, check
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import StudyError
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
@@ -13,6 +13,7 @@ from allo_dse.space.choices.output_depth import OutputDepth
 from allo_dse.space.space import Space
 from tests.space.support import NPU, space_over
 from tests.support.programs import FLOAT32, INT16, gemm_program, vector_add_program
+from tests.support.values import present
 
 
 def gemm(tile: int, dtype: DType = INT16) -> Program:
@@ -43,24 +44,24 @@ def test_what_does_not_fit_is_done_by_another_library() -> None:
 def test_the_library_is_a_dimension_of_the_space(space: Space) -> None:
     designs = list(space.designs())
     assert len(designs) == space.count(10**6) == len({candidate.key for candidate in designs})
-    libraries = [candidate.design.device.kernel_library for candidate in designs]
+    libraries = [NpuDevice.of(candidate.design.device).kernel_library for candidate in designs]
     assert libraries.count("allo") == libraries.count("tuned")
     for candidate in designs[::11]:
-        assert space.decode_genes(candidate.genes).key == candidate.key
+        assert present(space.decode_genes(candidate.genes)).key == candidate.key
 
 
 def test_cost_and_memory_follow_the_library(space: Space) -> None:
-    own, tuned = (space.decode_genes({"kernels": library}).design for library in (0, 1))
+    own, tuned = (present(space.decode_genes({"kernels": library})).design for library in (0, 1))
     assert own.fold == tuned.fold
     assert check(own) == check(tuned) == []
-    assert (own.device.reserved_core_bytes, tuned.device.reserved_core_bytes) == (3328, 1024)
+    assert tuple(NpuDevice.of(design.device).reserved_core_bytes for design in (own, tuned)) == (3328, 1024)
     simulator = NpuSimulator()
     assert simulator.evaluate(tuned).latency_us < simulator.evaluate(own).latency_us
 
 
 def test_a_program_without_a_fitting_kernel_keeps_the_devices_own() -> None:
     space = space_over(lambda: gemm(6), KernelFolds(NPU), KernelLibrary(NPU, ["tuned"]))
-    candidate = space.decode_genes({"kernels": 1})
+    candidate = present(space.decode_genes({"kernels": 1}))
     assert candidate.design.device is NPU
     assert "kernels" not in candidate.genes
     assert "kernels" not in space.encode(candidate.design)

@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.model.buffering import Buffering
@@ -12,7 +13,7 @@ def design(
     order: tuple[int, ...],
     mesh: tuple[int, int, int] = (32, 32, 32),
     output_depth: int = 1,
-) -> SimpleNamespace:
+) -> Any:
     k, m, n = mesh
     program = Program.of(gemm_program(64 * m, 64 * n, 64 * k, m, n, k))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, order),))

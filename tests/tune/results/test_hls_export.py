@@ -12,6 +12,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls.csim import load_results, save_arguments
+from allo_dse.device.device import FpgaDevice
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.backends.hls import programs
 
@@ -34,7 +35,7 @@ def test_an_fpga_design_is_exported_as_a_project(exported: Path) -> None:
     assert not (exported / "build.py").exists()
     code = (exported / "hls" / "kernel.cpp").read_text()
     assert "#pragma HLS pipeline II=1" in code
-    assert dse.FpgaDevice.load("zcu102").part in (exported / "hls" / "run_hls.tcl").read_text()
+    assert FpgaDevice.load("zcu102").part in (exported / "hls" / "run_hls.tcl").read_text()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None or shutil.which("make") is None, reason="needs g++ and make")

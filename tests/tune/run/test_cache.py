@@ -26,7 +26,7 @@ class Newer(Slowish):
     version = "2"
 
 
-def run(study: Study | int, folder: Path, name: str, trials: int = 40, **options: Any) -> Any:
+def run(study: Study, folder: Path, name: str, trials: int = 40, **options: Any) -> Any:
     return study.run(trials, run_dir=folder / name, cache=folder / "cache", progress="quiet", verify=False, **options)
 
 

@@ -3,11 +3,11 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, cast
 
 import optuna
 import pytest
@@ -47,7 +47,7 @@ class Together(Noting):
         return super().evaluate(design)
 
 
-def study(notes: Path, rungs: tuple[()] = (), barrier: Barrier | None = None) -> Study:
+def study(notes: Path, rungs: Sequence[Rung] = (), barrier: Barrier | None = None) -> Study:
     return fake_study(
         evaluator=Together(notes, seconds=0.01, barrier=barrier), rungs=list(rungs), params=PARAMS, max_nodes=4
     )
@@ -152,7 +152,7 @@ def test_the_first_claim_holds_until_it_is_given_back(claimed: Any) -> None:
 
 def test_a_driver_is_alive_as_long_as_it_gives_signs_of_life(claimed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(claims.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     a, b = claimed("a"), claimed("b")
     a.claim([(0, "k")])
     for step in range(10):
@@ -218,7 +218,7 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
             return []
 
         def __init__(self) -> None:
-            self.jobs = []
+            self.jobs: list[Any] = []
 
         def outstanding(self, rung: int | None = None) -> Any:
             return len(self.jobs)
@@ -231,7 +231,7 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
             return [Measurement(number=job.number, rung=job.rung, metrics={}, seconds=0.1) for job in done]
 
     monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.2)
-    executor = SharingExecutor(Inner(), Breaking())
+    executor = SharingExecutor(cast(Any, Inner()), cast(Any, Breaking()))
     candidate = type("Candidate", (), {"key": "k"})()
     executor.submit([Job(7, 0, candidate)])
     assert executor.outstanding() == executor.outstanding(0) == 1
@@ -239,7 +239,7 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
     (said,) = executor.news()
     assert "waiting for 1 design(s) that other drivers are evaluating" in said
     end = time.monotonic() + 10
-    found = []
+    found: list[Any] = []
     while not found and time.monotonic() < end:
         found = executor.collect()
     assert [measured.number for measured in found] == [7]

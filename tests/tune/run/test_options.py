@@ -4,6 +4,7 @@ import inspect
 import sys
 from dataclasses import KW_ONLY, fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from allo_dse.errors import StudyError
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.run.session import run_study
 from allo_dse.tune.study import Study
+from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 PACKAGE = Path(allo_dse.__file__).parent
@@ -25,7 +27,7 @@ def test_every_option_is_explained_and_study_run_takes_it() -> None:
     assert list(inspect.signature(Study.run).parameters) == ["self", *NAMES]
     kinds = {p.kind for p in list(inspect.signature(Study.run).parameters.values())[2:]}
     assert kinds == {inspect.Parameter.KEYWORD_ONLY}
-    assert all(f"{name}: {text[:40]}" in Study.run.__doc__ for name, text in RunOptions.help().items())
+    assert all(f"{name}: {text[:40]}" in present(Study.run.__doc__) for name, text in RunOptions.help().items())
 
 
 def test_flags_are_options_with_the_same_defaults() -> None:
@@ -59,7 +61,8 @@ class Stack(FakeEvaluator):
     path: tuple[str, ...] = ()
 
     def evaluate(self, design: Any) -> Any:
-        frame, found = sys._getframe(1), []
+        frame: FrameType | None = sys._getframe(1)
+        found: list[str] = []
         while frame is not None:
             if PACKAGE in Path(frame.f_code.co_filename).parents:
                 found.append(frame.f_code.co_qualname)

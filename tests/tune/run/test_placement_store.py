@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
 from allo_dse.mapper import mapping
+from allo_dse.mapper.limits.check import node_violations
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.place.result import Infeasible
@@ -21,6 +23,7 @@ from allo_dse.tune.results.result import Result
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.placements import PLACEMENTS, placement_of
 from allo_dse.tune.study_file import load_studies
+from tests.support.values import present
 
 STUDY = Path(__file__).parents[3] / "studies" / "gemm_npu.py"
 SETTINGS = {"size": "128", "device": "npu1_2col"}
@@ -57,7 +60,7 @@ def test_every_design_of_the_front_is_solved_once(tmp_path: Path, solved: list[s
     board = Board.open([run])
     programs = Programs(board)
     programs.load(0)
-    assert programs.placement(board.knee) == result.knee.placement  # page
+    assert programs.placement(present(board.knee)) == present(result.knee).placement  # page
     write_report(board, programs, tmp_path / "report.html")  # report
     assert "Placement on the array" in (tmp_path / "report.html").read_text(encoding="utf-8")
     again = tuned(run)  # resume
@@ -69,35 +72,34 @@ def test_every_design_of_the_front_is_solved_once(tmp_path: Path, solved: list[s
     assert len(solved) > len(keys)
 
 
-class FakeDesign:
-    key = "a1"
+DESIGN: Any = SimpleNamespace(key="a1")
 
 
 REASON = Infeasible((Violation("switch_ports", "core(0,2) towards south", 5, 4),))
 
 
 def test_what_cannot_be_placed_is_kept_with_its_reasons(tmp_path: Path) -> None:
-    assert placement_of(tmp_path, FakeDesign(), lambda _: REASON) == REASON
-    assert placement_of(tmp_path, FakeDesign(), lambda _: pytest.fail("solved again")) == REASON
+    assert placement_of(tmp_path, DESIGN, lambda _: REASON) == REASON
+    assert placement_of(tmp_path, DESIGN, lambda _: pytest.fail("solved again")) == REASON
 
 
 def test_what_was_not_decided_in_time_is_not_kept(tmp_path: Path) -> None:
-    assert placement_of(tmp_path, FakeDesign(), lambda _: Infeasible((), proven=False)).proven is False
-    assert placement_of(tmp_path, FakeDesign(), lambda _: REASON) == REASON
+    assert placement_of(tmp_path, DESIGN, lambda _: Infeasible((), proven=False)) == Infeasible((), proven=False)
+    assert placement_of(tmp_path, DESIGN, lambda _: REASON) == REASON
 
 
 @pytest.mark.parametrize("damage", ["", "{}", '{"version": 1}', '{"version": 0, "placement": {}}', "[1]"])
 def test_a_file_that_this_version_did_not_write_is_solved_again(tmp_path: Path, damage: str) -> None:
-    placement_of(tmp_path, FakeDesign(), lambda _: REASON)
+    placement_of(tmp_path, DESIGN, lambda _: REASON)
     (file,) = (tmp_path / PLACEMENTS).iterdir()
     file.write_text(damage)
-    assert placement_of(tmp_path, FakeDesign(), lambda _: REASON) == REASON
+    assert placement_of(tmp_path, DESIGN, lambda _: REASON) == REASON
     assert json.loads(file.read_text())["placement"]["proven"] is True
 
 
 def test_a_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / PLACEMENTS).write_text("a file in its place")
-    assert placement_of(tmp_path, FakeDesign(), lambda _: REASON) == REASON
+    assert placement_of(tmp_path, DESIGN, lambda _: REASON) == REASON
 
 
 def test_a_front_is_rebuilt_and_checked_once_by_verification_placement_and_export(
@@ -105,11 +107,11 @@ def test_a_front_is_rebuilt_and_checked_once_by_verification_placement_and_expor
 ) -> None:
     rebuilt: list[str] = []
     checked: list[str] = []
-    decode, check = Space.decode_genes, mapping.node_violations
+    decode, check = Space.decode_genes, node_violations
 
     def decoded(self: Space, genes: dict[str, int]) -> Any:
         found = decode(self, genes)
-        rebuilt.append(found.key)
+        rebuilt.append(present(found).key)
         return found
 
     def violations(view: Any, *others: Any) -> Any:

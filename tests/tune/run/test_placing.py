@@ -71,6 +71,7 @@ def test_devices_without_an_array_are_left_alone(tmp_path: Path) -> None:
 
 def test_the_placement_of_a_result_can_be_drawn(result: Result, tmp_path: Path) -> None:
     best = result.best("latency_us")
+    assert isinstance(best.placement, PlacedDesign)
     assert "nodes on npu1_2col" in dse.draw(best.placement, tmp_path / "array.svg")
     assert (tmp_path / "array.svg").read_text() == dse.draw(best.placement)
     assert dse.draw(best.design) == dse.draw(best.design.vmg) != dse.draw(best.design.program)

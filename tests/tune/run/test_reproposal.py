@@ -11,7 +11,6 @@ from allo_dse.tune.run.reproposal import Reproposal, propose_again
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
-from allo_dse.tune.workers.pool import Task
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
@@ -24,7 +23,7 @@ class Fails(FakeEvaluator):
         return super().evaluate(design)
 
 
-def again(run_dir: Path | tuple[Task], made: Study | None = None) -> Reproposal:
+def again(run_dir: Path, made: Study | None = None) -> Reproposal:
     return propose_again(made or fake_study(evaluator=Fails), read_log(run_dir / "log.jsonl").lines, lambda: "")
 
 

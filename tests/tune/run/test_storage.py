@@ -35,7 +35,7 @@ class Breaks(FakeEvaluator):
         return super().evaluate(design)
 
 
-def run(study: Study | int, run_dir: Path, storage: Any, trials: int = 30, **options: Any) -> Any:
+def run(study: Study, run_dir: Path, storage: Any, trials: int = 30, **options: Any) -> Any:
     return study.run(trials, run_dir=run_dir, storage=storage, progress="quiet", verify=False, **options)
 
 

@@ -55,7 +55,7 @@ class Interrupted(Measured):
         return super().evaluate(design)
 
 
-def run(study: Study | int, run_dir: Path, trials: int = 80, **options: Any) -> Any:
+def run(study: Study, run_dir: Path, trials: int = 80, **options: Any) -> Any:
     return study.run(trials, run_dir=run_dir, progress="quiet", **options)
 
 

@@ -1,3 +1,5 @@
+from typing import Any, cast
+
 import pytest
 
 from allo_dse.errors import StudyError
@@ -43,6 +45,6 @@ def test_wrong_declarations_are_explained() -> None:
     with pytest.raises(StudyError, match="needs at_most= or at_least="):
         require("pe_count")
     with pytest.raises(StudyError, match="expected a metric's name"):
-        minimize(3)
+        minimize(cast(Any, 3))
     with pytest.raises(StudyError, match="a function alone"):
         require(lambda m: True, at_most=3)

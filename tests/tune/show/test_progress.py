@@ -1,7 +1,7 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -20,7 +20,7 @@ def test_live_view_shows_what_matters(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     study = fake_study(constraints=[require(lambda m: m.pe_count <= 8, name="few [cores]")])
     study.run(60, run_dir=tmp_path / "run", progress=LiveReporter(console))
-    text = console.file.getvalue()
+    text = cast(io.StringIO, console.file).getvalue()
     for part in (
         "60 of 60",
         "/s",
@@ -65,7 +65,7 @@ def test_the_result_for_a_person(tmp_path: Path) -> None:
     result = fake_study().run(60, run_dir=tmp_path / "run", progress="quiet")
     console = Console(file=io.StringIO(), width=140)
     print_result(result, console, ["allo-tune", "x.py"])
-    text = console.file.getvalue()
+    text = cast(io.StringIO, console.file).getvalue()
     assert "Pareto front" in text
     assert "knee" in text
     assert "best latency_us: chained" in text
@@ -78,7 +78,7 @@ def test_no_feasible_design_is_said(tmp_path: Path) -> None:
     )
     console = Console(file=io.StringIO(), width=140)
     print_result(result, console, [])
-    assert "no feasible design among 10" in console.file.getvalue()
+    assert "no feasible design among 10" in cast(io.StringIO, console.file).getvalue()
 
 
 def test_numbers_and_durations() -> None:

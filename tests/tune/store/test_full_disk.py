@@ -42,7 +42,7 @@ cp "$1/run/log.jsonl" second.log
 """
 
 
-def namespace() -> None:
+def namespace() -> list[str] | None:
     """The command that gives a process mounts of its own, which needs no rights where users may have namespaces."""
     unshare = shutil.which("unshare")
     for options in (["--mount"], ["--mount", "--map-root-user"]):

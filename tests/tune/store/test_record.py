@@ -10,6 +10,7 @@ from allo_dse.tune.search.objectives import maximize, minimize
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.record import Record, decode_entry
+from tests.support.values import present
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False)
 METRICS = st.dictionaries(st.text(max_size=8), NUMBERS | st.text() | st.dictionaries(st.text(max_size=3), NUMBERS))
@@ -85,7 +86,7 @@ def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows: Any) -> None
         )
         for n, (a, b, status) in enumerate(rows)
     ]  # fmt: skip
-    values = [tuple(r.values.values()) if r.status == "ok" else None for r in records]
+    values = [tuple(present(r.values).values()) if r.status == "ok" else None for r in records]
     at_once, singly = Tally([minimize("a"), maximize("b")]), Tally([minimize("a"), maximize("b")])
     at_once.restore(records, values)
     for record, found in zip(records, values, strict=True):

@@ -14,6 +14,7 @@ import pytest
 from allo_dse.errors import StudyError
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers import isolated_process as cell_process
+from tests.support.values import present
 from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, wait_until
@@ -63,8 +64,8 @@ def test_a_hazard_costs_its_own_trials_only(
     for record in result.records:
         if unlucky(record.key):
             assert record.status == "failed"
-            assert reason in record.error
-            assert f"tripping over {record.key}" in (tmp_path / "run" / record.log).read_text()
+            assert reason in present(record.error)
+            assert f"tripping over {record.key}" in (tmp_path / "run" / present(record.log)).read_text()
         else:
             assert record.metrics == undisturbed[record.key]
     assert hazards.sleepers() == []
@@ -84,7 +85,7 @@ def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(
     result = study(hazards.HangsUnannounced).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
     failed = {r.key: r.error for r in result.records if r.status == "failed"}
     assert failed.keys() == {key for key in undisturbed if unlucky(key)}
-    assert all("deadline" in error for error in failed.values())
+    assert all("deadline" in present(error) for error in failed.values())
 
 
 def test_garbage_on_the_standard_streams_is_no_answer(
@@ -102,9 +103,9 @@ def test_nonsense_instead_of_metrics_is_a_failed_trial(tmp_path: Path, isolate: 
         40, run_dir=tmp_path / "run", **OPTIONS
     )
     errors = {int(r.key, 16) % 4: r.error for r in result.records}
-    assert "returned NoneType, not Metrics" in errors[0]
-    assert "cannot be written to the log" in errors[1]
-    assert "objective 'latency_us'" in errors[2]
+    assert "returned NoneType, not Metrics" in present(errors[0])
+    assert "cannot be written to the log" in present(errors[1])
+    assert "objective 'latency_us'" in present(errors[2])
     assert errors[3] is None
 
 
@@ -146,7 +147,7 @@ def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(
     result = study(HangsAtHome).run(TRIALS, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
     for record in result.records:
         if unlucky(record.key):
-            assert "longer than its deadline of 0.7 s" in record.error
+            assert "longer than its deadline of 0.7 s" in present(record.error)
         else:
             assert record.metrics == undisturbed[record.key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -28,7 +29,8 @@ class Driver:
     """Does with a pool what the executor does, step by step."""
 
     def __init__(self) -> None:
-        self.pool, self.number, self.over = Pool(WORKERS), 0, []
+        self.pool, self.number = Pool(WORKERS), 0
+        self.over: list[Any] = []
 
     def add(self, _: Any) -> None:
         self.pool.add(Task(self.number, self.number % 2, {}))
@@ -47,7 +49,7 @@ class Driver:
         self.number += 1
         self.pool.start(self.number, batch)
 
-    def finish(self, pick: tuple[Task, ...]) -> None:
+    def finish(self, pick: Callable[[list[int]], int]) -> None:
         if self.pool.running:
             tasks = self.pool.release(pick(sorted(self.pool.running))).tasks
             self.pool.finish(tasks)

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
-from allo_dse.aliases import Array
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
@@ -26,6 +25,7 @@ from allo_dse.tune.study import Study
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
+from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, own_processes, wait_until
 from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, Noting, OnNothing, OnTheBoard, is_deadly, noted
@@ -49,7 +49,7 @@ def cluster() -> Iterator[Any]:
     )  # fmt: skip
     made.add_node(num_cpus=1, resources={"board": 1})
     yield made
-    made.shutdown()
+    made.shutdown()  # type: ignore[no-untyped-call]
     if before is None:
         del os.environ["PYTHONPATH"]
     else:
@@ -61,7 +61,7 @@ def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: Array) -> Any:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
     return {r.key: r.metrics for r in result.records}
 
@@ -77,7 +77,7 @@ def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, clust
     failed = {r.key: r.error for r in result.records if r.status == "failed"}
     assert failed.keys() == deadly
     assert deadly
-    assert all("poisonous: the worker process died twice" in error for error in failed.values())
+    assert all("poisonous: the worker process died twice" in present(error) for error in failed.values())
     assert {r.key: r.metrics for r in result.records if r.status == "ok"} == {
         key: metrics for key, metrics in expected.items() if key not in deadly
     }
@@ -111,15 +111,15 @@ def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path: Path, clust
     )
     for record in result.records:
         if int(record.key, 16) % Hazard.one_in == 0:
-            assert "longer than its deadline" in record.error
-            assert "tripping over" in (tmp_path / "run" / record.log).read_text()
+            assert "longer than its deadline" in present(record.error)
+            assert "tripping over" in (tmp_path / "run" / present(record.log)).read_text()
         else:
             assert record.metrics == expected[record.key]
 
 
 def test_a_study_that_workers_cannot_load_is_explained(tmp_path: Path, cluster: Any) -> None:
     made = study()
-    made.reload = partial(int, "x")
+    made.reload = cast(Any, partial(int, "x"))
     with pytest.raises(StudyError, match="cannot load the study") as caught:
         made.run(3, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     assert "each node needs the study file" in caught.value.hint
@@ -171,7 +171,7 @@ def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     pool.seconds[0] = 0.01
     for n in range(100):
         pool.add(Task(n, 0, {}))
-    batches = []
+    batches: list[Any] = []
     while (batch := pool.next_batch()) is not None:
         pool.start(len(batches), batch)
         batches.append(batch)
@@ -191,7 +191,8 @@ class Murderer:
     def __init__(self, monkeypatch: MonkeyPatch, designs: Any, kills: int, seed: int = 7) -> None:
         self.rng = random.Random(seed)
         self.times = sorted(self.rng.sample(range(10, designs * 3 // 4), kills), reverse=True)
-        self.hits, self.finished = Counter(), 0
+        self.hits: Counter[str] = Counter()
+        self.finished = 0
         collect = RayExecutor.collect
 
         def wrapped(executor: Any) -> Any:
@@ -239,7 +240,7 @@ def test_random_kills_of_workers_lose_and_double_nothing(
 @pytest.fixture
 def busy(monkeypatch: Any) -> Any:
     """The places of the workers for every design that have been given something, when the driver last gave."""
-    places = []
+    places: list[Any] = []
     dispatch = RayExecutor._dispatch
 
     def noting(executor: Any) -> None:
@@ -268,7 +269,7 @@ def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any]) -> Iterat
         finally:
             gate.touch()
 
-    acted = []
+    acted: list[Any] = []
     thread = threading.Thread(target=wait_and_act)
     thread.start()
     try:
@@ -346,7 +347,7 @@ def test_tasks_are_lost_only_so_often() -> None:
     assert given_up.fault("gone") == "given up: its workers or their nodes were lost 3 times: gone"
     assert pool.again((task,), guilty=True) == []
     (poisonous,) = pool.again((pool.suspects.pop(),), guilty=True)
-    assert poisonous.fault("gone").startswith("poisonous: the worker process died twice with this design")
+    assert present(poisonous.fault("gone")).startswith("poisonous: the worker process died twice with this design")
     assert not pool.suspects
 
 
