@@ -16,7 +16,7 @@ from allo_dse.backends.fpga.task import task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from benchmarks.fpga_programs import DESIGNS, LOOPS, Reported
 
 QUANTITIES = ("cycles", "dsp", "bram18", "ff", "lut")
@@ -31,7 +31,7 @@ def design_of(reported: Reported) -> dse.Design:
 def measure(reported: Reported) -> tuple[Metrics, set[tuple[int, int, int, int]]]:
     """What the evaluator predicts for a design, and (trips, II, depth, cycles) of its loops."""
     design = design_of(reported)
-    mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule)
+    mapping = FpgaCosts(design.vmg, FpgaDevice.of(design.device), design.schedule)
     classes = [c for kernel in design.program.kernels for c in kernel.classes]
     loops = {(p.trips, p.ii, p.depth, p.cycles) for c in classes for p in mapping.cost(c).loops}
     return dse.FpgaSimulator(depths="declared").evaluate(design), loops

@@ -21,7 +21,7 @@ from .fold.vmg import VMG
 from .graph.periods import GroupSchedule
 from .limits.check import array_violations, is_hopeless, node_violations
 from .limits.check_fpga import fpga_violations
-from .limits.fpga import FpgaMapping
+from .limits.fpga import FpgaCosts
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
@@ -91,13 +91,13 @@ class DeviceMapping:
         return self.view.periods
 
     @cached_property
-    def fpga(self) -> FpgaMapping:
+    def fpga(self) -> FpgaCosts:
         """Costs and resources on an FPGA.
 
         Raises:
             DeviceError: for a device that is not an FPGA.
         """
-        return FpgaMapping(self.vmg, FpgaDevice.of(self.device), self.schedule, self.depths)
+        return FpgaCosts(self.vmg, FpgaDevice.of(self.device), self.schedule, self.depths)
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:

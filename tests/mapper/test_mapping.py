@@ -76,7 +76,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(module, name, counted)
 
-    for name in ("plan_transport", "group_memory", "MappingView", "node_violations", "fpga_violations", "FpgaMapping"):
+    for name in ("plan_transport", "group_memory", "MappingView", "node_violations", "fpga_violations", "FpgaCosts"):
         count(mapping_module, name)
     for name in ("kernel_feeds", "layout_plan", "PeriodTable", "ClassCosts", "class_tasks"):
         count(program_graph, name)
@@ -110,7 +110,7 @@ def test_a_mapping_on_an_fpga_has_no_array(calls: Counter[str]) -> None:
     assert there.violations == ()
     assert there.fpga.total.dsp > 0
     assert there.layouts.choices == ()
-    assert calls["fpga_violations"] == calls["FpgaMapping"] == calls["ClassCosts"] == 1
+    assert calls["fpga_violations"] == calls["FpgaCosts"] == calls["ClassCosts"] == 1
     with pytest.raises(DeviceError):
         there.placement  # noqa: B018
     with pytest.raises(DeviceError):

@@ -15,7 +15,7 @@ import numpy as np
 from allo_dse.aliases import JsonObject
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.space.design import Design
@@ -58,7 +58,7 @@ class FpgaSimulator:
         return _metrics(mapping, depths, network, result)
 
 
-def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
     """Simulate a mapping at these depths.
 
     Raises:
@@ -73,7 +73,7 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     return network, result
 
 
-def solve_depths(mapping: FpgaMapping) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
+def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
     """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the run with them.
 
     Depths grow together until time no longer falls; then each is bisected down, array by array.
@@ -82,14 +82,11 @@ def solve_depths(mapping: FpgaMapping) -> tuple[dict[str, int], FpgaNetwork, Run
         SimulationError: for a program that deadlocks at any depth.
     """
     most = _most_tokens(mapping)
-    network = fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH))
-    solver = _Solver(network, list(most))
-    if not most:
-        return {}, *run(mapping, {})
+    solver = _Solver(fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
     depths = solver.grow(most)
     for name in most:
         depths[name] = solver.shrink(depths, name)
-    return depths, *run(mapping, depths)
+    return depths, *solver.run(depths)
 
 
 class _Solver:
@@ -100,21 +97,23 @@ class _Solver:
         self._arrays = arrays
         self._limit = 0
 
-    def _run(self, depths: Mapping[str, int]) -> RunResult:
+    def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+        """The network with these depths, and what its simulation gave."""
         per_array = np.array([depths[name] for name in self._arrays], np.int64)
         depth = self._network.network.depth.copy()
         wiring = self._network.wiring
         # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
         depth[: self._network.fifos] = np.maximum(per_array[wiring.array], self._network.inside)
-        return table_engine().run(self._network.network.with_depths(depth), extrapolate=True)
+        network = replace(self._network, network=self._network.network.with_depths(depth))
+        return network, table_engine().run(network.network, extrapolate=True)
 
     def grow(self, most: Mapping[str, int]) -> dict[str, int]:
         """The first of a series of depths after which more room saves no time."""
         depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
-        result = self._run(depths)
+        _, result = self.run(depths)
         while any(depths[name] < limit for name, limit in most.items()):
             more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
-            other = self._run(more)
+            _, other = self.run(more)
             if result.finished and other.cycles > _WORTHWHILE * result.cycles:
                 break
             depths, result = more, other
@@ -128,7 +127,7 @@ class _Solver:
         low, high = SMALLEST_DEPTH, depths[name]
         while low < high:
             middle = (low + high) // 2
-            result = self._run({**depths, name: middle})
+            _, result = self.run({**depths, name: middle})
             if result.finished and result.cycles <= self._limit:
                 high = middle
             else:
@@ -136,7 +135,7 @@ class _Solver:
         return high
 
 
-def _most_tokens(mapping: FpgaMapping) -> dict[str, int]:
+def _most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
     tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
     for kernel in mapping.vmg.program.kernels:
@@ -148,7 +147,7 @@ def _most_tokens(mapping: FpgaMapping) -> dict[str, int]:
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
-def _metrics(mapping: FpgaMapping, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:
+def _metrics(mapping: FpgaCosts, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:
     device, vmg = mapping.device, mapping.vmg
     total = replace(mapping, depths=depths).total
     latency_us = result.cycles / (device.clock_ghz * 1e3)
@@ -185,7 +184,7 @@ def _bound(network: FpgaNetwork, result: RunResult) -> dict[str, float]:
     return {name: round(float(share), 4) for name, share in shares.items()}
 
 
-def operations(mapping: FpgaMapping) -> int:
+def operations(mapping: FpgaCosts) -> int:
     """Arithmetic operations of the whole program; a multiply-add is two."""
     program = mapping.vmg.program
     total = 0

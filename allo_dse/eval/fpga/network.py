@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
-from allo_dse.mapper.limits.fpga import FpgaMapping, TensorUse
+from allo_dse.mapper.limits.fpga import FpgaCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
@@ -48,7 +48,7 @@ class FpgaNetwork:
         return len(self.wiring.depth)
 
 
-def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int]) -> FpgaNetwork:
+def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones."""
     vmg, builder = mapping.vmg, NetworkBuilder()
     declared = declared_depths(vmg.program)
@@ -82,7 +82,7 @@ class _Tile:
 class _Builder:
     """Adds processes for tasks and tensors."""
 
-    def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, wiring: Wiring) -> None:
+    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, wiring: Wiring) -> None:
         self._mapping = mapping
         self._builder = builder
         self._wiring = wiring

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.stream_ends import Ends, stream_ends
@@ -107,7 +107,7 @@ def record_fpga(
     return FpgaRecording(network.network, labels, whole, max_events or MAX_EVENTS, used, report is not None)
 
 
-def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
+def _labels(mapping: FpgaCosts, network: FpgaNetwork) -> FpgaLabels:
     """Names in the order in which `fpga_network` makes processes and streams."""
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)

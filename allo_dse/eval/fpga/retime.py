@@ -17,7 +17,7 @@ from allo_dse.backends.fpga.body.nest import Branch, Loop, read_nest
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
 
@@ -106,7 +106,7 @@ def labelled(program: CompiledProgram, project: HlsProject) -> dict[str, dict[st
     }
 
 
-def retimed(mapping: FpgaMapping, found: ReportTimes) -> FpgaMapping:
+def retimed(mapping: FpgaCosts, found: ReportTimes) -> FpgaCosts:
     """The mapping with the report's intervals, depths and times of copies."""
     words = {tensor.name: math.prod(tensor.shape) for tensor in mapping.vmg.program.tensors}
     latency = mapping.device.external.latency_cycles  # which the simulator adds

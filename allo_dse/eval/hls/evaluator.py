@@ -16,7 +16,7 @@ from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
@@ -120,7 +120,7 @@ class HlsTool:
         return report
 
 
-def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: HlsReport) -> Metrics:
+def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: HlsReport) -> Metrics:
     found, device = retiming(design.program, project, report), mapping.device
     cycles, source = _cycles(mapping, found, report)
     clock_ns = report.clock_ns if report.clock_ns is not None else 1.0 / device.clock_ghz
@@ -151,7 +151,7 @@ def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: 
     )
 
 
-def _throughput(mapping: FpgaMapping, latency_ns: float) -> dict[str, float]:
+def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
     """In operations per second; nothing where control that depends on data does not say how many there are."""
     try:
         return {"throughput_gops": operations(mapping) / latency_ns}
@@ -159,7 +159,7 @@ def _throughput(mapping: FpgaMapping, latency_ns: float) -> dict[str, float]:
         return {}
 
 
-def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:
+def _cycles(mapping: FpgaCosts, found: Retiming, report: HlsReport) -> tuple[int, str]:
     """The design's cycles, and where they come from."""
     cosim = report.cosim
     if cosim is not None and cosim.passed and cosim.latency.max is not None:

@@ -18,7 +18,7 @@ from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.backends.hls_report import HlsReport
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.errors import SimulationError
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 
 from ..fpga.evaluator import FpgaSimulator, run
 from ..fpga.retime import Timings, labelled
@@ -26,7 +26,7 @@ from ..fpga.retime import Timings, labelled
 FUNCTION, LOOP = "function", "loop"
 
 
-def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
+def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
     """What the model says of a design's project; None where control that depends on data has no static times."""
     depths = mapping.depths or {}
     try:
@@ -43,7 +43,7 @@ def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
     )
 
 
-def predicted_loops(mapping: FpgaMapping, project: HlsProject) -> tuple[PredictedLoop, ...]:
+def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedLoop, ...]:
     """The pipelined loops of the cost model that have a label in the C++, in the order in which they stand.
 
     Raises:
@@ -66,7 +66,7 @@ def _loop(function: str, name: str, loop: LoopCost) -> PredictedLoop:
     return PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
 
 
-def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
+def comparison(mapping: FpgaCosts, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
     """Predicted against reported, per loop that either pipelines and per resource that the report states."""
     found = predicted(mapping, project)
     if found is None:
@@ -87,7 +87,7 @@ def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, tim
     return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
 
 
-def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
+def _reported(mapping: FpgaCosts, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
     """II and depth that a report states, by function and label."""
     labels = labelled(mapping.vmg.program, project)
     found = {}

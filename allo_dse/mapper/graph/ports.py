@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -152,11 +152,11 @@ class ProgramPorts:
     """The ports of every class of every kernel, `classes[kernel][class]`, and what was derived from them on the way.
 
     Attributes:
-        wirings: memory of `wiring.group_wirings`.
+        wirings: what `round_wiring.group_wirings` found, which alone reads it.
     """
 
     classes: tuple[tuple[ClassPorts, ...], ...]
-    wirings: dict[Hashable, Any] = field(default_factory=dict)
+    wirings: dict[Hashable, object] = field(default_factory=dict)
 
     @staticmethod
     def of(program: CompiledProgram) -> ProgramPorts:

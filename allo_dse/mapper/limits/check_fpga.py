@@ -11,7 +11,7 @@ from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
 from ..model.violation import Violation
-from .fpga import FpgaMapping
+from .fpga import FpgaCosts
 
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
 
@@ -19,7 +19,7 @@ _HOPELESS = 8
 """Times a resource of the device from which on nobody asks what connecting the elements takes as well."""
 
 
-def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
+def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
     vmg = mapping.vmg
     found = [*_partitions(vmg, (*vmg.program.schedule, *mapping.schedule)), *_interfaces(mapping)]
@@ -43,21 +43,21 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
                 yield Violation("partition_factor", where, factor, extent)
 
 
-def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
+def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
     needed = sum(not use.onchip for use in mapping.tensors)
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)
 
 
-def _resources(mapping: FpgaMapping) -> Iterator[Violation]:
+def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
     """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
     alone = list(_beyond(mapping, mapping.processing))
     is_hopeless = any(violation.needed > _HOPELESS * violation.limit for violation in alone)
     yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
 
 
-def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Violation]:
+def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Violation]:
     total = Resources.total(parts.values())
     for resource in RESOURCES:
         needed, limit = getattr(total, resource), mapping.device.limit(resource)

@@ -1,6 +1,6 @@
 """A folded graph on an FPGA: what each task class costs, and the resources of the whole.
 
-    mapped = FpgaMapping(vmg, device, schedule, depths)
+    mapped = FpgaCosts(vmg, device, schedule, depths)
     mapped.cost(task_class)            # TaskCost: times, loops, operators
     mapped.resources["arrays"]         # Resources by part; mapped.total is their sum
 
@@ -51,8 +51,8 @@ class TensorUse:
 
 
 @dataclass(frozen=True, eq=False)
-class FpgaMapping:
-    """A folded graph with a schedule, on a device.
+class FpgaCosts:
+    """What a folded graph with a schedule costs on a device: its tasks, FIFOs and tensors.
 
     Attributes:
         schedule: directives beside those of the program.

@@ -127,10 +127,11 @@ def group_wirings(graph: ProgramGraph, group: GroupTiles) -> list[tuple[Wiring, 
     if isinstance(leaves, MeshLeaves) and all(port.index.is_affine for own in streams for port in own):
         inner = len(leaves.loops) - _inner_loops(leaves.loops, group.round.length)
         key = (group.round, leaves.loops[inner:], leaves.loop_stride[inner:])
-        if key not in ports.wirings:
+        wiring = ports.wirings.get(key)
+        if not isinstance(wiring, Wiring):
             first = leaves.base[:1, None] + leaves.offsets(0, group.round.length)[None, :]
-            ports.wirings[key] = _wire(graph, group, first)[0][0]
-        return [(ports.wirings[key], everyone)]
+            wiring = ports.wirings[key] = _wire(graph, group, first)[0][0]
+        return [(wiring, everyone)]
     return _wire(graph, group, leaves.tasks(0, group.round.length))
 
 

@@ -14,7 +14,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
 from benchmarks import fpga_programs
@@ -72,7 +72,7 @@ def test_solved_depths_are_the_smallest_that_cost_no_time() -> None:
 def test_operations_do_not_depend_on_the_schedule() -> None:
     program = dse.load_program(programs.scale())
     unroll = Directive("unroll", "k", "i", {"factor": 4})
-    counts = {operations(FpgaMapping(program.vmg, U280, s)) for s in ((), (unroll,))}
+    counts = {operations(FpgaCosts(program.vmg, U280, s)) for s in ((), (unroll,))}
     assert counts == {256}
 
 
@@ -111,7 +111,7 @@ DIRECTIVES = [
 def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directive]]) -> None:
     program = dse.load_program(fpga_programs.elements())
     for schedule in schedules:
-        mapping = FpgaMapping(program.vmg, FpgaDevice.of(U280), tuple(schedule))
+        mapping = FpgaCosts(program.vmg, FpgaDevice.of(U280), tuple(schedule))
         for kernel in program.kernels:
             for task_class in kernel.classes:
                 alone = task_cost(program, task_class, mapping.device, mapping.schedule)

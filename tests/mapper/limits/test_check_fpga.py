@@ -9,7 +9,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.limits.fpga import FpgaMapping
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.program.directive import Directive
 from tests.backends.fpga import programs  # makes `import allo` work
@@ -62,7 +62,7 @@ def test_interfaces() -> None:
     device = FpgaDevice.model_validate({**{f: getattr(U280, f) for f in FpgaDevice.model_fields}, "external": few})
     assert "axi_interfaces" not in found(programs.dot("f32"), device)
     program = dse.load_program(programs.dot("f32"))
-    mapping = FpgaMapping(program.vmg, device)
+    mapping = FpgaCosts(program.vmg, device)
     use = mapping.tensors[0]
     object.__setattr__(mapping, "tensors", (use,) * 17)
     from allo_dse.mapper.limits.check_fpga import _interfaces
@@ -73,7 +73,7 @@ def test_interfaces() -> None:
 def test_tensors_that_stay_on_the_chip_need_no_interface() -> None:
     directives = [Directive("place", "top", name, {"memory": "onchip"}) for name in ("X", "Y", "Z")]
     program = dse.load_program(programs.dot("f32"))
-    plain, onchip = (FpgaMapping(program.vmg, U280, tuple(d)) for d in ((), directives))
+    plain, onchip = (FpgaCosts(program.vmg, U280, tuple(d)) for d in ((), directives))
     assert plain.resources["tensors"].bram18 == 180
     assert onchip.resources["tensors"].lut == 0
 
@@ -81,9 +81,9 @@ def test_tensors_that_stay_on_the_chip_need_no_interface() -> None:
 def test_a_fold_multiplexes_processing_elements() -> None:
     """Tasks on one node share its hardware: a quarter of the nodes, a quarter of the operators."""
     program = dse.load_program(gemm, M=64, N=64, K=64, Pm=4, Pn=4, Pk=1)
-    whole = FpgaMapping(program.vmg, U280)
+    whole = FpgaCosts(program.vmg, U280)
     axes = (AxisFold(1), AxisFold(2), AxisFold(2))
-    folded = FpgaMapping(program.vmg.fold(MeshFold((KernelFold("gemm", axes),))), U280)
+    folded = FpgaCosts(program.vmg.fold(MeshFold((KernelFold("gemm", axes),))), U280)
     assert whole.resources["logic"].dsp == 4 * folded.resources["logic"].dsp
     assert whole.resources["logic"].lut == 4 * folded.resources["logic"].lut
 
@@ -98,10 +98,10 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
     from studies.systolic_fpga import plain
 
     program = dse.load_program(plain, M=16, N=16, K=1024, P=4)
-    whole = FpgaMapping(program.vmg, U280)
+    whole = FpgaCosts(program.vmg, U280)
     column = (AxisFold(1, "block", "chain"), AxisFold(4))
     axes = {"load_a": (AxisFold(1),), "load_b": (AxisFold(4),), "pe": column}
-    folded = FpgaMapping(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
+    folded = FpgaCosts(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
     assert whole.buffers == ()
     assert dict(folded.buffers) == {"down": 4}
     assert whole.resources["streams"].bram18 == 0
@@ -111,7 +111,7 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
 def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() -> None:
     """A graph of 32,768 nodes: what its processing elements take is known from its three kinds of task."""
     program = dse.load_program(gemm(Pm=32, Pn=32, Pk=32))
-    mapping = FpgaMapping(program.vmg, U280)
+    mapping = FpgaCosts(program.vmg, U280)
     from allo_dse.mapper.limits.check_fpga import fpga_violations
 
     violations = {v.constraint: v for v in fpga_violations(mapping)}
