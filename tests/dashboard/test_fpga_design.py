@@ -21,6 +21,7 @@ from allo_dse.dashboard.figures.recorded_run import held_rows, help_rows, part_w
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.recordings import Recorded
 from allo_dse.eval.fpga import recording as fpga_recording
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.simulator.engine import windows
 from allo_dse.tune.study_file import load_studies
 from tests.support.values import present
@@ -255,7 +256,7 @@ def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard: Any
     key, _ = failed_and_measured(context.board.runs[0])
     page = visit(url).open(f"design#0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")
-    card = page.locator("#design-page .card:has(h2:text-is('Failed: tool 1'))")
+    card = page.locator(f"#design-page .card:has(h2:text-is('Failed: tool {FpgaSimulator.version}'))")
     card.wait_for()
     assert "timing not met" in card.inner_text()
     card.locator("summary").click()

@@ -108,6 +108,7 @@ class RunTable:
             changed = self._read_on()
         except StudyError as error:
             self.problem = error
+            self.version += 1  # the page has to say so
             raise
         for column in self.columns.values():
             column.settle()  # now, and not when somebody waits for a view
