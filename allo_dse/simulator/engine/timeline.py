@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 
@@ -71,6 +71,17 @@ class Rows:
     def idle_since(self) -> IntArray:
         """Clock after the row before: the work that leads to a row takes from then until it is requested."""
         return np.where(self.before >= 0, self.end[self.before], self.since)
+
+    def of_some_time(self) -> Rows:
+        """All rows but requests that take no time (one cycle can hold any number of them); `of_event` is not kept.
+
+        Work goes on through such a request: recordings of a part of the time have none of them.
+        """
+        kept = np.flatnonzero((self.kind != State.REQUEST) | (self.end > self.requested))
+        if len(kept) == len(self):
+            return self
+        columns = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in ("since", "of_event")}
+        return Rows(since=self.since, of_event=np.zeros(0, np.int64), **columns)
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,7 @@ class Timeline:
 
         `on` is the stream (of waits for tokens and room) or resource, `op` the operation's number; else -1.
         """
-        rows = self.rows
+        rows = self.rows.of_some_time()
         activity = np.zeros(len(rows), np.int64)
         for kind, waiting in WAITING.items():
             activity[rows.kind == kind] = waiting
