@@ -226,7 +226,6 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     start, end = shown()
     assert 0 < start < end < whole
     page.get_by_text(f"Cycles {start:,} to {end:,} of {whole:,}, at the cost").wait_for()
-    page.wait_for_load_state("networkidle")
     page.click("#part-first")
     wait_until(0, None)
     page.fill("#part-from", "100")

@@ -213,6 +213,7 @@
         const { outputs_list: places } = window.dash_clientside.callback_context;
         if (!state) {
           ({ state, drawn } = shown);
+          published = { design: state.design, reference: state.reference }; // which the page came with
           Object.assign(own, { tool: state.tool, camera: state.camera });
           said = shown.words;
           return places.map(skip);

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,10 +234,8 @@ def test_what_goes_wrong_in_the_tool_is_named(tool: Path, tmp_path: Path, mode: 
 
 def test_a_tool_that_hangs_is_ended_with_its_children(tool: Path) -> None:
     stand_in.install(tool, "hang")
-    start = time.monotonic()
     with pytest.raises(HlsToolError, match=r"longer than 1 s at csynth"):
         HlsTool(seconds=1).evaluate(design())
-    assert time.monotonic() - start < 20
     assert not stand_in.is_running(int((tool / "child").read_text()))
 
 
