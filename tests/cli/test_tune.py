@@ -20,11 +20,13 @@ from allo_dse.tune.store.log import read_log
 ROOT = Path(__file__).parent.parent.parent
 STUDY = """
 import time
+from pathlib import Path
 from tests.tune.fakes import FakeEvaluator, fake_study
 from allo_dse.tune.study import Study
 
 class Slow(FakeEvaluator):
     def evaluate(self, design):
+        Path("evaluating").touch()
         time.sleep({sleep})
         return super().evaluate(design)
 
@@ -183,7 +185,7 @@ def test_a_second_ctrl_c_stops_at_once(study: Any) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: (folder / "runs/fake/log.jsonl").exists())
+    wait_for((folder / "evaluating").exists)
     for seconds in (1, 30, 30, 30):  # two signals before the first one has been heard are one
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
