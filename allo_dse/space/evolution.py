@@ -128,6 +128,16 @@ class Evolution:
         self._state.next_number += 1
         self.learn(individual)
 
+    def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
+        """Take in that losses and penalties have changed; parents are chosen by them from the next generation on.
+
+        Args:
+            results: losses and penalty of every design told, by number.
+        """
+        state = self._state
+        state.told = [Individual(i.number, i.genes, *results[i.number]) for i in state.told]
+        state.selection.revise(results)
+
     def propose(self, screen: Callable[[Suggest], T | None]) -> T | None:
         """The next new and legal design, or None when none could be found.
 

@@ -94,6 +94,13 @@ class Parents:
             self._choose(before)
             self._settled = bool((before.numbers == self.best.numbers).all())
 
+    def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
+        """Losses and penalties of the parents have changed, by number."""
+        numbers = self.best.numbers
+        losses, penalty = zip(*(results[n] for n in numbers.tolist()), strict=True) if len(numbers) else ((), ())
+        self.best = Results(numbers, np.array(losses, float), np.array(penalty, float))
+        self._fence, self._settled = None, False
+
     def _outranked(self, children: Results) -> bool:
         """Whether each child is infeasible or dominated by a parent of the worst rank, so that none gets in."""
         if self._fence is None:

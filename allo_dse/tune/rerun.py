@@ -11,6 +11,7 @@ from typing import Any
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate
 
@@ -232,7 +233,7 @@ def replay_run(
 
 def _compare(record: Record, found: Measurement) -> tuple[list[tuple[str, Any, Any]], str]:
     """Metrics recorded and now, and what differs in words."""
-    recorded, now = record.metrics or {}, found.metrics or {}
+    recorded, now = uncorrected(record.metrics or {}), found.metrics or {}
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
     text = ", ".join(name for name, a, b in rows if not _equal(a, b))
     if found.error != record.error and (found.error is not None or not now):

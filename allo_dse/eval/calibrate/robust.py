@@ -92,7 +92,7 @@ class Fit:
         free = self.jacobian[:, self.selection.free]
         if not free.shape[1]:
             return np.zeros(0)
-        weights = _weights(self.residuals, self.scale)
+        weights = weights_of(self.residuals, self.scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
         excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
         result: Vector = self.scale * np.sqrt(np.diag(covariance) * excess)
@@ -115,7 +115,7 @@ def scale_of(residuals: Vector) -> float:
     return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
 
 
-def _weights(residuals: Vector, scale: float) -> Vector:
+def weights_of(residuals: Vector, scale: float) -> Vector:
     result: Vector = 1 / (1 + (residuals / (CAUCHY * scale)) ** 2)
     return result
 
@@ -130,7 +130,7 @@ def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
     change = np.zeros(jacobian.shape[1])
     for _ in range(ROUNDS):
         now = residuals + jacobian @ change
-        root = np.sqrt(_weights(now, scale_of(now)))
+        root = np.sqrt(weights_of(now, scale_of(now)))
         change = change - np.linalg.lstsq(root[:, None] * jacobian, root * now, rcond=1e-6)[0]
     return change
 
@@ -140,7 +140,7 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
     reach = np.abs(jacobian).max(axis=0)
     free = [i for i in allowed if reach[i] >= NO_EFFECT]
     alike: dict[int, list[int]] = {i: [] for i in allowed if i not in free}
-    root = np.sqrt(_weights(residuals, scale))
+    root = np.sqrt(weights_of(residuals, scale))
     most = max(1, len(residuals) // FEWEST_PER_PARAMETER)
     while free:
         _, singular, directions = np.linalg.svd(root[:, None] * jacobian[:, free], full_matrices=True)
@@ -210,7 +210,7 @@ def _descend(
     for _ in range(rounds):
         jacobian = problem.slopes(at, now, free)
         scale = scale_of(now)
-        root = np.sqrt(_weights(now, scale))
+        root = np.sqrt(weights_of(now, scale))
         prior = min(scale, SELECTION_SCALE) / trust
         left = np.vstack([root[:, None] * jacobian[:, free], np.eye(len(free)) * prior])
         right = np.concatenate([root * now, prior * (at - begun)[free]])

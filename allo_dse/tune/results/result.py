@@ -15,6 +15,7 @@ import numpy as np
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
+from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
 
@@ -144,6 +145,7 @@ class Result:
         placed: by key, for designs that were placed on the device's array, or could not be.
         stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
         run_dir: where the log and the tables are.
+        correction: what measured designs say of predictions.
     """
 
     study: StudySpec
@@ -153,6 +155,7 @@ class Result:
     stopped: str
     run_dir: Path
     placed: Mapping[str, PlacementNote] = field(default_factory=dict)
+    correction: Correction = field(default_factory=Correction)
 
     @property
     def wrong(self) -> list[str]:

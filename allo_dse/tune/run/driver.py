@@ -75,6 +75,7 @@ class Driver:
                     return reason or self._why()
                 self._record(self._executor.collect())
                 self._take_in()
+                self._learn()
                 self._show()
         finally:
             self.reporter.update(self._view, last=True)
@@ -152,6 +153,12 @@ class Driver:
                 numbered = structs.replace(measured, number=tally.record(candidate.key).number)
                 higher.append(self.ledger.record(candidate, numbered, at=self._at))
         self.ledger.add(higher)
+
+    def _learn(self) -> None:
+        """After measurements, what is predicted changes; the search goes on from what it is now."""
+        told = {record.number: self.ledger.judge.told(record) for record in self.ledger.learn()}
+        if told:
+            self.proposer.revise(told)
 
     def _show(self) -> None:
         for text in self._executor.news():

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from allo_dse.errors import StudyError
+from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.gene import suggest_from
 from allo_dse.space.params import plain_value
@@ -22,7 +23,7 @@ from ..search.tally import Tally
 from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, entry_dict, json_text
 from ..store.rundir import RunDirectory
-from .restore import History, read_history
+from .restore import History, corrected, correction_of, read_history
 from .storage import SharedStudy
 
 
@@ -48,6 +49,7 @@ class Ledger:
         self.screen = Screen(study.space, study.check)
         self.shared: SharedStudy | None = None
         self._pending: list[Record] = []  # violations, for the next write
+        self._measured = False  # since it was last learned from
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
         try:
@@ -58,9 +60,10 @@ class Ledger:
 
     def _restored(self) -> History:
         with sensible(self.directory.log):
-            history = read_history(self._log.content.lines, self.judge, self.screen)
+            history = read_history(self._log.content.lines, self.judge, self.screen, self.names)
         self._log.forget()
-        history.count(self.tally, self.judge, self.names)
+        history.count(self.tally, self.judge)
+        self.tally.correction = history.correction
         self.write(history.changed)
         if history.designs:
             count = len(history.designs)
@@ -111,7 +114,7 @@ class Ledger:
         fields["status"] = "failed" if found.metrics is None else "ok"
         made = Record(**fields, **described(candidate), at=at, log=log)
         if not found.rung:
-            return self.judge.judged(made)
+            return self.judge.judged(corrected(made, self.tally.correction))
         together = self.judge.merged(self.tally.record(made.key), made)
         return structs.replace(together, metrics=made.metrics, rungs=())
 
@@ -121,11 +124,39 @@ class Ledger:
         self.write((*violations, *records))
         for record in records:
             if record.rung:
+                self._measured = True
                 together = self.judge.merged(self.tally.record(record.key), record)
                 self.tally.add_higher(together, self.judge.values(together))
             else:
                 self.tally.add(record, self.judge.values(record))
             self._give(record)
+
+    def learn(self) -> list[Record]:
+        """Learn from what has been measured. When that changes predictions, all are counted anew.
+
+        Returns:
+            What the first rung says of all designs then; empty when nothing has changed.
+        """
+        if not self._measured:
+            return []
+        self._measured = False
+        before, found = self.tally.correction, self._correction()
+        self.tally.correction = found
+        if found.used == before.used:
+            return []
+        first = [self.judge.judged(corrected(_first(record), found)) for record in self.tally.records]
+        higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
+        self.tally.begin_again(found)
+        self.tally.restore(first, [self.judge.values(record) for record in first])
+        for rung, record in higher:
+            (own,) = (structs.replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
+            together = self.judge.merged(self.tally.record(record.key), own)
+            self.tally.add_higher(together, self.judge.values(together))
+        return first
+
+    def _correction(self) -> Correction:
+        records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
+        return correction_of((r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
 
     def others(self) -> list[tuple[Candidate, Measurement]]:
         """What other drivers of the study have measured since it was last asked, at the first rung unless it is known
@@ -154,6 +185,7 @@ class Ledger:
             reason,
             self.directory.path,
             dict(self.history.placed),
+            self.tally.correction,
         )
 
     def refuse_nothing(self) -> None:
@@ -178,6 +210,11 @@ class Ledger:
         """What to do about the limit that most designs break; control that depends on data is the program's matter."""
         most, _ = self.screen.killed.most_common(1)[0]
         return self.screen.examples[most] if most == "static_control" else "widen the parameters"
+
+
+def _first(record: Record) -> Record:
+    """What the first rung said of a design."""
+    return structs.replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
 
 
 def described(candidate: Candidate) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import AlloDseError
+from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec
 from ..search.judge import Judge
@@ -103,7 +104,8 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
     screen = Screen(study.space, study.check)
-    history = read_history(run.before, judge, screen)
+    names = [full_name(evaluator) for evaluator in study.make_evaluators()]
+    history = read_history(run.before, judge, screen, names)
     proposer = make_proposer(
         how.sampler, study.space, screen, study.objectives, seed=how.seed, done=how.done, trials=None, strict=True,
     )  # fmt: skip

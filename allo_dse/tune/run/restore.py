@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from allo_dse.eval.calibrate.correction import Correction, Pair
 
 from ..search.judge import Judge
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import PlacementNote, Record, Revaluation, Verification, decode_entry
+from ..store.record import Measurement, PlacementNote, Record, Revaluation, Verification, decode_entry
 
 
 @dataclass
@@ -16,7 +20,8 @@ class History:
     """Earlier runs of a study.
 
     Attributes:
-        designs: evaluated by the first rung, in the order in which their results came in.
+        designs: evaluated by the first rung, in the order in which their results came in; what was predicted is
+            corrected by all that has been measured.
         higher: what rungs above the first found out.
         verified, placed: by key, what became of designs of a front.
         changed: entries for the log on designs that count otherwise than it says: objectives and constraints may have
@@ -30,24 +35,27 @@ class History:
     placed: dict[str, PlacementNote] = field(default_factory=dict)
     changed: list[Revaluation] = field(default_factory=list)
     started_at: float = 0.0
+    correction: Correction = field(default_factory=Correction)
 
     @property
     def next_number(self) -> int:
         """Of the next proposal."""
         return max((record.number for record in self.designs), default=-1) + 1
 
-    def count(self, tally: Tally, judge: Judge, names: list[str]) -> None:
-        """Count everything. `names`: of today's evaluators; what others found above the first rung counts nothing."""
+    def count(self, tally: Tally, judge: Judge) -> None:
+        """Count everything."""
         tally.restore(self.designs, [judge.values(record) for record in self.designs])
         for record in self.higher:
-            known = record.rung < len(names) and record.evaluator == names[record.rung] and record.key in tally
-            if known:
-                together = judge.merged(tally.record(record.key), record)
-                tally.add_higher(together, judge.values(together))
+            together = judge.merged(tally.record(record.key), record)
+            tally.add_higher(together, judge.values(together))
 
 
-def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen) -> History:
-    """Take over the intact lines of a log; the screen learns which designs are known."""
+def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Sequence[str]) -> History:
+    """Take over the intact lines of a log; the screen learns which designs are known.
+
+    Args:
+        names: of today's evaluators; what others found above the first rung counts nothing.
+    """
     history, found = History(), []
     stated: dict[str, Revaluation] = {}  # by key, what the log said last
     for line in lines:
@@ -60,16 +68,39 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen) -> Histor
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):
             history.placed[entry.key] = entry
+    first = {record.key: record for record in found if not record.rung and record.evaluated}
+    history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
+    history.correction = correction_of((first[r.key], r) for r in history.higher)
     for record in found:
         history.started_at = max(history.started_at, record.at)
         if record.rung:
-            history.higher.append(record)
             continue
         screen.remember(record.key, record.violations)
         if not record.evaluated:
             continue
-        now, said = judge.judged(record), stated.get(record.key, record)
+        now, said = judge.judged(corrected(record, history.correction)), stated.get(record.key, record)
         if (said.status, said.values or None) != (now.status, now.values or None):
             history.changed.append(Revaluation(key=now.key, status=now.status, values=now.values or {}))
         history.designs.append(now)
     return history
+
+
+def corrected(record: Record, correction: Correction) -> Record:
+    """A record of the first rung with its prediction corrected; it is to be judged anew."""
+    if record.metrics is None:
+        return record
+    metrics = correction.applied(record.metrics)
+    return record if metrics == record.metrics else structs.replace(record, metrics=metrics)
+
+
+def correction_of(measured: Iterable[tuple[Measurement, Measurement]]) -> Correction:
+    """What higher rungs have measured of the designs of the first.
+
+    Args:
+        measured: what the first rung and a higher one said, in the order of the latter's results. The highest counts.
+    """
+    pairs: dict[int, Pair] = {}
+    for first, higher in sorted(measured, key=lambda both: both[1].rung):
+        pair = Pair.of(first.metrics, higher.metrics)
+        pairs.update({first.number: pair} if pair else {})
+    return Correction.of(pairs.values())

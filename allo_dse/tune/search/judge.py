@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from allo_dse.eval.calibrate.correction import LATENCY, RANGE
 from allo_dse.eval.evaluator import Metrics
 
 from ..store.record import Record
@@ -66,6 +67,8 @@ class Judge:
     def merged(self, below: Record, record: Record) -> Record:
         """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
         metrics = {**(below.metrics or {}), **(record.metrics or {})}
+        if LATENCY in (record.metrics or {}) and RANGE not in (record.metrics or {}):
+            metrics.pop(RANGE, None)  # of a prediction
         rungs = (*below.measurements, record.measurement)
         together = structs.replace(record, metrics=metrics, rungs=rungs)
         return together if record.metrics is None else self.judged(together)

@@ -66,7 +66,7 @@ def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[f
         return []
     keys = list(values)
     losses = np.array([values[key] for key in keys], float) * np.array(signs)
-    wanted = min(len(keys), math.ceil(rung.best * len(keys)))
+    wanted = min(len(keys), math.ceil(rung.best * len(keys)), rung.at_most)
     layer = _by_distance(losses, np.array(pareto_positions(losses)))
     chosen = layer if rung.front else layer[:wanted]
     left = np.setdiff1d(np.arange(len(keys)), layer)

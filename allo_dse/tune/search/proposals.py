@@ -66,6 +66,10 @@ class Proposer(Protocol):
         """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
         ...
 
+    def revise(self, told: Mapping[int, Told]) -> None:
+        """Take in that results have changed, by the numbers of their proposals."""
+        ...
+
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         """Go on where an earlier run stopped, after `next_number` proposals.
 
@@ -104,6 +108,9 @@ class ExhaustiveProposer:
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         self._number += 1
         return self._number - 1
+
+    def revise(self, told: Mapping[int, Told]) -> None:
+        pass
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         self._number = next_number
@@ -218,6 +225,9 @@ class OptunaProposer:
         self._next += 1
         return self._next - 1
 
+    def revise(self, told: Mapping[int, Told]) -> None:
+        """Optuna's trials are final: what it was told stays, until a run is resumed."""
+
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         for record in history:
             self.learn(record.key, learnt_genes(self._space, record), told(record))
@@ -272,6 +282,9 @@ class EvolutionProposer:
         if not told.values:
             return (math.inf,) * len(self._signs)
         return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
+
+    def revise(self, told: Mapping[int, Told]) -> None:
+        self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.selection import Results

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from allo_dse.eval.calibrate.correction import Correction
+
 from ..store.record import Record
 from .front import Front
 from .objectives import Objective
@@ -25,6 +27,7 @@ class Tally:
         best: per objective the key of its best design.
         infeasible: how many evaluated designs each constraint of the study ruled out.
         evaluator_seconds: spent in evaluators in all.
+        correction: what measured designs say of predictions; in the records of all that are predicted.
     """
 
     objectives: Sequence[Objective]
@@ -37,6 +40,7 @@ class Tally:
     infeasible: Counter[str] = field(default_factory=Counter)
     evaluator_seconds: float = 0.0
     last_error: str = ""
+    correction: Correction = field(default_factory=Correction)
     _row: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,6 +64,10 @@ class Tally:
             losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
             self.best.update((o.name, keys[n]) for o, n in zip(self.objectives, losses.argmin(0), strict=True))
             self.front.extend(keys, losses)
+
+    def begin_again(self, correction: Correction) -> None:
+        """Count nothing, as at the start, under another correction."""
+        vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
     def _count(self, record: Record) -> None:
         self._row[record.key] = len(self.records)

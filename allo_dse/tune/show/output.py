@@ -45,6 +45,7 @@ def summary(result: Result) -> JsonObject:
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
         "wrong": result.wrong,
+        "prediction": result.correction.to_dict(),
         "rung_failures": [
             {"evaluator": one.evaluator, "promoted": one.promoted, "failed": one.failed, "errors": dict(one.errors)}
             for one in result.rung_failures
@@ -78,6 +79,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
         print_comparison(best, console)
+    if result.correction.pairs:
+        console.print(f"measured {result.correction.words}")
     for one in result.rung_failures:
         console.print(f"[bold red]{displayed(str(one))}[/]")
     path = displayed(str(result.run_dir))

@@ -65,6 +65,7 @@ class View:
             "best": {o.name: tally.best_value(o) for o in tally.objectives},
             "front_size": len(front.keys),
             "hypervolume": front.hypervolume,
+            "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
             "elapsed_seconds": round(self.budget.elapsed, 3),
             "remaining_seconds": self.remaining_seconds,
@@ -90,6 +91,8 @@ def progress_line(view: View) -> str:
     parts.append(f"front {len(tally.front.keys)}")
     if tally.front.hypervolume is not None:
         parts.append(f"hypervolume {tally.front.hypervolume:.4f}")
+    if tally.correction.pairs:
+        parts.append(f"measured {tally.correction.words}")
     if view.remaining_seconds is not None:
         parts.append(f"{format_duration(view.remaining_seconds)} left")
     return ", ".join(parts)

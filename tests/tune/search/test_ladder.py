@@ -189,7 +189,7 @@ def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_time_budget_leaves_time_for_the_ladder(tmp_path: Path) -> None:
     result = fake_study(rungs=[Rung(Measured, at_most=3)]).run(
-        time=1.5, run_dir=tmp_path / "run", progress="quiet", verify=False
+        time=4, run_dir=tmp_path / "run", progress="quiet", verify=False
     )
     assert result.stopped == "time"
     assert len(designs(tmp_path / "run", 1)) == 3

@@ -1,0 +1,185 @@
+"""What the measured designs of a run say of its predictions: a factor on predicted latencies, by what bounds a design.
+
+    correction = Correction.of([Pair(predicted_metrics, measured_us=412.0), ...])
+    correction.applied(metrics)             # of the next prediction
+
+Unlike a calibration it changes no number of the device and simulates nothing, so that a search can afford it after
+every measurement. The logarithm of measured over predicted is taken to be a constant plus the shares of the run time
+that each resource works, weighted; both are zero before anything is measured, and outliers count little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .robust import SELECTION_SCALE, Vector, scale_of, weights_of
+
+Metrics = Mapping[str, Any]
+
+LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "bound"
+FOLDS = 8
+FEWEST_TO_JUDGE = 5
+STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
+ROUNDS = 10
+TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
+LEAST_PERCENT = 0.1
+_FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization": -1}
+"""Metrics in proportion to the latency, or to its inverse."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A design that was predicted and measured.
+
+    Attributes:
+        predicted: the evaluator's metrics, without correction.
+    """
+
+    predicted: Metrics
+    measured_us: float
+
+    @staticmethod
+    def of(predicted: Metrics | None, measured: Metrics | None) -> Pair | None:
+        """The pair of what two evaluators say of a design, where one predicts its latency and the other measures it.
+
+        A prediction says how good it is (`latency_range`); a measurement does not.
+        """
+        if not predicted or not measured or RANGE not in predicted or RANGE in measured:
+            return None
+        latency_us = measured.get(LATENCY)
+        if not isinstance(latency_us, int | float) or not 0 < latency_us < math.inf:
+            return None
+        return Pair(uncorrected(predicted), float(latency_us))
+
+    @property
+    def predicted_us(self) -> float:
+        return float(self.predicted[LATENCY])
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How much of the work each resource does; "" stands for all of it."""
+        bound = self.predicted.get(BOUND) or {}
+        total = sum(bound.values())
+        return {"": 1.0, **({name: share / total for name, share in bound.items()} if total > 0 else {})}
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A fit to the pairs of a run.
+
+    Attributes:
+        pairs: all of them, in the order of the measurements.
+        used: how many of them the fit knows.
+        weights: logarithm of measured over predicted for work of each resource; "" for all.
+    """
+
+    pairs: tuple[Pair, ...] = ()
+    used: int = 0
+    weights: Mapping[str, float] | None = None
+
+    @staticmethod
+    def of(pairs: Iterable[Pair]) -> Correction:
+        """The correction after these measurements; it learns from each as long as there are few, later in steps."""
+        found = tuple(pairs)
+        used = 0
+        while used + max(1, used // STEP_SHARE) <= len(found):
+            used += max(1, used // STEP_SHARE)
+        return Correction(found, used, _fitted(found[:used]))
+
+    def factor(self, predicted: Metrics) -> float:
+        """What a predicted latency is multiplied by."""
+        return _factor(self.weights or {}, Pair(predicted, 0.0))
+
+    def applied(self, metrics: Metrics) -> dict[str, Any]:
+        """Metrics of a prediction with its latency corrected, and what follows from it; `predicted` keeps what the
+        evaluator said of these."""
+        plain = uncorrected(metrics)
+        if not self.used or RANGE not in plain or LATENCY not in plain:
+            return plain
+        factor = self.factor(plain)
+        changed = {name: plain[name] * factor**power for name, power in _FOLLOWS.items() if name in plain}
+        if "latency_cycles" in changed:
+            changed["latency_cycles"] = round(changed["latency_cycles"])
+        if self.used >= FEWEST_TO_JUDGE:
+            percent = max(LEAST_PERCENT, round(100 * self.errors["corrected"][1], 1))
+            changed[RANGE] = {"percent": percent, "measurements": self.used, "of": "this run"}
+        return {**plain, **changed, PREDICTED: {name: plain[name] for name in changed}}
+
+    @cached_property
+    def corrected_us(self) -> list[float]:
+        """Of each pair what is predicted of it by a fit to the others."""
+        found = [pair.predicted_us * _factor(self.weights or {}, pair) for pair in self.pairs]
+        for fold in range(min(FOLDS, self.used)):
+            out = range(fold, self.used, FOLDS)
+            weights = _fitted([pair for n, pair in enumerate(self.pairs[: self.used]) if n not in out])
+            for n in out:
+                found[n] = self.pairs[n].predicted_us * _factor(weights, self.pairs[n])
+        return found
+
+    @cached_property
+    def errors(self) -> dict[str, tuple[float, float]]:
+        """Median and 90th percentile of the absolute relative error. Not without pairs.
+
+        "predicted": of what the evaluator says; "corrected": of what is made of it, for each design by the others.
+        """
+        measured = np.array([pair.measured_us for pair in self.pairs])
+        kinds = {"predicted": [pair.predicted_us for pair in self.pairs], "corrected": self.corrected_us}
+        absolute = {kind: np.abs(np.array(values) / measured - 1) for kind, values in kinds.items()}
+        return {kind: (float(np.median(a)), float(np.quantile(a, 0.9))) for kind, a in absolute.items()}
+
+    @property
+    def words(self) -> str:
+        """ "12 designs: predicted 14 % off (median; 90th percentile 21 %), corrected by the others 3 % (6 %)"."""
+        if not self.pairs:
+            return ""
+        (before, before_90), (after, after_90) = self.errors["predicted"], self.errors["corrected"]
+        count = f"{len(self.pairs)} design{'s' if len(self.pairs) > 1 else ''}"
+        return (
+            f"{count}: predicted {before:.1%} off (median; 90th percentile {before_90:.1%}), "
+            f"corrected by the others {after:.1%} ({after_90:.1%})"
+        )
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """For machines; None without pairs."""
+        if not self.pairs:
+            return None
+        errors = {kind: {"median": a, "quantile_90": b} for kind, (a, b) in self.errors.items()}
+        return {"measured": len(self.pairs), "errors": errors}
+
+
+def uncorrected(metrics: Metrics) -> dict[str, Any]:
+    """What the evaluator said."""
+    plain = {name: value for name, value in metrics.items() if name != PREDICTED}
+    return {**plain, **(metrics.get(PREDICTED) or {})}
+
+
+def _factor(weights: Mapping[str, float], pair: Pair) -> float:
+    return math.exp(sum(weights.get(name, 0.0) * share for name, share in pair.shares.items()))
+
+
+def _fitted(pairs: Iterable[Pair]) -> dict[str, float]:
+    """Weights that make the logarithms of measured over predicted, by ridge regression with Cauchy's weights.
+
+    In an order of its own, so that the numbers do not depend on the order of measurements.
+    """
+    known = sorted(pairs, key=lambda pair: (pair.predicted_us, pair.measured_us, sorted(pair.shares.items())))
+    names = sorted({name for pair in known for name in pair.shares})
+    if not known:
+        return {}
+    shares = np.array([[pair.shares.get(name, 0.0) for name in names] for pair in known])
+    wanted = np.log([pair.measured_us / pair.predicted_us for pair in known])
+    prior = np.array([TRUST_SHARE if name else TRUST_ALL for name in names])
+    found: Vector = np.zeros(len(names))
+    counts: Vector = np.ones(len(known))
+    for _ in range(ROUNDS):
+        normal = shares.T @ (counts[:, None] * shares) + np.diag((SELECTION_SCALE / prior) ** 2)
+        found = np.linalg.solve(normal, shares.T @ (counts * wanted))
+        left = wanted - shares @ found
+        counts = weights_of(left, max(SELECTION_SCALE, scale_of(left)))
+    return dict(zip(names, found.tolist(), strict=True))
