@@ -20,7 +20,7 @@ from .run.reproposal import Reproposal, propose_again
 from .search.screening import FOLDING_RULES
 from .store.log import read_log, sensible
 from .store.record import Measurement, Record, Verification, decode_entry
-from .store.rundir import RunInfo, read_info
+from .store.run_info import RunInfo, read_info
 from .workers.evaluate_one import Bench, make_bench
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit

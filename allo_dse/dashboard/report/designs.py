@@ -57,7 +57,7 @@ def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | 
         plot(
             f"resources-{number}",
             "Resources against the device's limits",
-            lambda look: resources_figure(uses(run.facts.device, metrics), look),
+            lambda look: resources_figure(uses(run.facts.device_name, metrics), look),
             height=240,
         ),
         plot(

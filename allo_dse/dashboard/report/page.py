@@ -89,7 +89,7 @@ def run_facts(name: str, run: RunTable) -> JsonObject:
         "study": run.facts.study,
         "command": run.facts.command_line,
         "pairs": [
-            ("device", run.facts.device),
+            ("device", run.facts.device_name),
             ("evaluator", run.facts.evaluator),
             ("seed", run.facts.seed),
             ("designs evaluated", text(len(run))),

@@ -19,7 +19,8 @@ from ..show.output import write_results
 from ..show.progress import make_reporter
 from ..show.reporters import Reporter
 from ..store.record import PlacementNote, Session, Verification
-from ..store.rundir import RunDirectory, RunInfo, default_run_dir, versions
+from ..store.run_info import RunInfo, StatedObjective
+from ..store.rundir import RunDirectory, default_run_dir, versions
 from ..workers.workforce import Workforce, demands, recruit
 from .cache import ResultCache
 from .driver import Driver
@@ -86,7 +87,7 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         space=study.space.describe(),
         versions=versions(),
         command=list(options.command),
-        objectives=[{"name": o.name, "direction": o.direction} for o in study.objectives],
+        objectives=[StatedObjective(o.name, o.direction) for o in study.objectives],
         constraints=[c.name for c in study.constraints],
         study_source=source.to_dict() if source else None,
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],

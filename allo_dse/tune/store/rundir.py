@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import sys
 import time
-from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from allo_dse.errors import StudyError
 
 from .file_names import file_name
 from .log import disk_full
+from .run_info import MARKER, RunInfo, read_info
 
-MARKER = "run.json"
 LOCK = ".lock"
 LOGS = "logs"
 LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
@@ -26,70 +23,6 @@ LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a mo
 def default_run_dir(name: str) -> Path:
     """`runs/<study>`, with what a file name cannot hold replaced."""
     return Path("runs") / file_name(name, "study")
-
-
-_TYPES: dict[str, type] = {
-    "str": str, "int": int, "dict[str, Any]": dict, "dict[str, str]": dict, "list[str]": list,
-    "list[dict[str, str]]": list, "list[dict[str, Any]]": list,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """What a run directory was made by: must match for a run to be resumed.
-
-    Attributes:
-        program, device, evaluator: digest and name of each.
-        space: what decides the meaning of the genes in the log.
-        objectives: name and direction of each. These and what follows may differ between runs of a directory.
-        study_source: file, function and settings of the study, where it came from a file.
-        evaluators: name, version and resource of each, cheapest first.
-        storage: where else the trials go, without a password.
-    """
-
-    study: str
-    seed: int
-    program: str
-    device: str
-    evaluator: str
-    space: dict[str, Any]
-    versions: dict[str, str]
-    command: list[str]
-    objectives: list[dict[str, str]] = field(default_factory=list)
-    constraints: list[str] = field(default_factory=list)
-    study_source: dict[str, Any] | None = None
-    evaluators: list[dict[str, Any]] = field(default_factory=list)
-    sampler: str = ""
-    workers: int = 1
-    storage: str | None = None
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RunInfo:
-        """The inverse of `to_dict`; what older versions did not write has its default.
-
-        Raises:
-            KeyError, TypeError: when something is missing.
-        """
-        known = cls.__dataclass_fields__.values()
-        required = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
-        return cls(**{n: values[n] for n in required}, **{f.name: values[f.name] for f in known
-                                                          if f.name in values and f.name not in required})  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-    def differences(self, other: RunInfo) -> list[str]:
-        """What makes designs of the two runs incomparable, in words ("self" is the earlier run)."""
-        found = []
-        for name in ("study", "program", "device", "evaluator"):
-            before, now = getattr(self, name), getattr(other, name)
-            if before != now:
-                found += [f"{name}: was {before}, is {now}"]
-        before_space, now_space = _flat(self.space), _flat(other.space)
-        for name in sorted(before_space.keys() | now_space.keys()):
-            if before_space.get(name) != now_space.get(name):
-                found.append(f"{name}: was {before_space.get(name, 'absent')}, is {now_space.get(name, 'absent')}")
-        return found
 
 
 def find_run(path: Path | None) -> Path:
@@ -108,23 +41,6 @@ def find_run(path: Path | None) -> Path:
     if not found:
         raise StudyError("there is no run in runs/", hint="name a run directory, or run a study first")
     return found[-1].parent
-
-
-def read_info(directory: Path) -> RunInfo:
-    """What a run directory was made by.
-
-    Raises:
-        StudyError: when that is damaged.
-    """
-    path = directory / MARKER
-    try:
-        info = RunInfo.from_dict(json.loads(path.read_text()))
-        wrong = [f.name for f in fields(info) if not isinstance(getattr(info, f.name), _TYPES.get(str(f.type), object))]
-        if wrong:
-            raise TypeError(f"{', '.join(wrong)}: not what it should be")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
-    return info
 
 
 def running(path: Path) -> int | None:
@@ -233,7 +149,7 @@ class RunDirectory:
                     f"{self.path} holds a run of something else:\n    " + "\n    ".join(differences),
                     hint="--fresh discards that run, another --run-dir keeps it",
                 )
-        self.write(MARKER, json.dumps(info.to_dict(), indent=2) + "\n")
+        self.write(MARKER, info.text)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
@@ -265,13 +181,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _flat(space: dict[str, Any]) -> dict[str, str]:
-    flat = {}
-    for name, value in space.items():
-        entries = value.items() if isinstance(value, dict) else [("", value)]
-        for key, entry in entries:
-            text = ", ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-            flat[f"parameter {key}" if key else name] = text
-    return flat

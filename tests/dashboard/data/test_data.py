@@ -10,7 +10,6 @@ import pytest
 
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import status_text
-from allo_dse.dashboard.data.log.run_facts import read_facts
 from allo_dse.dashboard.data.progress import lost, statuses, timeline
 from allo_dse.dashboard.data.query.analysis import Sample, differences, importance, sample
 from allo_dse.dashboard.data.query.selection import Selection, inside
@@ -19,6 +18,7 @@ from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import hypervolume, pareto_positions
 from allo_dse.tune.store.log import encode_line
+from allo_dse.tune.store.run_info import read_info
 from tests.dashboard.synthetic import append, design, verify, write_run
 from tests.support.values import present
 
@@ -308,7 +308,7 @@ def test_where_the_study_is_defined_is_read_from_the_command(tmp_path: Path) -> 
     info = json.loads((tmp_path / "run.json").read_text())
     info["command"] = ["allo-tune", "a b.py", "--set", "dtype=i8", "--set=size=64"]
     (tmp_path / "run.json").write_text(json.dumps(info))
-    facts = read_facts(tmp_path)
+    facts = read_info(tmp_path)
     assert (facts.study_file, facts.settings) == ("a b.py", {"dtype": "i8", "size": "64"})
     assert facts.command_line == "allo-tune 'a b.py' --set dtype=i8 --set=size=64"
 

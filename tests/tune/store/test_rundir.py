@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from allo_dse.errors import StudyError
-from allo_dse.tune.store.rundir import RunDirectory, RunInfo, default_run_dir
+from allo_dse.tune.store.run_info import RunInfo
+from allo_dse.tune.store.rundir import RunDirectory, default_run_dir
 
 
 def info(**changes: Any) -> RunInfo:

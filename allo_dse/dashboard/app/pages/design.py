@@ -151,7 +151,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
                 _plot(
                     "Resources against the device's limits",
                     "resources",
-                    resources_figure(uses(run.facts.device, metrics), look),
+                    resources_figure(uses(run.facts.device_name, metrics), look),
                 ),
                 _plot("How busy what was", "bound", bound_figure(metrics.get("bound") or {}, look)),
             ],
@@ -242,13 +242,13 @@ def _title(board: Board, ref: Ref) -> list[Component]:
     if verification is not None:
         words, how = ("verified", "good") if verification.ok else ("wrong numbers", "bad")
         checked = html.Span(words, className=f"badge {how}", title=verification.message)
-    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device}"
+    where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device_name}"
     badge = html.Span(state, className=f"badge {kind}")
     return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]
 
 
 def _export_buttons(board: Board, ref: Ref) -> list[Component]:
-    exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device) else [])]
+    exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device_name) else [])]
     design = board.text(ref)
     return [
         html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=hint)

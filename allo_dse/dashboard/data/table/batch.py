@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from allo_dse.tune.store.record import Record
+from allo_dse.tune.store.run_info import RunInfo
 
-from ..log.run_facts import RunFacts
 from .cells import META, Part, Parts, meta, not_metrics, reason
 from .columns import Kind
 
@@ -18,7 +18,7 @@ class Irregular(Exception):
     """Designs whose metrics have the same names, but not the same structure."""
 
 
-def columns_of(entries: Sequence[Record], parts: Parts, facts: RunFacts) -> Columns:
+def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Columns:
     """What `cells` says of each of some designs, by column; None where it says nothing.
 
     Columns stand in the order in which the designs, one after the other, would bring them up, with the kind they have
@@ -59,13 +59,13 @@ def _groups(entries: Sequence[Record], parts: Sequence[Sequence[Part]]) -> list[
     return list(groups.values())
 
 
-def _group(entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunFacts) -> Columns:
+def _group(entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunInfo) -> Columns:
     """The columns of designs of one shape."""
     return dict(_columns(entries, parts, facts))
 
 
 def _columns(
-    entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunFacts
+    entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunInfo
 ) -> Iterator[tuple[str, tuple[Kind, Sequence[object]]]]:
     metrics = _turned([entry.metrics or {} for entry in entries])
     stated = _turned([entry.values or {} for entry in entries])

@@ -10,8 +10,8 @@ import msgspec
 
 from allo_dse.aliases import JsonObject
 from allo_dse.tune.store.record import Record, json_value
+from allo_dse.tune.store.run_info import RunInfo
 
-from ..log.run_facts import RunFacts
 from .columns import Kind
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 class Parts:
     """What the texts of entries say."""
 
-    def __init__(self, facts: RunFacts) -> None:
+    def __init__(self, facts: RunInfo) -> None:
         self._objectives = {o.name for o in facts.objectives}
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
@@ -72,12 +72,12 @@ class Parts:
         return [(name, value) for name, value in (value or {}).items() if name not in taken]
 
 
-def cells(entry: Record, parts: Parts, facts: RunFacts) -> dict[str, tuple[Kind, object]]:
+def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
     """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
     return dict(_cells(entry, parts, facts))
 
 
-def _cells(entry: Record, parts: Parts, facts: RunFacts) -> Iterator[tuple[str, tuple[Kind, object]]]:
+def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, tuple[Kind, object]]]:
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
@@ -105,7 +105,7 @@ def meta(entries: Sequence[Record], name: str) -> list[Any]:
     return [value or None for value in values] if name in ("evaluator", "worker", "cached") else values
 
 
-def not_metrics(parameters: Part, facts: RunFacts) -> set[str]:
+def not_metrics(parameters: Part, facts: RunInfo) -> set[str]:
     """Names under which metrics are not shown, because something else has them."""
     return {*META, "reason", *(o.name for o in facts.objectives), *parameters.names}
 

@@ -16,10 +16,10 @@ from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
 from allo_dse.tune.store.record import Entry, Measurement, Record, Revaluation, Tick, Verification
+from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import running
 
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
-from ..log.run_facts import RunFacts, read_facts
 from .batch import Columns, Irregular, columns_of
 from .cells import Parts, cells
 from .columns import Column, Floats, Kind, Mask, is_number
@@ -59,7 +59,7 @@ class RunTable:
         self._begin()
 
     def _begin(self) -> None:
-        self.facts: RunFacts = read_facts(self.path)
+        self.facts: RunInfo = read_info(self.path)
         self._parts = Parts(self.facts)
         self.problem: StudyError | None = None
         self.columns: dict[str, Column] = {}

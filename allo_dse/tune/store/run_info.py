@@ -1,0 +1,126 @@
+"""What a run directory was made by: its file `run.json`, for resuming a run and for reading it without its study."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from allo_dse.errors import StudyError
+
+MARKER = "run.json"
+
+
+class StatedObjective(msgspec.Struct, frozen=True):
+    """An objective by name and direction."""
+
+    name: str
+    direction: Literal["minimize", "maximize"] = "minimize"
+
+    @property
+    def sign(self) -> float:
+        """Factor that turns a value into a loss."""
+        return 1.0 if self.direction == "minimize" else -1.0
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run directory was made by: the first four and the space must match for a run to be resumed.
+
+    Attributes:
+        program, device, evaluator: digest and name of each.
+        space: what decides the meaning of the genes in the log.
+        command: the command line; empty when the run was started from Python.
+        study_source: file, function and settings of the study, where it came from a file.
+        evaluators: name, version and resource of each, cheapest first.
+        storage: where else the trials go, without a password.
+    """
+
+    study: str
+    program: str
+    device: str
+    evaluator: str
+    seed: int
+    space: dict[str, Any]
+    versions: dict[str, str]
+    command: list[str]
+    objectives: list[StatedObjective] = []
+    constraints: list[str] = []
+    study_source: dict[str, Any] | None = None
+    evaluators: list[dict[str, Any]] = []
+    sampler: str = ""
+    workers: int = 1
+    storage: str | None = None
+
+    @property
+    def text(self) -> str:
+        """For the file."""
+        return json.dumps(msgspec.to_builtins(self), indent=2) + "\n"
+
+    @property
+    def device_name(self) -> str:
+        return self.device.split(" ")[0]
+
+    @property
+    def command_line(self) -> str:
+        """The command that reproduces the run, for a shell."""
+        return shlex.join(self.command)
+
+    @property
+    def study_file(self) -> str | None:
+        """Where the study is defined: as stated, or taken from the command line."""
+        if self.study_source is not None:
+            return str(self.study_source["file"])
+        return next((part for part in self.command[1:] if part.endswith(".py")), None)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The arguments of the study, from the same place as its file."""
+        if self.study_source is not None:
+            return {str(k): str(v) for k, v in self.study_source["settings"].items()}
+        pairs = [b for a, b in pairwise(self.command) if a == "--set"]
+        pairs += [part.removeprefix("--set=") for part in self.command if part.startswith("--set=")]
+        return dict(pair.partition("=")[::2] for pair in pairs)
+
+    def differences(self, other: RunInfo) -> list[str]:
+        """What makes designs of the two runs incomparable, in words ("self" is the earlier run)."""
+        found = []
+        for name in ("study", "program", "device", "evaluator"):
+            before, now = getattr(self, name), getattr(other, name)
+            if before != now:
+                found += [f"{name}: was {before}, is {now}"]
+        before_space, now_space = _flat(self.space), _flat(other.space)
+        for name in sorted(before_space.keys() | now_space.keys()):
+            if before_space.get(name) != now_space.get(name):
+                found.append(f"{name}: was {before_space.get(name, 'absent')}, is {now_space.get(name, 'absent')}")
+        return found
+
+
+def read_info(directory: Path) -> RunInfo:
+    """What a run directory was made by.
+
+    Raises:
+        StudyError: when it is none, or its file is damaged.
+    """
+    path = directory / MARKER
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunInfo)
+    except FileNotFoundError:
+        raise StudyError(
+            f"{directory} is not a run directory: it has no {MARKER}", hint="runs are kept in runs/<study> by default"
+        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
+
+
+def _flat(space: dict[str, Any]) -> dict[str, str]:
+    flat = {}
+    for name, value in space.items():
+        entries = value.items() if isinstance(value, dict) else [("", value)]
+        for key, entry in entries:
+            text = ", ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
+            flat[f"parameter {key}" if key else name] = text
+    return flat
