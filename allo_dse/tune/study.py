@@ -39,7 +39,7 @@ class Study(StudySpec):
         trials: how many designs `run` evaluates when it is not told.
         target: what shall build the winner: "allo" (default for NPUs: what Allo's AIE backend builds), or "model" (the
             device's limits only).
-        rungs: dearer evaluators that the best designs are promoted to, as `Rung` objects.
+        rungs: more expensive evaluators for the best designs, as `Rung` objects.
 
     Raises:
         StudyError: when the declaration cannot work.

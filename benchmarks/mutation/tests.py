@@ -114,11 +114,16 @@ class Killers:
             kept.write_text(json.dumps(_in_child(lambda say: say(json.dumps(_reached(session))))))
         self._reached: Reached = json.loads(json.loads(kept.read_text()))
 
+    def _tests(self, mutant: Mutant) -> list[str]:
+        """Tests that reach the function, or else its file, or else its folder: calls of compiled code are not seen."""
+        function, folder = f"{mutant.file}:{mutant.function}", str(Path(mutant.file).parent)
+        beside = [test for name, tests in self._reached.items() if name.startswith(folder) for test in tests]
+        return self._reached.get(function) or self._reached.get(mutant.file) or list(dict.fromkeys(beside))
+
     def of(self, mutant: Mutant) -> str:
         """The first test that fails, or nothing."""
         name = mutant.function
-        tests = self._reached.get(f"{mutant.file}:{name}", []) if name else []
-        tests = [t for t in tests or self._reached.get(mutant.file, []) if t in self._items]
+        tests = [test for test in self._tests(mutant) if test in self._items]
         if not tests:
             return ""
         if not name or f"{mutant.file}:{name}" in self._imported or "from .jit import compiled" in mutant.text:
@@ -265,7 +270,10 @@ def _alike(one: CodeType, two: CodeType) -> bool:
 def _in_copy(mutant: Mutant, tests: list[str]) -> str:
     """The same in a copy of the package, in a new process."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        place = Path(folder) / ROOT.name
+        place.mkdir()
+        if (ROOT.parent / "shared").exists():  # measured data that some tests read
+            (place.parent / "shared").symlink_to(ROOT.parent / "shared")
         for name in PARTS:
             shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in FILES:
@@ -275,7 +283,9 @@ def _in_copy(mutant: Mutant, tests: list[str]) -> str:
         options += ["-o", "faulthandler_exit_on_timeout=true"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-        if done.returncode in (0, 5):
+        if done.returncode == pytest.ExitCode.OK:
             return ""
+        if done.returncode == pytest.ExitCode.USAGE_ERROR:
+            raise RuntimeError(done.stderr)
         failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return failed[0].removeprefix("FAILED ")[:150] if failed else "cannot be imported, or does not end"

@@ -134,14 +134,14 @@ def test_the_log_replays_its_run(tune: Any, made: Any) -> None:
 
 def test_replaying_a_run_says_which_designs_differ(tune: Any, made: Any) -> None:
     folder, result = made
-    changed = folder / "dearer.py"
+    changed = folder / "slower.py"
     changed.write_text(
         STUDY.format(sleep=0)
         + "\nbefore = Priced.evaluate"
-        + "\ndef dearer(self, design):"
+        + "\ndef slower(self, design):"
         + "\n    found = dict(before(self, design))"
         + "\n    return {**found, 'pe_count': found['pe_count'] + 1} if int(design.key, 16) % 10 == 1 else found"
-        + "\nPriced.evaluate = dearer"
+        + "\nPriced.evaluate = slower"
     )
     found = json.loads(tune("replay", "runs/fake", "--study", changed, "--json", code=1))
     expected = [r.key for r in result.records if int(r.key, 16) % 10 == 1]

@@ -39,7 +39,8 @@ def status_text(board: Board, ref: Ref) -> str:
         return "on the Pareto front"
     measured = table.measured_rows
     if measured is not None and ref.row not in measured:
-        return f"not measured by {table.rungs[table.keys[int(measured[0])]][-1].evaluator or 'the dearest evaluator'}"
+        last = table.rungs[table.keys[int(measured[0])]][-1]
+        return f"not measured by {last.evaluator or 'the most expensive evaluator'}"
     return "dominated"
 
 

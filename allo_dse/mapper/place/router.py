@@ -1,4 +1,4 @@
-"""Routing by negotiated congestion: nets are routed one by one, links that too many want get dearer, until all fit.
+"""Routing by negotiated congestion: nets are routed one by one, the price of overused links rises, until all fit.
 
 Quick, but it may miss a routing that exists; `joint.py` decides those cases.
 """

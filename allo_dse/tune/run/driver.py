@@ -99,7 +99,7 @@ class Driver:
             room -= len(found)
 
     def _promote(self) -> None:
-        """Give dear evaluators designs: those with workers of their own while the search goes on, the rest after it."""
+        """Give expensive evaluators designs: those with own workers during the search, the rest after it."""
         over = self._executor.outstanding(0) == 0
         for rung in self._ladder.usable:
             if over or self._executor.separate(rung):

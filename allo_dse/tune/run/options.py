@@ -17,7 +17,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 Options = TypeVar("Options")
 R = TypeVar("R")
-SEARCH_SHARE = 0.6  # of a time budget, where there are dear evaluators to go on to
+SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
 
 
 @dataclass(frozen=True)

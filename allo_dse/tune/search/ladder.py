@@ -1,4 +1,4 @@
-"""The ladder of evaluators: which designs a dearer evaluator gets to see."""
+"""The ladder of evaluators: which designs a more expensive evaluator measures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """A dearer evaluator, and which designs of the rung below are promoted to it: the front, and the best of the rest.
+    """A more expensive evaluator, and which designs of the rung below it measures: the front, and the best others.
 
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 

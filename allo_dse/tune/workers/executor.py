@@ -77,7 +77,7 @@ class InlineExecutor:
 
     def room(self, rung: int) -> int:
         # Only when all is done: what is proposed, and the order of the log, must not depend on how long designs take.
-        # A dearer evaluator gets one at a time: what is measured next is chosen by what has been measured.
+        # A more expensive evaluator gets one at a time: what is measured next is chosen by what has been measured.
         return 0 if self._waiting else 1 if rung else INLINE_AHEAD
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -209,7 +209,7 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) ->
     assert run.columns["power_w"].values(np.array([row, row - 1])) == [3, None]
     assert [rung.evaluator for rung in run.rungs[best]] == ["made-up 1", "board 1"]
     assert run.record(row, 0)["metrics"]["latency_us"] < 1e9
-    assert list(run.front) == [row]  # only what the dearer evaluator has measured can be compared
+    assert list(run.front) == [row]  # only what the more expensive evaluator has measured can be compared
     assert np.array_equal(run.hypervolume, history, equal_nan=True)
     with (tmp_path / "run" / "log.jsonl").open("ab") as log:
         log.write(encode_line({**again, "status": "infeasible", "rung": 2, "values": {"latency_us": 1e9}}))

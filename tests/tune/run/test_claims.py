@@ -31,8 +31,8 @@ PARAMS = {"size": 256, "Pm": 4, "Pn": 4, "Pk": 4}
 OPTIONS: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
-class Dear(Noting):
-    name = "dear"
+class Expensive(Noting):
+    name = "expensive"
 
 
 class Together(Noting):
@@ -91,18 +91,18 @@ def measured(entries: Any, rung: int = 0) -> Any:
 def test_two_drivers_enumerate_a_space_and_evaluate_every_design_once(tmp_path: Path, url: Any, always: Any) -> None:
     expected = study(tmp_path / "alone").run(10**6, run_dir=tmp_path / "run", **OPTIONS).records
     notes = tmp_path / "notes"
-    rungs = [Rung(partial(Dear, tmp_path / "dear", seconds=0.01), best=0.2)]
+    rungs = [Rung(partial(Expensive, tmp_path / "expensive", seconds=0.01), best=0.2)]
     barrier = threading.Barrier(2)
     logs = run_together(tmp_path, url, lambda name: study(notes, rungs, barrier))
     assert Counter(key for key, _ in noted(notes)) == Counter(r.key for r in expected)
-    assert max(Counter(key for key, _ in noted(tmp_path / "dear")).values()) == 1
+    assert max(Counter(key for key, _ in noted(tmp_path / "expensive")).values()) == 1
     for entries in logs:
         assert {e["key"]: e["metrics"] for e in measured(entries)} == {r.key: r.metrics for r in expected}
         numbers = [e["number"] for e in measured(entries)]
         assert len(set(numbers)) == len(numbers) == len(expected)
         assert 0 < sum(not e.get("cached") for e in measured(entries)) < len(expected)
     higher = [e for entries in logs for e in measured(entries, 1)]
-    assert {e["key"] for e in higher} == {key for key, _ in noted(tmp_path / "dear")}
+    assert {e["key"] for e in higher} == {key for key, _ in noted(tmp_path / "expensive")}
     assert sum(not e.get("cached") for e in higher) == len({e["key"] for e in higher})
     assert any(e.get("cached") for e in higher)
     metrics = {e["key"]: e["metrics"] for e in higher}

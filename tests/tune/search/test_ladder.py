@@ -1,4 +1,4 @@
-"""Dearer evaluators for the best designs: what is promoted, what is recorded, what happens when one cannot run."""
+"""Expensive evaluators for the best designs: what is promoted, what is recorded, what happens when one cannot run."""
 
 import json
 from pathlib import Path
@@ -87,29 +87,29 @@ def test_the_front_and_the_best_share_go_up_and_never_more_than_allowed(
 
 def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path: Path) -> None:
     result = run(fake_study(rungs=[Rung(Measured, best=0.1)]), tmp_path / "run")
-    cheap, dear = designs(tmp_path / "run", 0), designs(tmp_path / "run", 1)
+    cheap, expensive = designs(tmp_path / "run", 0), designs(tmp_path / "run", 1)
     assert len(cheap) == 80
     by_key = {e["key"]: e for e in cheap}
     losses = np.array([list(e["values"].values()) for e in cheap])
     front = {cheap[p]["key"] for p in pareto_positions(losses)}
-    assert front <= {e["key"] for e in dear}
-    assert 8 <= len(dear) == len({e["key"] for e in dear}) <= max(8, len(front))
-    for entry in dear:
+    assert front <= {e["key"] for e in expensive}
+    assert 8 <= len(expensive) == len({e["key"] for e in expensive}) <= max(8, len(front))
+    for entry in expensive:
         below = by_key[entry["key"]]
         assert entry["evaluator"] == "measured 1"
         assert set(entry["metrics"]) == {"latency_us", "luts"}
         assert entry["values"]["pe_count"] == below["values"]["pe_count"]
         assert entry["values"]["latency_us"] == entry["metrics"]["latency_us"] >= below["values"]["latency_us"]
-    assert {d.key for d in result.front} <= {e["key"] for e in dear}
+    assert {d.key for d in result.front} <= {e["key"] for e in expensive}
     best = result.best("latency_us")
-    assert best.values["latency_us"] == min(e["values"]["latency_us"] for e in dear)
+    assert best.values["latency_us"] == min(e["values"]["latency_us"] for e in expensive)
     assert best.metrics.luts == 7
     assert best.metrics.dram_bytes > 0
     predicted, measured = best.record.measurements
     assert (predicted.evaluator, measured.evaluator) == (cheap[0]["evaluator"], "measured 1")
     assert predicted.metrics == by_key[best.key]["metrics"]
     assert set(measured.metrics) == {"latency_us", "luts"}
-    assert "rungs" not in {name for entry in dear for name in entry}
+    assert "rungs" not in {name for entry in expensive for name in entry}
     assert len(result.trials) == 80
 
 

@@ -62,7 +62,7 @@ def _value(table: RunTable, name: str, row: int) -> object:
 
 
 def measured(table: RunTable, row: int) -> Mapping[str, Any]:
-    """A design's metrics by the dearest evaluator that has measured it; none of a design that was never measured."""
+    """A design's metrics by the most expensive evaluator that has measured it; empty before any has."""
     return next((rung.metrics for rung in reversed(table.rungs[table.keys[row]]) if rung.metrics), {})
 
 

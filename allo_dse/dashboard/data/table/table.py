@@ -207,7 +207,7 @@ class RunTable:
         self._count(self.keys[before:], losses)
 
     def _promote(self, key: str, entry: Record, where: Where) -> None:
-        """A dearer evaluator's numbers take the place of a cheaper one's."""
+        """A more expensive evaluator's numbers take the place of a cheaper one's."""
         rung = _rung(entry, where)
         self.rungs[key].append(rung)
         row = self.row_of[key]
