@@ -16,7 +16,7 @@ from allo_dse.exports import lazy_exports
 if TYPE_CHECKING:
     from .codegen.lowering.signature import Body as Body
     from .codegen.lowering.signature import Tiles as Tiles
-    from .codegen.run_time.layout import Arbitration as Arbitration
+    from .codegen.run_time.record_fields import Arbitration as Arbitration
     from .deadlock.explain import DeadlockError as DeadlockError
     from .engine.engine import compile_bodies as compile_bodies
     from .engine.engine import table_engine as table_engine
@@ -39,7 +39,7 @@ __all__, __getattr__ = lazy_exports(
     __name__,
     {
         "codegen.lowering.signature": ["Body", "Tiles"],
-        "codegen.run_time.layout": ["Arbitration"],
+        "codegen.run_time.record_fields": ["Arbitration"],
         "deadlock.explain": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
         "engine.result": ["RunResult"],

@@ -7,7 +7,7 @@ from pathlib import Path
 from .numbers import whole
 from .parts import Cosim, Cycles, HlsReportError
 from .report import HlsReport
-from .tables import parse_text
+from .text_tables import parse_text
 
 _OUTCOME = {"pass": True, "fail": False}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from .numbers import cycles, real, whole
 from .parts import HlsLoop, HlsReportError, Instance, Module, Resources, Violation
 from .report import HlsReport
-from .tables import TextReport, parse_text
 from .text_report import nested
+from .text_tables import TextReport, parse_text
 
 _INTERFACES_SINCE = "2021"
 """The first version whose summaries have a section about interfaces, which comes after the table of modules."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from .numbers import cycles, real, whole
 from .parts import Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources
 from .report import HlsReport
-from .tables import TextReport, parse_text
+from .text_tables import TextReport, parse_text
 
 _SECTIONS = ("Performance Estimates", "Utilization Estimates", "Interface")
 

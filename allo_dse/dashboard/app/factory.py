@@ -17,8 +17,8 @@ from ..figures.style import theme
 from . import design_texts as front
 from .context import Context
 from .pages import compare, design, program, progress, timeline
-from .pages.layout import error_page, page, title_of
-from .wiring import gestures, plots, shell, tables
+from .pages.page import error_page, page, title_of
+from .wiring import design_table, gestures, plots, shell
 
 _HERE = Path(__file__).resolve().parents[1]
 ASSETS = _HERE / "assets"
@@ -95,7 +95,7 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")))
 
     app.layout = first_page
-    for part in (shell, gestures, plots, front, progress, design, program, timeline, compare, tables):
+    for part in (shell, gestures, plots, front, progress, design, program, timeline, compare, design_table):
         part.register(app, context)
     return app
 

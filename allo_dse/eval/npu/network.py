@@ -27,7 +27,7 @@ from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor
-from allo_dse.simulator.codegen.run_time.layout import Op
+from allo_dse.simulator.codegen.run_time.record_fields import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.layout import STATE_BITS, Node, State, Stream
+from ..codegen.run_time.record_fields import STATE_BITS, Node, State, Stream
 from ..deadlock.explain import Blocked
 from ..network.arena import Arena
 from ..network.network import Network

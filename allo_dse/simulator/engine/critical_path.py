@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from allo_dse.errors import SimulationError
 
-from ..codegen.run_time.layout import State
+from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray
 from .timeline import Rows, Timeline
 

@@ -20,7 +20,7 @@ import numpy as np
 from allo_dse.errors import SimulationError
 
 from ..codegen.lowering.signature import ANY_TOKEN, Body
-from ..codegen.run_time.layout import Header, Node, entry_words
+from ..codegen.run_time.record_fields import Header, Node, entry_words
 from ..codegen.run_time.variant import PLAIN, Variant
 from ..network.arena import Arena
 from ..network.network import IntArray, Network, Tasks

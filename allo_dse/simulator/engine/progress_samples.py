@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.run_time.layout import Node
+from ..codegen.run_time.record_fields import Node
 from ..network.arena import Arena
 from ..network.network import IntArray
 

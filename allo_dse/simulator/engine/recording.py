@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from allo_dse.aliases import Array
 
-from ..codegen.run_time.layout import STATE_BITS, WORD, Event, Header, Node, Op, State
+from ..codegen.run_time.record_fields import STATE_BITS, WORD, Event, Header, Node, Op, State
 from ..network.arena import Arena
 from ..network.network import IntArray, Network
 

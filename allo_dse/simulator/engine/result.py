@@ -11,7 +11,7 @@ import numpy as np
 from allo_dse.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.layout import Header, Node, Resource, Slot, Stream
+from ..codegen.run_time.record_fields import Header, Node, Resource, Slot, Stream
 from ..deadlock.depths import Increase
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..network.arena import Arena

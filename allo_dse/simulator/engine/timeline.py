@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..codegen.run_time.layout import State
+from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray, Network
 from .recording import Events, Window, service_cycles
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..codegen.run_time.layout import Code, Op
+from ..codegen.run_time.record_fields import Code, Op
 from ..network.network import IntArray, Network
 from .engine import table_engine
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..codegen.run_time.layout import STATE_BITS, Code, Event, Node, Op, State, Stream
+from ..codegen.run_time.record_fields import STATE_BITS, Code, Event, Node, Op, State, Stream
 from ..network.arena import Arena
 from ..network.network import IntArray, Network
 from .recording import Columns, Events, Recorder, Waits, Window, events_of, joined, operation_numbers, service_cycles

@@ -1,4 +1,4 @@
-"""The run-time image of a network: one array of 64-bit words that compiled code works on (`run_time.layout`)."""
+"""The run-time image of a network: one array of 64-bit words that compiled code works on (`run_time.record_fields`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..codegen.run_time.layout import WORD, Deferred, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
+from ..codegen.run_time.record_fields import (
+    WORD,
+    Deferred,
+    Entry,
+    Header,
+    Node,
+    Process,
+    Resource,
+    Slot,
+    Stream,
+    entry_words,
+)
 from .network import IntArray, Network, Processes, Tasks
 from .pipeline_registers import Registers
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from allo_dse.aliases import Array
 from allo_dse.errors import SimulationError
 
-from ..codegen.run_time.layout import Arbitration, Code
+from ..codegen.run_time.record_fields import Arbitration, Code
 from .array_channels import BANK_LATENCY, ArrayStreams
 from .tables import Table
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..codegen.lowering.control import Move, Repeat, Spend, Steps
 from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.layout import MAX_NESTING, Code
+from ..codegen.run_time.record_fields import MAX_NESTING, Code
 from .network import IntArray, Network, Processes, Tasks
 from .tables import Table
 

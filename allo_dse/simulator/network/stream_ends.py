@@ -10,7 +10,7 @@ import numpy as np
 from allo_dse.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.layout import Code, Op
+from ..codegen.run_time.record_fields import Code, Op
 from .network import IntArray, Network, Processes, Tasks
 
 UNKNOWN = -1

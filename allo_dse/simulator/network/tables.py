@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from allo_dse.errors import SimulationError
 
-from ..codegen.run_time.layout import MAX_NESTING, Code
+from ..codegen.run_time.record_fields import MAX_NESTING, Code
 
 
 class Table:

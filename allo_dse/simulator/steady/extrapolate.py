@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..codegen.run_time.layout import Header
+from ..codegen.run_time.record_fields import Header
 from ..network.arena import NO_ANCHOR, Arena
 from ..network.network import Network, Processes
 from .independent_parts import Part, parts_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.run_time.layout import WORD, Code, Node, Op, Process, Slot, State, Stream
+from ..codegen.run_time.record_fields import WORD, Code, Node, Op, Process, Slot, State, Stream
 from ..network.arena import Arena
 from ..network.network import IntArray, Network, Processes
 from ..network.stream_ends import stream_ends

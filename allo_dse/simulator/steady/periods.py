@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..codegen.run_time.layout import Header, Node, Process, Resource, Stream
+from ..codegen.run_time.record_fields import Header, Node, Process, Resource, Stream
 from ..network.arena import Arena
 from ..network.network import IntArray
 from .independent_parts import Part, token_entries

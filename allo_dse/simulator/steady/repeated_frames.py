@@ -8,7 +8,7 @@ import numpy as np
 
 from allo_dse.errors import SimulationError
 
-from ..codegen.run_time.layout import MAX_NESTING, Code, Op
+from ..codegen.run_time.record_fields import MAX_NESTING, Code, Op
 from ..network.network import IntArray, Network, Processes
 from .extrapolate import can_repeat
 

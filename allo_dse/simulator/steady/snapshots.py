@@ -12,8 +12,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.run_time.layout import Header, Node, Resource, Stream
-from ..codegen.run_time.layout import State as Waiting
+from ..codegen.run_time.record_fields import Header, Node, Resource, Stream
+from ..codegen.run_time.record_fields import State as Waiting
 from ..network.arena import Arena
 from ..network.network import IntArray
 from .independent_parts import Part, token_entries

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ..codegen.run_time.layout import State
+from ..codegen.run_time.record_fields import State
 from ..engine.timeline import END, START, Timeline
 from ..network.labels import Labels, node_label
 from ..network.network import BY_DEPTH, IntArray

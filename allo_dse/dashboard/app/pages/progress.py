@@ -18,7 +18,7 @@ from ...figures import progress as figures
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
 from ..parts import Children, card, table
-from .layout import progress_page
+from .page import progress_page
 
 MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
 """Failures whose messages are read, messages that are shown, and characters of each."""

@@ -39,8 +39,8 @@ from ...figures.style import theme
 from ..context import Context, State
 from ..design_texts import design_words, pointed
 from ..parts import GRAPH_CONFIG
+from .design_table import FIRST_ROWS, query_of, table_rows
 from .plots import FIRST_LOG, axis_choices, drawn_note, view_of
-from .tables import FIRST_ROWS, query_of, table_rows
 
 Gesture = JsonObject
 

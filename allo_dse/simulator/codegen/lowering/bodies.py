@@ -13,8 +13,8 @@ from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes
 
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
-from ..run_time.layout import Header
 from ..run_time.module import add_runtime
+from ..run_time.record_fields import Header
 from ..run_time.variant import PLAIN, Variant
 from .coroutines import to_coroutine
 from .divisions import guard_divisions

@@ -26,8 +26,8 @@ from allo_dse.ir.dialect import POLLS
 
 from ..run_time import deferred, events, fifo
 from ..run_time.emit import USUALLY, Emitter, Variable, Word
-from ..run_time.layout import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from ..run_time.operation_tables import PUSH_REQUEST
+from ..run_time.record_fields import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from ..run_time.variant import Variant
 from .pipelines import PIPELINE, PLACE, site
 from .signature import Pipeline

@@ -12,7 +12,7 @@ from allo_dse.ir.bindings import Op, arith, ir, linalg, memref, scf
 from allo_dse.ir.dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from allo_dse.ir.jit import run_passes
 
-from ..run_time.layout import WORD
+from ..run_time.record_fields import WORD
 from .payload_slice import replace_by_zero, zero
 from .pipelines import PIPELINE, PLACE
 

@@ -10,7 +10,7 @@ from allo_dse.ir.bindings import func, ir
 
 from . import events, fifo
 from .emit import Emitter, function
-from .layout import Deferred, Node, State, Stream
+from .record_fields import Deferred, Node, State, Stream
 from .variant import Variant
 
 FLUSH, DEFER = "df_flush", "df_defer"

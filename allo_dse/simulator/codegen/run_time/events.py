@@ -8,7 +8,7 @@ from __future__ import annotations
 from allo_dse.ir.bindings import ir
 
 from .emit import Emitter
-from .layout import Event, Header, Node
+from .record_fields import Event, Header, Node
 
 
 def is_full(e: Emitter, header: ir.Value) -> ir.Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from allo_dse.ir.bindings import ir
 
 from .emit import Emitter, Word, function
-from .layout import Entry, Header, Node, State, Stream
+from .record_fields import Entry, Header, Node, State, Stream
 
 WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
 

@@ -11,7 +11,7 @@ from allo_dse.ir.bindings import func, ir
 
 from . import events, fifo
 from .emit import RARELY, Emitter, Variable, function
-from .layout import Code, Header, Node, Op, Process, Slot, State
+from .record_fields import Code, Header, Node, Op, Process, Slot, State
 from .variant import Variant
 
 STEP = "df_table_step"

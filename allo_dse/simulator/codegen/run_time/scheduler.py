@@ -17,8 +17,8 @@ from allo_dse.ir.bindings import ir
 from . import events, fifo
 from . import operation_tables as tables
 from .emit import Emitter, function
-from .layout import Arbitration, Header, Node, Resource, Slot, State
 from .operation_tables import PUSH_REQUEST
+from .record_fields import Arbitration, Header, Node, Resource, Slot, State
 from .variant import Variant
 
 RUN = "df_run"

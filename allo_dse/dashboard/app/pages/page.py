@@ -16,10 +16,10 @@ from ...data.board import Board
 from ...figures.style import Figure, Theme
 from ..context import Context
 from ..parts import card, checks, field, graph, image_buttons, labelled, plot_card, select
+from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
 from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
 from ..wiring.shell import status_line
-from ..wiring.tables import column_definitions
 
 _SHORTCUTS = (
     ("1 2 3 4", "Front, Progress, Design, Compare"),
