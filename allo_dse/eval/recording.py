@@ -61,9 +61,7 @@ class Recording:
         """
         end = self.cycles if end is None else end
         repeats = self.whole.skipped > 0  # else to look for it would be in vain
-        result = table_engine().run(
-            self.network, record=True, max_events=self.max_events, window=(start, end), extrapolate=repeats
-        )
+        result = table_engine().run(self.network, record=self.max_events, window=(start, end), extrapolate=repeats)
         result.labels = self.labels
         return result
 

@@ -36,7 +36,6 @@ from .vendor_kernels import Externals, cycles_of
 
 RESTART = -1
 """In place of a task's number: the pause before a node's next frame."""
-Cost = Callable[[TaskClass], IntArray]
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,10 @@ def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
     return kernel.classes[int(kernel.class_of(program.pids(number, np.array([task])))[0])]
 
 
-def run_graph(  # noqa: PLR0913 (keywords, all of them asked for by users)
+def run_graph(
     vmg: VMG,
     *arrays: object,
     depths: Mapping[str, int] | None = None,
-    cost: Cost | None = None,
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
     state: State | None = None,
@@ -90,7 +88,6 @@ def run_graph(  # noqa: PLR0913 (keywords, all of them asked for by users)
     Args:
         arrays: the region's arguments in order; scalars may be plain numbers.
         depths: stream depths by array name, where they differ from the declared ones.
-        cost: cycles at each cost site of a task class; one cycle each by default.
         seconds: time limit.
         progress: called now and then with the number of nodes that have finished.
         state: variables that live from call to call, from `initial_state`; updated. Without it they begin anew.
@@ -107,7 +104,7 @@ def run_graph(  # noqa: PLR0913 (keywords, all of them asked for by users)
     externals = Externals(vmg.program)
     engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
     wiring = wiring_of(vmg, depths or {})
-    run = _Run(engine, arguments, wiring, cost or cycles_of, state or initial_state(vmg.program), externals)
+    run = _Run(engine, arguments, wiring, state or initial_state(vmg.program), externals)
     network, task_id = _network(vmg, run)
     tables = engine.as_tables(network) if frames > 1 and not values else None
     own = network if tables is None else tables
@@ -134,7 +131,6 @@ class _Run:
     engine: Engine
     arguments: Arguments
     wiring: Wiring
-    cost: Cost
     state: State
     externals: Externals
 
@@ -157,7 +153,7 @@ def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     for group in groups:
         symbol = group.task_class.body.symbol
         words = engine.signatures[symbol].words(
-            len(group.tasks), _arguments(group, run), cost_site=builder.costs(run.cost(group.task_class))
+            len(group.tasks), _arguments(group, run), cost_site=builder.costs(cycles_of(group.task_class))
         )
         number[group.tasks] = builder.tasks(symbol, words)
     for nodes in vmg.groups:

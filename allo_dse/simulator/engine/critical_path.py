@@ -67,7 +67,7 @@ def critical_path(timeline: Timeline) -> CriticalPath:
     if not timeline.events.is_complete:
         raise SimulationError(
             f"only the first {len(timeline.events):,} events of the run were kept, so its critical path is not known",
-            hint="raise max_events, or record a smaller problem",
+            hint="record=N keeps up to N events; or record a smaller problem",
         )
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)

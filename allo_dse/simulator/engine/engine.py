@@ -67,13 +67,12 @@ class Engine:
                 self._codes[variant] = _Code(run, destroy, compiled)
             return self._codes[variant]
 
-    def run(  # noqa: PLR0913 (keywords, all of them asked for by users)
+    def run(
         self,
         network: Network,
         *,
         payload: bool = True,
-        record: bool = False,
-        max_events: int = MAX_EVENTS,
+        record: bool | int = False,
         window: tuple[int, int] | None = None,
         samples: int = 0,
         seconds: float | None = None,
@@ -85,9 +84,9 @@ class Engine:
         Args:
             payload: compute values. Without, cycles are the same and come sooner, but arrays hold nothing of use after
                 the run; only tasks whose control flow depends on values, and those that feed them, compute them.
-            record: keep every operation, for `RunResult.timeline` and `explain`. The first recorded run compiles the
-                task bodies once more; others are not slowed down.
-            max_events: how many operations to keep at most, 29 bytes each.
+            record: keep every operation, for `RunResult.timeline` and `explain`; a number: at most so many, 29 bytes
+                each (`MAX_EVENTS` for True). The first recorded run compiles the task bodies once more; others are not
+                slowed down.
             window: of a recorded run, the cycles from which and up to which to keep operations. The run ends there; its
                 result has not finished, and its timeline and critical path are those of that time. Where there are
                 more operations than may be kept, the window ends earlier, which its timeline says.
@@ -101,7 +100,8 @@ class Engine:
         Raises:
             SimulationError: if the time limit is reached, or the network names a body this engine does not have.
         """
-        watch = _Watch(max_events if record else None, window, samples, seconds, progress)
+        most = None if record is False else MAX_EVENTS if record is True else record
+        watch = _Watch(most, window, samples, seconds, progress)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
     def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:

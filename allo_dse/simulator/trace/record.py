@@ -60,7 +60,7 @@ def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection
 
 def _require_replayable(timeline: Timeline) -> None:
     if not timeline.events.is_complete:
-        raise TraceError("the run had more events than were kept", hint="record it with a larger max_events")
+        raise TraceError("the run had more events than were kept", hint="record=N keeps up to N events")
     if timeline.window.waits is not None:
         raise TraceError("only a part of the run was recorded", hint="record it without a window")
     if not timeline.ended.all():

@@ -216,7 +216,7 @@ def test_events_beyond_the_limit_are_dropped_and_no_critical_path_is_invented() 
         get.get(0)
     b.process(put, [stream])
     b.process(get, [stream])
-    full, cut = (table_engine().run(b.build(), record=True, max_events=n) for n in (200, 50))
+    full, cut = (table_engine().run(b.build(), record=n) for n in (200, 50))
     assert len(full.timeline.events) == 200
     assert full.timeline.events.is_complete
     assert len(cut.timeline.events) == 50

@@ -213,7 +213,7 @@ def test_what_cannot_be_recorded_says_why() -> None:
         put.put(0)
     b.process(put, [b.stream(4)])
     with pytest.raises(TraceError, match="more events than were kept"):
-        Trace.recorded(table_engine().run(b.build(), record=True, max_events=2))
+        Trace.recorded(table_engine().run(b.build(), record=2))
 
 
 def test_both_engines_tell_the_same_things() -> None:
