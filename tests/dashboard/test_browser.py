@@ -265,8 +265,8 @@ def test_the_front_and_the_filtered_table_are_saved_as_csv(front: Any, dashboard
 def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     def saved(page: str) -> Any:
         front.wait_for_function(f"() => document.querySelector('#page-{page}')?.checkVisibility()")
-        plots = front.locator(f"#page-{page} .js-plotly-plot")
-        buttons = front.locator(f"#page-{page} button:text-is('SVG')")
+        plots = front.locator(f"#page-{page} .js-plotly-plot:visible")
+        buttons = front.locator(f"#page-{page} button:text-is('SVG'):visible")
         front.wait_for_function(
             "page => [...document.querySelectorAll(`#page-${page} .js-plotly-plot`)].every(p => p._fullLayout)",
             arg=page,

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allo_dse.eval.calibrate.correction import Correction
+from allo_dse.tune.run.restore import correction_of
+
 from .table.columns import Floats
 from .table.table import OK, RunTable
 
@@ -65,6 +68,12 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
         _from_totals(table, "cache_hits", edges),
         _workers(table, edges),
     )
+
+
+def measured(table: RunTable) -> Correction:
+    """What measured designs say of predictions."""
+    later = [(one.where, key, rungs[0], one) for key, rungs in table.rungs.items() for one in rungs[1:]]
+    return correction_of(known[1:] for known in sorted(later, key=lambda known: known[0]))
 
 
 def lost(table: RunTable) -> Counter[str]:

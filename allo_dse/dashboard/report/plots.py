@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..data.board import Board, Ref
-from ..data.progress import timeline
+from ..data.progress import measured, timeline
 from ..data.query.analysis import importance, sample
 from ..data.units import label
 from ..figures import progress
+from ..figures.measured import measured_figure
 from ..figures.parallel import parallel_figure
 from ..figures.scatter import View, front_figure
 from ..figures.style import DARK, LIGHT, Figure, Theme
@@ -100,13 +101,15 @@ def _log(board: Board, name: str) -> frozenset[str]:
 def progress_plots(board: Board) -> list[Plot]:
     """How the runs went; rates, failures and workers of the first."""
     run = board.runs[0]
-    spans = timeline(run)
+    spans, correction = timeline(run), measured(run)
     shares = [(name, importance(sample(run, name))) for name in run.objectives]
 
     def drawn(found: dict[str, float]) -> Callable[[Theme], Figure]:
         return lambda look: progress.importance_figure(found, look)
 
+    known = plot("measured", "Predicted against measured", lambda look: measured_figure(correction, look))
     return [
+        *([known] if correction.pairs else []),
         plot("hv-designs", "Hypervolume against designs", lambda look: progress.hypervolume_figure(board, look)),
         plot(
             "hv-time", "Hypervolume against time", lambda look: progress.hypervolume_figure(board, look, against="time")

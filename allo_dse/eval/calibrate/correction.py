@@ -39,13 +39,15 @@ class Pair:
 
     Attributes:
         predicted: the evaluator's metrics, without correction.
+        key: the design's.
     """
 
     predicted: Metrics
     measured_us: float
+    key: str = ""
 
     @staticmethod
-    def of(predicted: Metrics | None, measured: Metrics | None) -> Pair | None:
+    def of(predicted: Metrics | None, measured: Metrics | None, key: str = "") -> Pair | None:
         """The pair of what two evaluators say of a design, where one predicts its latency and the other measures it.
 
         A prediction says how good it is (`latency_range`); a measurement does not.
@@ -55,7 +57,7 @@ class Pair:
         latency_us = measured.get(LATENCY)
         if not isinstance(latency_us, int | float) or not 0 < latency_us < math.inf:
             return None
-        return Pair(uncorrected(predicted), float(latency_us))
+        return Pair(uncorrected(predicted), float(latency_us), key)
 
     @property
     def predicted_us(self) -> float:

@@ -156,7 +156,7 @@ class Ledger:
 
     def _correction(self) -> Correction:
         records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
-        return correction_of((r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
+        return correction_of((r.key, r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
 
     def others(self) -> list[tuple[Candidate, Measurement]]:
         """What other drivers of the study have measured since it was last asked, at the first rung unless it is known

@@ -70,7 +70,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             history.placed[entry.key] = entry
     first = {record.key: record for record in found if not record.rung and record.evaluated}
     history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
-    history.correction = correction_of((first[r.key], r) for r in history.higher)
+    history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
     for record in found:
         history.started_at = max(history.started_at, record.at)
         if record.rung:
@@ -93,14 +93,15 @@ def corrected(record: Record, correction: Correction) -> Record:
     return record if metrics == record.metrics else structs.replace(record, metrics=metrics)
 
 
-def correction_of(measured: Iterable[tuple[Measurement, Measurement]]) -> Correction:
+def correction_of(measured: Iterable[tuple[str, Measurement, Measurement]]) -> Correction:
     """What higher rungs have measured of the designs of the first.
 
     Args:
-        measured: what the first rung and a higher one said, in the order of the latter's results. The highest counts.
+        measured: a design's key, and what the first rung and a higher one said of it, in the order of the latter's
+            results. The highest counts.
     """
-    pairs: dict[int, Pair] = {}
-    for first, higher in sorted(measured, key=lambda both: both[1].rung):
-        pair = Pair.of(first.metrics, higher.metrics)
-        pairs.update({first.number: pair} if pair else {})
+    pairs: dict[str, Pair] = {}
+    for key, first, higher in sorted(measured, key=lambda both: both[2].rung):
+        pair = Pair.of(first.metrics, higher.metrics, key)
+        pairs.update({key: pair} if pair else {})
     return Correction.of(pairs.values())

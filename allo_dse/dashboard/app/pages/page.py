@@ -277,6 +277,7 @@ def progress_page(board: Board) -> list[Component]:
         bar,
         html.Div(
             [
+                html.Div(plot_card("Predicted against measured", "measured"), id="measured-card"),
                 plot_card("Hypervolume against designs", "hv-designs"),
                 plot_card("Hypervolume against time", "hv-time"),
                 plot_card("Designs per second", "rate"),

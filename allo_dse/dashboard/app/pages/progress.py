@@ -9,12 +9,15 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from allo_dse.eval.calibrate.correction import Correction
+
 from ...data.board import Board, Ref
-from ...data.progress import statuses, timeline
+from ...data.progress import measured, statuses, timeline
 from ...data.query.analysis import importance, sample
 from ...data.table.table import RunTable
 from ...data.units import label, text
 from ...figures import progress as figures
+from ...figures.measured import measured_figure
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
 from ..parts import Children, card, table
@@ -42,6 +45,8 @@ def _drawing(app: Dash, context: Context) -> None:
     @app.callback(
         Output("failed-messages", "children"),
         Output("numbers", "children"),
+        Output("measured", "figure"),
+        Output("measured-card", "hidden"),
         Output("hv-designs", "figure"),
         Output("hv-time", "figure"),
         Output("rate", "figure"),
@@ -61,10 +66,12 @@ def _drawing(app: Dash, context: Context) -> None:
         paint, hidden = theme(look), hidden_runs(board, shown)
         with board.lock:
             run = board.runs[number or 0]
-            spans = timeline(run)
+            spans, correction = timeline(run), measured(run)
             return (
                 failed_card(board, number or 0),
-                key_numbers(run),
+                [*key_numbers(run), *learned(correction)],
+                measured_figure(correction, paint),
+                not correction.pairs,
                 figures.hypervolume_figure(board, paint, hidden=hidden),
                 figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
                 figures.rate_figure(spans, paint),
@@ -159,5 +166,18 @@ def key_numbers(run: RunTable) -> list[object]:
         "repeats": text(last.repeats if last else 0),
         "on the front": text(len(run.front)),
         f"hypervolume ({figures.hypervolume_unit(run)})": text(round(volume, 4)),
+    }
+    return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]
+
+
+def learned(correction: Correction) -> list[object]:
+    """How far off predictions are, with and without what was learned from measured designs; nothing without any."""
+    if not correction.pairs:
+        return []
+    errors = correction.errors
+    numbers = {
+        "designs measured": text(len(correction.pairs)),
+        "predicted, off (median)": f"{100 * errors['predicted'][0]:.1f} %",
+        "corrected, off (median)": f"{100 * errors['corrected'][0]:.1f} %",
     }
     return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]
