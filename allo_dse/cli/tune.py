@@ -140,6 +140,7 @@ def tune(
     """Run every study of a file and print what came out."""
     from allo_dse.eval.hardware.command import located
     from allo_dse.tune.run.session import run_study
+    from allo_dse.tune.search.budget import StepLeft
     from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
     from allo_dse.tune.store.file_names import file_name
@@ -165,9 +166,9 @@ def tune(
                     raise typer.Exit(_EXIT_SIGNALS[result.stopped])
                 if result.wrong or not result.front or any(one.measured_nothing for one in result.rung_failures):
                     code = _EXIT_NO_RESULT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
-        code = _EXIT_SIGNALS["Ctrl-C"]
+        code = _EXIT_SIGNALS[stopped.args[0] if isinstance(stopped, StepLeft) else "Ctrl-C"]
     raise typer.Exit(code)
 
 

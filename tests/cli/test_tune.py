@@ -175,6 +175,58 @@ def test_a_signal_keeps_everything_and_says_how_to_go_on(study: Any, number: Any
     assert len(set(evaluated(run_dir))) == len(before) + 10
 
 
+ENDLESS = """
+from allo_dse.tune.run import session
+from allo_dse.tune.show import output
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+def for_ever(*given, **named):
+    open("begun", "w").close()
+    while True:
+        pass
+
+def once(does):
+    # What takes for ever the first time.
+    calls = iter([for_ever])
+    return lambda *given: next(calls, does)(*given)
+
+class Endless(FakeEvaluator):
+    evaluate = for_ever
+
+def study(step="evaluate"):
+    found = fake_study("fake", evaluator=Endless if step == "evaluate" else FakeEvaluator)
+    if step == "check":
+        found.space.decode = once(found.space.decode)
+    elif step == "verify":
+        session._verified = for_ever
+    elif step == "export":
+        session.write_best = for_ever
+    elif step == "begin":
+        session._begun = for_ever
+    return found
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("step", ["begin", "check", "evaluate", "verify", "export"])
+def test_a_step_that_never_ends_is_left(tmp_path: Path, step: str, number: Any, code: int) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    process = subprocess.Popen(
+        command("endless.py", "--trials", 5, "--set", f"step={step}"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: (tmp_path / "begun").exists())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=100)  # it would never end
+    assert process.returncode == code, err
+    assert "kept" in out + err
+    assert "Traceback" not in err
+
+
 def test_a_second_ctrl_c_stops_at_once(study: Any) -> None:
     folder = study(sleep=3600)  # nobody waits for an evaluation
     process = subprocess.Popen(

@@ -8,10 +8,12 @@ factors follow from the loops and are not searched one by one. Tensors are copie
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from allo_dse.backends.fpga.body.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
 from allo_dse.backends.fpga.plan import REGION
@@ -46,24 +48,38 @@ class Chain:
         """How often the innermost body runs."""
         return math.prod(self.trips)
 
-    def options(self, most: int) -> list[tuple[int, int, int]]:
-        """Per possible number of copies of the innermost body: that, the level that is pipelined, and its factor.
+    def options(self, most: int) -> tuple[Copies, ...]:
+        """The possible numbers of copies of the innermost body."""
+        return _options(self.trips, most)
 
-        Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
-        completely is inside, and the one around it is pipelined.
-        """
-        found: dict[int, tuple[int, int, int]] = {}
-        inside = 1
-        for level, trips in enumerate(reversed(self.trips)):
-            for factor in range(1, trips + 1):
-                if trips % factor == 0 and factor * inside <= most:
-                    found[factor * inside] = (factor * inside, level, factor)
-            inside *= trips
-        return sorted(found.values())
-
-    def nearest(self, wanted: int, most: int) -> tuple[int, int, int]:
+    def nearest(self, wanted: int, most: int) -> Copies:
         """The option with the number of copies that comes closest."""
-        return min(self.options(most), key=lambda o: (max(o[0], wanted) / min(o[0], wanted), o[0]))
+        return _nearest(self.trips, wanted, most)
+
+
+Copies: TypeAlias = tuple[int, int, int]
+"""How many copies of the innermost body are made, the level that is pipelined, and the factor of its loop.
+
+Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
+completely is inside, and the one around it is pipelined.
+"""
+
+
+@lru_cache(maxsize=1 << 12)
+def _options(trip_counts: tuple[int, ...], most: int) -> tuple[Copies, ...]:
+    found: dict[int, Copies] = {}
+    inside = 1
+    for level, trips in enumerate(reversed(trip_counts)):
+        for factor in range(1, trips + 1):
+            if trips % factor == 0 and factor * inside <= most:
+                found[factor * inside] = (factor * inside, level, factor)
+        inside *= trips
+    return tuple(sorted(found.values()))
+
+
+@lru_cache(maxsize=1 << 14)
+def _nearest(trip_counts: tuple[int, ...], wanted: int, most: int) -> Copies:
+    return min(_options(trip_counts, most), key=lambda o: (max(o[0], wanted) / min(o[0], wanted), o[0]))
 
 
 class AutoSchedules(ScheduleChoice):
@@ -77,6 +93,7 @@ class AutoSchedules(ScheduleChoice):
         self._device = device
         self._declared = declared
         self._chains: dict[str, list[Chain]] = {}
+        self._spreads: dict[str, list[Spread]] = {}
 
     def describe(self) -> dict[str, object]:
         own = self._declared.describe()["schedules"] if self._declared else []
@@ -106,6 +123,12 @@ class AutoSchedules(ScheduleChoice):
                     found.setdefault(chain.names, chain)
             self._chains[key] = list(found.values())
         return self._chains[key]
+
+    def _spreads_of(self, kernel: Kernel) -> list[Spread]:
+        key = kernel.name + "".join(task_class.body.mlir for task_class in kernel.classes)
+        if key not in self._spreads:
+            self._spreads[key] = spreads_of(kernel)
+        return self._spreads[key]
 
     def _kernel(self, kernel: Kernel, ask: Ask, unrolled: dict[tuple[str, str], int]) -> Iterator[Directive]:
         """Pipeline and unroll the nests of a kernel."""
@@ -158,7 +181,8 @@ class AutoSchedules(ScheduleChoice):
             for port in task_class.tensor_ports
             if port.writes
         }
-        for (scope, array), dims in sorted(needed_banks(program, unrolled).items()):
+        spreads = itertools.chain.from_iterable(map(self._spreads_of, program.kernels))
+        for (scope, array), dims in sorted(needed_banks(spreads, unrolled).items()):
             # A task's own array is read and written in a round; a tensor that is only read has both ports for that.
             spare = scope == REGION and (scope, array) not in written
             half = scope in halved or (scope == REGION and halved == {kernel.name for kernel in program.kernels})
@@ -208,45 +232,64 @@ def _paths(nodes: Iterable[Node], outer: tuple[Loop, ...]) -> Iterator[tuple[Loo
                 yield from _paths(side, outer)
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A dimension of an array that an access goes along.
+
+    Attributes:
+        array: scope and name. dim: 1-based. loops: kernels and names of the loops whose variables are in its index.
+    """
+
+    array: tuple[str, str]
+    dim: int
+    extent: int
+    loops: frozenset[tuple[str, str]]
+
+
 def needed_banks(
-    program: CompiledProgram, unrolled: Mapping[tuple[str, str], int]
+    spreads: Iterable[Spread], unrolled: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str], dict[int, int]]:
     """Per array, as (scope, name), the banks per dimension that the copies of its accesses are spread over."""
     needed: dict[tuple[str, str], dict[int, int]] = {}
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            nest = read_nest(task_class.body.mlir)
-            tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports}
-            for access, factors in _accesses(nest.body, kernel.name, task_class, unrolled, {}):
-                array = nest.arrays[access.array]
-                own = array.argument is None
-                key = (kernel.name, array.name) if own else (REGION, tensors.get(array.argument or 0, array.name))
-                banks = needed.setdefault(key, {})
-                for dim, form in enumerate(access.index):
-                    spread = math.prod(f for v, f in factors.items() if form is not None and form.factor(v))
-                    factor = math.gcd(spread, array.shape[dim]) if spread > 1 else 1
-                    if factor > 1:
-                        banks[dim + 1] = max(banks.get(dim + 1, 1), factor)
-    return {key: dims for key, dims in needed.items() if dims}
+    for spread in spreads:
+        copies = math.prod(unrolled.get(loop, 1) for loop in spread.loops)
+        factor = math.gcd(copies, spread.extent) if copies > 1 else 1
+        if factor > 1:
+            banks = needed.setdefault(spread.array, {})
+            banks[spread.dim] = max(banks.get(spread.dim, 1), factor)
+    return needed
+
+
+def spreads_of(kernel: Kernel) -> list[Spread]:
+    """What the accesses of a kernel go along; those that are alike count once."""
+    found: dict[Spread, None] = {}
+    for task_class in kernel.classes:
+        nest = read_nest(task_class.body.mlir)
+        tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports}
+        for access, loops in _accesses(nest.body, kernel.name, task_class, {}):
+            array = nest.arrays[access.array]
+            own = array.argument is None
+            key = (kernel.name, array.name) if own else (REGION, tensors.get(array.argument or 0, array.name))
+            for dim, form in enumerate(access.index):
+                if form is not None:
+                    names = frozenset(name for variable, name in loops.items() if form.factor(variable))
+                    found[Spread(key, dim + 1, array.shape[dim], names)] = None
+    return list(found)
 
 
 def _accesses(
-    nodes: Sequence[Node],
-    kernel: str,
-    task_class: TaskClass,
-    unrolled: Mapping[tuple[str, str], int],
-    factors: Mapping[int, int],
-) -> Iterator[tuple[Access, Mapping[int, int]]]:
+    nodes: Sequence[Node], kernel: str, task_class: TaskClass, loops: Mapping[int, tuple[str, str]]
+) -> Iterator[tuple[Access, Mapping[int, tuple[str, str]]]]:
+    """Accesses to elements, with the loops around them by their variables."""
     for node in nodes:
         if isinstance(node, Loop):
             name = task_class.loops[node.source].name if node.source is not None else ""
-            factor = unrolled.get((kernel, name), 1)
-            yield from _accesses(node.body, kernel, task_class, unrolled, {**factors, node.variable: factor})
+            yield from _accesses(node.body, kernel, task_class, {**loops, node.variable: (kernel, name)})
         elif isinstance(node, Branch):
             for side in node.sides:
-                yield from _accesses(side, kernel, task_class, unrolled, factors)
+                yield from _accesses(side, kernel, task_class, loops)
         elif isinstance(node, Op) and node.access is not None and not node.block and node.access.index:
-            yield node.access, factors
+            yield node.access, loops
 
 
 def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice | None:

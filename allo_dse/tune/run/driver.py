@@ -10,7 +10,7 @@ from msgspec import structs
 from allo_dse.errors import StudyError
 from allo_dse.space.space import Candidate
 
-from ..search.budget import Budget, StopSignals
+from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.ladder import Ladder
 from ..search.proposals import Proposer
 from ..show.reporters import Reporter
@@ -73,12 +73,18 @@ class Driver:
                 if self._executor.outstanding() == 0:
                     self.ledger.add([])
                     return reason or self._why()
-                self._record(self._executor.collect())
+                self._record(self._collect())
                 self._take_in()
                 self._learn()
                 self._show()
+        except StepLeft:
+            return self.stop.requested
         finally:
             self.reporter.update(self._view, last=True)
+
+    def _collect(self) -> list[Measurement]:
+        with self.stop.leaving():
+            return self._executor.collect()
 
     def _why(self) -> str:
         if self.proposer.exhausted:
@@ -91,7 +97,8 @@ class Driver:
             outstanding = self._executor.outstanding(0)
             left = self.budget.trials_left(self.ledger.tally.done + outstanding)
             count = min(room, left, PROPOSE_AT_ONCE)
-            found = self.proposer.ask(count, outstanding) if count > 0 else []
+            with self.stop.leaving():
+                found = self.proposer.ask(count, outstanding) if count > 0 else []
             self.ledger.note_violations(self._at)
             if not found:
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
-from ..search.budget import Budget, StopSignals
+from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.proposals import SAMPLERS, Proposer, make_proposer
-from ..show.output import write_results
+from ..show.output import write_best, write_tables
 from ..show.progress import make_reporter
 from ..show.reporters import Reporter
 from ..store.record import PlacementNote, Session, Verification
@@ -44,9 +44,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     reporter = make_reporter(options.progress)
     opened = RunDirectory(Path(options.run_dir or default_run_dir(study.name)), fresh=options.fresh)
     with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections():
-        evaluators = study.make_evaluators()
-        asked = demands(evaluators, options.deadlines)
-        seed = _begun(study, options, evaluators, directory).seed
+        with stop.leaving():
+            evaluators = study.make_evaluators()
+            asked = demands(evaluators, options.deadlines)
+            seed = _begun(study, options, evaluators, directory).seed
         with closing(Ledger(study, directory, evaluators)) as ledger:
             for note in ledger.notes:
                 reporter.note(note)
@@ -55,20 +56,29 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
-                proposer = _proposer(ledger, options, seed, budget)
+                with stop.leaving():
+                    proposer = _proposer(ledger, options, seed, budget)
                 caches = _caches(ledger, options, evaluators)
                 with closing(Keeper(directory, ledger.screen, caches)) as keeper:
-                    workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                    with stop.leaving():
+                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
                     with _sharing(ledger, options, workforce, reporter) as team:
                         reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
             if reason == "exhausted":
                 ledger.refuse_nothing()
             if options.verify:
-                _verify(ledger, reporter, stop, seed)
-                _place(ledger, reporter, stop)
-            result = ledger.result(reason)
+                with suppress(StepLeft), stop.leaving():
+                    _verify(ledger, reporter, stop, seed)
+                    _place(ledger, reporter, stop)
+            result = ledger.result(stop.requested or reason)
             ledger.sync()
-            write_results(result, directory)
+            write_tables(result, directory)
+            try:
+                with stop.leaving():
+                    write_best(result, directory)
+            except StepLeft:
+                reporter.note("best/ is not complete; the same command writes it, and all else is kept")
+                result = replace(result, stopped=stop.requested)
             reporter.finish(result, ledger.screen, options.command)
             return result
 

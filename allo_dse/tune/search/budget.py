@@ -6,6 +6,8 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any
@@ -87,15 +89,26 @@ class Budget:
         return min(estimates) if estimates else None
 
 
+class StepLeft(KeyboardInterrupt):
+    """A stop was requested ("Ctrl-C" or "SIGTERM" is its argument), and the step that runs has not ended by itself."""
+
+
 class StopSignals:
     """Turns Ctrl-C and SIGTERM into a request to stop; a second Ctrl-C interrupts at once.
 
-    Outside the main thread, where handlers cannot be installed, nothing is changed.
+    A step that goes on for longer than `patience_seconds` after the request, and that stands in a `leaving` block, is
+    left: `StepLeft` is raised in it. `insisted` counts how often that was tried. Outside the main thread, where
+    handlers cannot be installed, nothing is changed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float = 1.0) -> None:
         self.requested = ""
+        self._patience = patience_seconds
         self._before: dict[int, Any] = {}
+        self.insisted = 0
+        self._over = threading.Event()
+        self._insists = False
+        self._leavable = False
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
@@ -106,10 +119,35 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """What is done within may be left half done, by `StepLeft`."""
+        before, self._leavable = self._leavable, True
+        try:
+            yield
+        finally:
+            self._leavable = before
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self._insists:
+            self._insists = False
+            self.insisted += 1
+            if self._leavable:
+                raise StepLeft(self.requested)
+        elif self.requested:
             raise KeyboardInterrupt
-        self.requested = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        else:
+            self.requested = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            threading.Thread(target=self._insist, args=(number,), daemon=True).start()
+
+    def _insist(self, number: int) -> None:
+        """Signal again until the run has ended: a signal also ends what waits in the operating system."""
+        main = threading.main_thread().ident
+        assert main is not None
+        while not self._over.wait(self._patience):
+            self._insists = True
+            signal.pthread_kill(main, number)

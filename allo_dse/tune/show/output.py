@@ -20,10 +20,14 @@ from .run_view import format_value
 TOP_ROWS = 12
 
 
-def write_results(result: Result, directory: RunDirectory) -> None:
-    """Write `trials.csv`, `pareto.csv` and `best/<objective>/`."""
+def write_tables(result: Result, directory: RunDirectory) -> None:
+    """Write `trials.csv` and `pareto.csv`."""
     directory.write("trials.csv", result.trials.to_csv(index=False))
     directory.write("pareto.csv", result.pareto.to_csv(index=False))
+
+
+def write_best(result: Result, directory: RunDirectory) -> None:
+    """Write `best/<objective>/`, which for programs that take long to run takes long."""
     if result.front:
         for objective in result.study.objectives:
             where = directory.path / "best" / file_name(objective.name)

@@ -11,7 +11,7 @@ import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.space.choices.auto_schedules import AutoSchedules, needed_banks, schedules_of
+from allo_dse.space.choices.auto_schedules import AutoSchedules, needed_banks, schedules_of, spreads_of
 from allo_dse.space.choices.schedules import DeclaredSchedules
 from allo_dse.space.draft import Draft
 from allo_dse.space.gene import random_suggest
@@ -111,7 +111,7 @@ def test_random_genes_always_give_a_legal_schedule() -> None:
 
 def test_derived_banks_are_what_the_copies_need() -> None:
     program = dse.load_program(fpga_programs.elements())
-    needed = needed_banks(program, {("gemm", "k"): 64, ("gemm", "j"): 4})
+    needed = needed_banks(spreads_of(program.kernels[0]), {("gemm", "k"): 64, ("gemm", "j"): 4})
     assert {array: dims for (_, array), dims in needed.items()} == {"A": {2: 64}, "B": {1: 64, 2: 4}}
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.errors import StudyError
-from allo_dse.tune.search.budget import Budget, StopSignals, parse_duration
+from allo_dse.tune.search.budget import Budget, StepLeft, StopSignals, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,19 @@ def test_first_signal_asks_second_interrupts_and_handlers_return() -> None:
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.requested == "SIGTERM"
+
+
+def for_ever() -> None:
+    while True:
+        pass
+
+
+def test_a_step_that_does_not_end_is_left_where_that_is_allowed() -> None:
+    with StopSignals(patience_seconds=0.01) as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not stop.insisted:  # nothing is left outside
+            pass
+        with pytest.raises(StepLeft, match="SIGTERM"), stop.leaving():
+            for_ever()
+        with pytest.raises(StepLeft), stop.leaving():
+            os.read(os.pipe()[0], 1)  # waits in the operating system
