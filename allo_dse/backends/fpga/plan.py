@@ -189,13 +189,13 @@ class _Resolver:
 
     def _loop(self, node: Loop, ranges: Ranges) -> Item:
         plan = self.plan
-        source = node.source if node.source is not None and node.source < len(plan.sources) else None
-        name = plan.sources[source].name if source is not None else ""
+        source = None if node.source is None else plan.sources[node.source]
+        name = "" if source is None else source.name
         known = node.lower is not None and node.upper is not None and node.step > 0
         if not known or not all(form.variables <= ranges.keys() for form in (node.lower, node.upper) if form):
             raise refusal(
                 "the number of rounds of this loop depends on data",
-                plan.sources[source].location if source is not None else None,
+                None if source is None else source.location,
             )
         assert node.lower is not None
         assert node.upper is not None

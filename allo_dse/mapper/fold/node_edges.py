@@ -96,17 +96,11 @@ def _kernel_edges(
     ends = []
     for tasks in (edges.source, edges.target):
         pids = program.pids(number, tasks)
-        index: list[IntArray | slice] = []
-        for axis, choice in enumerate(fold.axes):
-            if axis in cut:
-                index.append(slice(None))
-            elif choice.pattern == "cyclic":
-                index.append(pids[:, axis] % choice.spatial)
-            else:
-                index.append(pids[:, axis] // (mesh[axis] // choice.spatial))
         kept = [axis for axis in range(len(mesh)) if axis not in cut]
+        # Streams run along the others, which are therefore folded in blocks: cyclic folds are of cut axes only.
+        index = [pids[:, axis] // (mesh[axis] // fold.axes[axis].spatial) for axis in kept]
         grid = np.transpose(node_numbers, (*kept, *cut)).reshape(*(fold.axes[a].spatial for a in kept), -1)
-        ends.append(grid[tuple(index[axis] for axis in kept)])
+        ends.append(grid[tuple(index)])
     copies = ends[0].shape[1]
     streams = math.prod(mesh[a] // fold.axes[a].spatial for a in cut)
     array = np.repeat(edges.array, copies)

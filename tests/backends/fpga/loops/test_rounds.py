@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.body.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
 from allo_dse.backends.fpga.body.nest import Branch, Loop, Node, Op
-from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, in_turn, uses_streams
+from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.loops.rounds import everywhere
 from allo_dse.backends.fpga.plan import Plan, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
@@ -144,6 +144,35 @@ def test_rounds_in_turn_join_what_is_alike() -> None:
     assert in_turn([(Wait(3),), (Wait(4),)]) == (Wait(7),)
     assert in_turn([(put,), (put,), (Wait(1), put)]) == (Again(2, (put,)), Wait(1), put)
     assert uses_streams(in_turn([(put,)]))
+
+
+PARTS: st.SearchStrategy[Part] = st.recursive(
+    st.builds(Wait, st.integers(0, 9)) | st.builds(Pipe, *[st.integers(0, 4)] * 3, ops=st.just(())),
+    lambda inner: st.builds(Again, st.integers(0, 3), st.lists(inner, max_size=3).map(tuple)),
+)
+
+
+def end(parts: Iterable[Part], now: int) -> int:
+    """When parts that begin now have ended, followed round by round."""
+    for part in parts:
+        if isinstance(part, Wait):
+            now += part.cycles
+        elif isinstance(part, Again):
+            for _ in range(part.count):
+                now = end(part.parts, now)
+        else:
+            now = max([now, *(now + k * part.ii + part.depth for k in range(part.rounds))])
+    return now
+
+
+@given(st.lists(PARTS, max_size=4))
+def test_the_time_of_parts_is_when_the_last_round_of_the_last_has_ended(parts: list[Part]) -> None:
+    assert cycles_of(parts) == end(parts, 0)
+
+
+@given(st.lists(st.lists(PARTS, max_size=2).map(tuple), max_size=4))
+def test_rounds_in_turn_take_the_time_of_all(rounds: list[tuple[Part, ...]]) -> None:
+    assert cycles_of(in_turn(rounds)) == sum(map(cycles_of, rounds))
 
 
 def costs(program: Any, pid: tuple[int, ...] = ()) -> list[Any]:
