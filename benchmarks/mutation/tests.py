@@ -111,8 +111,8 @@ class Killers:
         self._session, self._imported = session, imported
         self._items = {item.nodeid: item for item in session.items}
         if not kept.exists():
-            kept.write_text(json.dumps(_in_child(lambda say: say(json.dumps(_reached(session))))))
-        self._reached: Reached = json.loads(json.loads(kept.read_text()))
+            kept.write_text(_in_child(lambda say: say(json.dumps(_reached(session)))))
+        self._reached: Reached = json.loads(kept.read_text())
 
     def _tests(self, mutant: Mutant) -> list[str]:
         """Tests that reach the function, or else its file, or else its folder: calls of compiled code are not seen."""
@@ -126,7 +126,7 @@ class Killers:
         tests = [test for test in self._tests(mutant) if test in self._items]
         if not tests:
             return ""
-        if not name or f"{mutant.file}:{name}" in self._imported or "from .jit import compiled" in mutant.text:
+        if not name or "from .jit import compiled" in mutant.text:
             return _in_copy(mutant, tests)
 
         def run(say: Callable[[str], None]) -> None:
@@ -135,7 +135,9 @@ class Killers:
             _run([self._items[test] for test in tests], say)
 
         verdict = _in_child(run)
-        return _in_copy(mutant, tests) if verdict == NOT_IN_A_FUNCTION else verdict
+        # What a function returned while tests were collected may have hidden the change.
+        is_hidden = not verdict and f"{mutant.file}:{name}" in self._imported
+        return _in_copy(mutant, tests) if is_hidden or verdict == NOT_IN_A_FUNCTION else verdict
 
 
 def _in_child(run: Callable[[Callable[[str], None]], None]) -> str:
