@@ -35,14 +35,14 @@ def attention(L=2048, D=64, Tq=32, Tk=32, TyIO=bfloat16):
         queries: Stream[TyIO[Tq, D], 2][rows, chunks]
         scores: Stream[TyIO[Tq, Tk], 2][rows, chunks]
         weights: Stream[TyIO[Tq, Tk], 2][rows, chunks]
-        scales: Stream[float32[Tq], 2][rows, chunks]
+        scales: Stream[float32[Tq], 2][rows]
         sums: Stream[float32[Tq], 2][rows]
         parts: Stream[TyIO[Tq, D], 2][rows, chunks]
 
         @df.kernel(mapping=[rows], args=[Q])
         def send_q(local_Q: TyIO[L, D] @ LyRow):
             r = df.get_pid()
-            for c in range(chunks):
+            with allo.meta_for(chunks) as c:
                 queries[r, c].put(local_Q)
 
         @df.kernel(mapping=[rows, chunks], args=[K])
@@ -57,21 +57,23 @@ def attention(L=2048, D=64, Tq=32, Tk=32, TyIO=bfloat16):
             r = df.get_pid()
             largest: float32[Tq] = -1.0e30
             total: float32[Tq] = 0.0
-            for c in range(chunks):
+            with allo.meta_for(chunks) as c:
                 score: TyIO[Tq, Tk] = scores[r, c].get()
                 weight: TyIO[Tq, Tk] = 0.0
                 scale: float32[Tq] = 0.0
                 for i in range(Tq):
                     before: float32 = largest[i]
                     for j in range(Tk):
-                        largest[i] = max(largest[i], score[i, j] * factor)
+                        logit: float32 = score[i, j] * factor
+                        if logit > largest[i]:
+                            largest[i] = logit
                     scale[i] = allo.exp(before - largest[i])
                     total[i] = total[i] * scale[i]
                     for j2 in range(Tk):
                         weight[i, j2] = allo.exp(score[i, j2] * factor - largest[i])
                         total[i] += weight[i, j2]
+                scales[r].put(scale)
                 weights[r, c].put(weight)
-                scales[r, c].put(scale)
             sums[r].put(total)
 
         @df.kernel(mapping=[rows, chunks], args=[V])
@@ -84,8 +86,8 @@ def attention(L=2048, D=64, Tq=32, Tk=32, TyIO=bfloat16):
         def acc(local_Out: TyIO[L, D] @ LyRow):
             r = df.get_pid()
             result: float32[Tq, D] = 0.0
-            for c in range(chunks):
-                scale: float32[Tq] = scales[r, c].get()
+            with allo.meta_for(chunks) as c:
+                scale: float32[Tq] = scales[r].get()
                 part: TyIO[Tq, D] = parts[r, c].get()
                 for i, d in allo.grid(Tq, D):
                     result[i, d] = result[i, d] * scale[i] + part[i, d]
@@ -109,7 +111,6 @@ def study(length: int = 2048, head: int = 64, chunk: int = 32, device: str = "np
         program=attention,
         params={"L": length, "D": head, "Tq": chunk, "Tk": chunk},
         device=device,
-        target="model",  # Allo gives every chunk's `scales` a FIFO of its own, and a core has locks for eight
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
         reference=reference,
         verify_with=lambda p: {"L": p["L"] // p["Tq"] * 4, "D": 8, "Tq": 4, "Tk": 4},

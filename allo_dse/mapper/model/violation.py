@@ -50,12 +50,26 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "allo_core_ports": ("tensors that Allo gives a core", ""),
     "allo_transfers": ("transfers that Allo makes", ""),
     "allo_rolled_streams": ("streams in loops of chained tasks", ""),
+    "allo_chained_loops": ("tokens between loops of chained tasks", ""),
+    "allo_placement": ("cores that Allo finds", ""),
+    "allo_stream_layout": ("streams that change their layout", ""),
     "allo_token_order": ("tokens out of order", ""),
     "allo_requests": ("requests that Allo queues", ""),
 }
 
 # Those that say no, with the reason in `detail`, and count nothing.
-REFUSALS = frozenset({"allo_source", "allo_unused_tensor", "allo_transfers", "allo_rolled_streams", "allo_token_order"})
+REFUSALS = frozenset(
+    {
+        "allo_source",
+        "allo_unused_tensor",
+        "allo_transfers",
+        "allo_rolled_streams",
+        "allo_chained_loops",
+        "allo_placement",
+        "allo_stream_layout",
+        "allo_token_order",
+    }
+)
 
 _KNOWN = {**CONSTRAINTS, **TARGET_CONSTRAINTS}
 

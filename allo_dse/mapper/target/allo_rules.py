@@ -7,22 +7,21 @@ Source of all rules: github.com/cornell-zhang/allo, commit a098603.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-
-from allo_dse.program.streams import StreamPort
+from collections.abc import Iterator
 
 from ..model.movement import StreamFlow
 from ..model.violation import Violation
-from ..streams.round_wiring import Wiring
-from ..streams.tiles import GroupTiles
 from ..transport.tile_limits import LOCKS_PER_END
 from .allo_program import PROGRAM_RULES
+from .chains import ChainedLoops, ChainedTensors, RolledStreams
+from .cores import by_position
 from .interfaces import PORTS_PER_CORE, PortShortage
+from .placer import NotPlaced
 from .requests import full_queues, unanswered
 from .rule import Rule, Subject
+from .stream_layouts import crowded_memory_tile, turned_streams
 from .token_order import TokenOrder
-from .transfers import NoPorts
+from .transfers import NoPorts, TransferPlan
 
 
 class CorePorts:
@@ -85,7 +84,7 @@ class Fifos:
 
     def check(self, subject: Subject) -> Iterator[Violation]:
         out: dict[int, list[StreamFlow]] = {}
-        for stream in subject.view.links.between:
+        for stream in subject.fifos:
             out.setdefault(stream.source, []).append(stream)
         many = {node: streams for node, streams in out.items() if any(s.count > 1 for s in streams)}
         yield from self._locks(subject, many)
@@ -116,53 +115,45 @@ class Fifos:
                 return
 
 
-class RolledStreams:
-    """`allo.meta_for` stays a loop: in chains of tasks that exchange tokens, no stream is picked by its variable.
+class Placement:
+    """Nodes that exchange tokens are laid out in strings, which must not run out of columns."""
 
-    Streams that bundles have merged are one, and can be in the loop of a task that exchanges others.
-    """
-
-    name, folded = "allo_rolled_streams", True
-    source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
+    name, folded = "allo_placement", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        first_node = 0
-        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
-            for wiring in wirings:
-                stream = _rolled_inside(group, wiring) or self._rolled_outside(subject, group, first_node, wiring)
-                if stream is not None:
-                    detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
-                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
-                    return
-            first_node += group.group.count
-
-    def _rolled_outside(self, subject: Subject, group: GroupTiles, first_node: int, wiring: Wiring) -> str | None:
-        """A stream array of which a loop of the node's tasks uses several FIFOs to another node."""
-        if not wiring.streams:
-            return None
-        nodes = range(first_node, first_node + group.group.count)
-        fifos = {s.stream: s.count for s in subject.view.links.between if s.source in nodes or s.target in nodes}
-        for use in group.round.classes:
-            for port in _rolled_ports(subject.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports):
-                if fifos.get(port.stream.name, 0) > 1:
-                    return port.stream.name
-        return None
+        refusal = subject.cores
+        if isinstance(refusal, NotPlaced):
+            detail = (
+                "Allo finds no core for it: it lays nodes that exchange tokens side by side, column by column, and "
+                "those that do so in a circle twice; fewer nodes, or fewer streams between them, leave room"
+            )
+            yield Violation(self.name, subject.node_name(refusal.node), 1, 0, detail)
 
 
-def _rolled_inside(group: GroupTiles, wiring: Wiring) -> str | None:
-    """A stream between tasks of a node that one of them uses in a loop."""
-    for stream in wiring.streams:
-        for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
-            ports = wiring.classes[leaf].streams
-            if ports[position] in _rolled_ports(ports):
-                return ports[position].stream.name
-    return None
+class StreamLayouts:
+    """Operands and results of matrix products that pass through streams change their layout in a memory tile."""
 
+    name, folded = "allo_stream_layout", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos; utils.Stream"
 
-def _rolled_ports(ports: Sequence[StreamPort]) -> list[StreamPort]:
-    """The ports of a class that stand for one operation of the source in a loop."""
-    sites = Counter((port.location, port.direction) for port in ports)
-    return [port for port in ports if port.location is not None and sites[port.location, port.direction] > 1]
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        turned = turned_streams(subject.program, subject.device.architecture)
+        flows = [flow for flow in by_position(subject.vmg, subject.fifos) if flow.stream in turned]
+        both = next((flow for flow in flows if turned[flow.stream]), None)
+        plan, cores = subject.plan, subject.cores
+        if both is not None:
+            detail = "a result of one product is an operand of the next, and Allo turns a stream's layout once"
+            yield Violation(self.name, f"stream {both.stream}", 1, 0, detail)
+        elif isinstance(plan, TransferPlan) and not isinstance(cores, NotPlaced) and flows:
+            ports = [plan.memory_ports(tile) for tile in range(plan.memory_tiles)]
+            crowded = crowded_memory_tile(flows, cores, ports)
+            if crowded is not None:
+                detail = (
+                    f"from {subject.node_name(crowded.source)}: its layout changes in a memory tile, and Allo finds "
+                    "none with a channel left; fewer cores for what is multiplied, or fewer tensors, leave some"
+                )
+                yield Violation(self.name, f"stream {crowded.stream}", 1, 0, detail)
 
 
 ALLO_RULES: tuple[Rule, ...] = (
@@ -172,5 +163,9 @@ ALLO_RULES: tuple[Rule, ...] = (
     Requests(),
     Fifos(),
     RolledStreams(),
+    ChainedLoops(),
+    ChainedTensors(),
+    Placement(),
+    StreamLayouts(),
     TokenOrder(),
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import TensorPort
 
@@ -98,6 +99,17 @@ class _Argument:
     port: TensorPort
     tiles: IntArray
     leaves: IntArray
+
+
+def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
+    """Positions of the region's tensors in the order in which Allo meets them: kernel by kernel, what is read first."""
+    numbers = {tensor.name: number for number, tensor in enumerate(program.tensors)}
+    found: dict[int, None] = {}
+    for kernel in program.kernels:
+        for cls in kernel.classes:
+            ports = [port for port in cls.tensor_ports if port.reads or port.writes]
+            found.update({numbers[port.tensor.name]: None for port in sorted(ports, key=lambda port: port.writes)})
+    return tuple(found)
 
 
 def node_interfaces(vmg: VMG) -> Iterator[list[Interface] | PortShortage]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
+
+from msgspec import structs
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
@@ -14,9 +16,13 @@ from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
 from ..graph.labels import short_node_name
 from ..mapping import DeviceMapping
+from ..model.movement import StreamFlow
 from ..model.violation import Violation
 from ..streams.view import MappingView
-from .interfaces import Interface, PortShortage, node_interfaces
+from .cores import place_graph
+from .fifos import fifo_counts
+from .interfaces import Interface, PortShortage, node_interfaces, tensor_order
+from .placer import Core, NotPlaced
 from .transfers import NoPorts, TransferPlan, TransferRun
 
 
@@ -44,26 +50,49 @@ class Subject:
         return self.mapping.view
 
     @cached_property
+    def fifos(self) -> tuple[StreamFlow, ...]:
+        """The streams between nodes, with the number of FIFOs that Allo makes of them."""
+        counts = fifo_counts(self.vmg, self.view.links.between)
+        return tuple(
+            structs.replace(flow, count=counts.get((flow.stream, flow.source, flow.target), 1))
+            for flow in self.view.links.between
+        )
+
+    @cached_property
     def interfaces(self) -> list[list[Interface] | PortShortage]:
         """The interfaces of each node after merging."""
         return list(node_interfaces(self.vmg))
 
     @cached_property
-    def transfers(self) -> tuple[TransferRun, ...] | NoPorts | None:
-        """The transfers, or the stream that finds no ports; None when a node has too many interfaces."""
-        by_tensor: dict[int, list[Interface]] = {}
+    def plan(self) -> TransferPlan | NoPorts | None:
+        """How tensors are moved, or the stream that finds no ports; None when a node has too many interfaces."""
+        by_tensor: dict[int, list[Interface]] = {number: [] for number in tensor_order(self.program)}
         for own in self.interfaces:
             if isinstance(own, PortShortage):
                 return None
             for one in own:
-                by_tensor.setdefault(one.tensor, []).append(one)
+                by_tensor[one.tensor].append(one)
         plan = TransferPlan(self.device.array.columns, self.device.array.columns)
         try:
-            for interfaces in by_tensor.values():
-                plan.add_tensor(interfaces)
+            plan.add_tensors(interfaces for interfaces in by_tensor.values() if interfaces)
         except NoPorts as refusal:
             return refusal
-        return tuple(plan.runs)
+        return plan
+
+    @property
+    def transfers(self) -> tuple[TransferRun, ...] | NoPorts | None:
+        """The transfers, or the stream that finds no ports; None when a node has too many interfaces."""
+        return tuple(self.plan.runs) if isinstance(self.plan, TransferPlan) else self.plan
+
+    @cached_property
+    def cores(self) -> Mapping[int, Core] | NotPlaced:
+        """The core of each node where nodes exchange tokens, or the node that finds none; else nothing."""
+        if not self.fifos or not isinstance(self.plan, TransferPlan):
+            return {}
+        try:
+            return place_graph(self.vmg, self.fifos, self.plan.runs, self.device.array.columns)
+        except NotPlaced as refusal:
+            return refusal
 
     def node_name(self, node: int) -> str:
         """A node as messages name it."""

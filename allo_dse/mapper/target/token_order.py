@@ -28,7 +28,7 @@ class TokenOrder:
         if subject.vmg.mesh_fold is not None:
             return
         puts, gets = _uses(subject, "put"), _uses(subject, "get")
-        for link in subject.view.links.between:
+        for link in subject.fifos:
             if link.count > 1:  # FIFOs of their own
                 continue
             put, got = puts.get((link.stream, link.source)), gets.get((link.stream, link.target))

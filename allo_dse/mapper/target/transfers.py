@@ -2,8 +2,9 @@
 
 Interfaces that need the same tiles at the same times are served by one stream (multicast); those whose tiles lie next
 to each other in the tensor's grid are served by one transfer between DRAM and a memory tile, as far as the tile has
-ports. A transfer that finds no ports is cut into smaller ones until they do; one that cannot be cut any further makes
-Allo give up ("Fail to partition").
+ports. The only transfer of a tensor is spread over the columns first, where it can be (Allo's examples ask for that
+with ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs). A transfer that finds no ports is cut into
+smaller ones until they do; one that cannot be cut any further makes Allo give up ("Fail to partition").
 
 Source: `CodeGenerator.map_data_transfer` in `allo.backend.aie.mlir_codegen`, `coalesce_memory_access` in `allo.memory`,
 commit a098603. Written anew from what they do; `docs/allo_target.md` says how the verdicts were compared.
@@ -12,7 +13,7 @@ commit a098603. Written anew from what they do; `docs/allo_target.md` says how t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,11 @@ SHIM_PORTS = 2
 """Channels per direction that Allo counts with: `allo.backend.aie.utils.Config`."""
 
 
+Size = tuple[int, ...]
+Adjacent = tuple[tuple[Stream, ...], Size]
+"""Streams whose tiles lie next to each other, and how many tiles they make up in each of the 4 dimensions."""
+
+
 class NoPorts(Exception):
     """A transfer of one stream for which no memory tile or no shim tile has ports left."""
 
@@ -40,11 +46,12 @@ class TransferRun:
     """What one shim channel moves.
 
     Attributes:
-        shim: number of the shim tile.
+        shim, memory_tile: numbers of the tiles.
         size: tiles that one request moves, in 4 dimensions.
     """
 
     shim: int
+    memory_tile: int
     streams: tuple[Stream, ...]
     size: tuple[int, ...]
 
@@ -71,7 +78,7 @@ class _Ports:
 
 @dataclass(eq=False)
 class TransferPlan:
-    """Transfers on the memory and shim tiles of an array, made tensor by tensor.
+    """Transfers on the memory and shim tiles of an array.
 
     Attributes:
         memory_tiles, shims: how many the array has.
@@ -84,17 +91,18 @@ class TransferPlan:
     _shim: list[_Ports] = field(default_factory=list)
     _turn: int = 0
 
-    def add_tensor(self, interfaces: Sequence[Interface]) -> None:
-        """Plan all transfers of one tensor.
+    def add_tensors(self, tensors: Iterable[Sequence[Interface]]) -> None:
+        """Plan all transfers, tensor by tensor.
 
         Raises:
             NoPorts: where Allo cannot partition a transfer.
         """
-        self._turn = 0
-        for streams, size in adjacent_streams(multicast(interfaces)):
-            self._transfer(streams, size)
+        for transfers in spread([list(adjacent_streams(multicast(own))) for own in tensors], self.shims):
+            self._turn = 0
+            for streams, size in transfers:
+                self._transfer(streams, size)
 
-    def _transfer(self, streams: tuple[Stream, ...], size: tuple[int, ...]) -> None:
+    def _transfer(self, streams: tuple[Stream, ...], size: Size) -> None:
         """Assign a transfer, in parts of equal width along the first dimension it extends in."""
         along: int | None = None
         while streams:
@@ -127,22 +135,27 @@ class TransferPlan:
         shim = self._shim_tile(is_input)
         if shim is None:
             return False
-        memory.take(send, receive)
+        self._memory[memory].take(send, receive)
         self._shim[shim].take(int(is_input), int(not is_input))
-        self.runs.append(TransferRun(shim, streams, size))
+        self.runs.append(TransferRun(shim, memory, streams, size))
         return True
 
-    def _memory_tile(self, send: int, receive: int) -> _Ports | None:
+    def memory_ports(self, tile: int) -> tuple[int, int]:
+        """Ports taken on a memory tile: those it sends by, and those it receives by."""
+        own = self._memory[tile] if tile < len(self._memory) else _Ports()
+        return own.send, own.receive
+
+    def _memory_tile(self, send: int, receive: int) -> int | None:
         """A fresh one while there are any, then those in use by turns."""
         if len(self._memory) < self.memory_tiles and max(send, receive) <= MEMORY_TILE_PORTS:
             self._memory.append(_Ports())
             self._turn = len(self._memory)
-            return self._memory[-1]
+            return len(self._memory) - 1
         for offset in range(len(self._memory)):
             number = (self._turn + offset) % len(self._memory)
             if self._memory[number].has(send, receive, MEMORY_TILE_PORTS):
                 self._turn = (number + 1) % len(self._memory)
-                return self._memory[number]
+                return number
         return None
 
     def _shim_tile(self, is_input: bool) -> int | None:
@@ -151,6 +164,37 @@ class TransferPlan:
             return len(self._shim) - 1
         free = (n for n, own in enumerate(self._shim) if own.has(int(is_input), int(not is_input), SHIM_PORTS))
         return next(free, None)
+
+
+def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjacent]]:
+    """Cut the only transfer of a tensor into equal parts, as many as there are channels for, or shim tiles."""
+    count = {True: 0, False: 0}
+    for transfers in tensors:
+        count[transfers[0][0][0][0].is_input] += len(transfers)
+    for transfers in tensors:
+        streams, size = transfers[0]
+        is_input = streams[0][0].is_input
+        parts = shims
+        while parts > 1 and (len(streams) % parts or parts - 1 + count[is_input] > SHIM_PORTS * shims):
+            parts //= 2
+        if len(transfers) > 1 or parts <= 1:
+            yield transfers
+            continue
+        count[is_input] += parts - 1
+        width = len(streams) // parts
+        part = _last_places(size, width)
+        yield [(streams[first : first + width], part) for first in range(0, len(streams), width)]
+
+
+def _last_places(size: Size, width: int) -> Size:
+    """The size of a part of `width` tiles: whole rows where they fit, else a part of one."""
+    part = [1, 1, 1, 1]
+    for dimension in (3, 2, 1, 0):
+        part[dimension] = min(width, size[dimension])
+        if width < size[dimension]:
+            break
+        width //= size[dimension]
+    return tuple(part)
 
 
 def multicast(interfaces: Sequence[Interface]) -> dict[Place, list[Stream]]:
@@ -166,7 +210,7 @@ def multicast(interfaces: Sequence[Interface]) -> dict[Place, list[Stream]]:
     return {place: [tuple(stream) for stream in streams] for place, streams in found.items()}
 
 
-def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[tuple[tuple[Stream, ...], tuple[int, ...]]]:
+def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[Adjacent]:
     """Streams whose tiles lie next to each other, together with the size of what they make up."""
     for places in adjacent_places(list(at)):
         rows = [list(at[place]) for place in places]
@@ -175,7 +219,7 @@ def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[tuple[tuple[Stre
                 yield _run(rows, number)
 
 
-def _run(rows: list[list[Stream]], number: int) -> tuple[tuple[Stream, ...], tuple[int, ...]]:
+def _run(rows: list[list[Stream]], number: int) -> Adjacent:
     """Take the first stream left at a place, and what continues it at the following places."""
     streams = [rows[number].pop(0)]
     size: Place = (1, 1, 1, 1)

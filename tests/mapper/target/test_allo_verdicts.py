@@ -26,35 +26,27 @@ install()
 import allo.ir.types
 
 DESIGNS = json.loads((Path(__file__).parents[2] / "data" / "allo_verdicts.json").read_text())["designs"]
-FUNCTIONS = {
-    "ffn_npu": "feed_forward",
-    "gemm_npu": "gemm",
-    "mlp_npu": "perceptron",
-    "reduction_npu": "column_sums",
-    "vector_add_npu": "vector_add",
-}
 LATER = {"core_memory", "core_locks"}
 """What Allo does not look at: its vendor's tools refuse it."""
 
 
 @lru_cache(maxsize=64)
-def _program(study: str, params: str) -> Program:
+def _program(study: str, function: str, params: str) -> Program:
     given = {
         name: getattr(allo.ir.types, value) if isinstance(value, str) else value
         for name, value in json.loads(params).items()
     }
-    return load_program(getattr(importlib.import_module(f"studies.{study}"), FUNCTIONS[study]), **given)
+    return load_program(getattr(importlib.import_module(f"studies.{study}"), function), **given)
 
 
 def _refused(study: str, design: dict[str, Any]) -> set[str]:
-    program = _program(study, json.dumps(design["params"]))
-    fold = MeshFold(
-        tuple(
-            KernelFold(kernel, tuple(AxisFold(*axis) for axis in axes), tuple(order))
-            for kernel, axes, order in design["fold"]
-        )
+    program = _program(study, design["program"], json.dumps(design["params"]))
+    kernels = tuple(
+        KernelFold(kernel, tuple(AxisFold(*axis) for axis in axes), tuple(order))
+        for kernel, axes, order in design["fold"]
     )
-    found = TARGETS["allo"].check(DeviceMapping(program.vmg.fold(fold), Device.load("npu1_4col")))
+    fold = MeshFold(kernels, tuple(map(tuple, design.get("chains", ()))))
+    found = TARGETS["allo"].check(DeviceMapping(program.vmg.fold(fold), Device.load(design["device"])))
     return {violation.constraint for violation in found}
 
 
@@ -74,3 +66,15 @@ def test_what_is_called_buildable_is_what_allo_accepts(study: str) -> None:
 def test_the_data_show_both_verdicts() -> None:
     for designs in DESIGNS.values():
         assert {design["accepted"] for design in designs} == {True, False}
+
+
+def test_the_data_show_every_rule_about_folded_graphs() -> None:
+    seen = {name for study, designs in DESIGNS.items() for design in designs for name in _refused(study, design)}
+    assert seen >= {
+        "allo_transfers",
+        "allo_requests",
+        "allo_rolled_streams",
+        "allo_chained_loops",
+        "allo_placement",
+        "allo_stream_layout",
+    }

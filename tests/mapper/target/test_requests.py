@@ -60,7 +60,7 @@ def test_a_chain_asks_for_its_tiles_in_one_request_per_channel() -> None:
 
 def changed(run: TransferRun, tiles: IntArray) -> TransferRun:
     """A transfer of one interface with other tiles."""
-    return TransferRun(run.shim, ((replace(run.sample, tiles=tiles),),), (1, 1, 1, 1))
+    return TransferRun(run.shim, run.memory_tile, ((replace(run.sample, tiles=tiles),),), (1, 1, 1, 1))
 
 
 def test_a_channel_queues_four_requests() -> None:

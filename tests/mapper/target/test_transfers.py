@@ -30,8 +30,9 @@ def subject(m: AxisFold, n: AxisFold, pk: int = 4, mesh: int = 16) -> Subject:
 def test_tiles_by_turns_find_ports_and_tiles_in_blocks_do_not() -> None:
     runs = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic")).transfers
     assert isinstance(runs, tuple)
-    assert [run.sample.port.tensor.name for run in runs] == ["A", "B", "C", "C", "C", "C"]
-    assert [sum(map(len, run.streams)) for run in runs] == [16, 16, 4, 4, 4, 4]
+    assert [run.sample.port.tensor.name for run in runs] == [*"AAAABBBBCCCC"]
+    assert [len(run.streams) for run in runs] == [1] * 8 + [4] * 4
+    assert {sum(map(len, run.streams)) for run in runs} == {4}
     assert isinstance(subject(AxisFold(4, "cyclic"), AxisFold(4, "block")).transfers, NoPorts)
 
 
@@ -42,9 +43,16 @@ def test_few_blocks_find_ports() -> None:
 
 
 def test_a_wide_transfer_is_cut_until_it_fits_a_memory_tile() -> None:
+    runs = subject(AxisFold(7, "cyclic"), AxisFold(1, "block"), mesh=14).transfers
+    assert isinstance(runs, tuple)
+    assert [len(run.streams) for run in runs if run.sample.port.tensor.name == "A"] == [6, 1]
+
+
+def test_the_only_transfer_of_a_tensor_is_spread_over_the_columns() -> None:
     runs = subject(AxisFold(1, "block"), AxisFold(8, "cyclic")).transfers
     assert isinstance(runs, tuple)
-    assert [len(run.streams) for run in runs if run.sample.port.tensor.name == "B"] == [6, 2]
+    assert [len(run.streams) for run in runs if run.sample.port.tensor.name == "B"] == [2, 2, 2, 2]
+    assert {run.size for run in runs if run.sample.port.tensor.name == "B"} == {(1, 2, 1, 1)}
 
 
 def test_arguments_for_one_tensor_are_merged_only_when_there_are_too_many() -> None:

@@ -1,0 +1,177 @@
+"""Chains of tasks that exchange tokens: Allo makes buffers of the streams between them.
+
+Source: `ComputationGraph.chain` and `refactor` in `allo.backend.aie.mapping`, commit a098603.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.streams import StreamPort
+
+from ..graph.tree import Repeat, Seq, Task, Tree
+from ..model.violation import Violation
+from ..streams.round_wiring import LocalStream, Wiring
+from ..streams.tiles import GroupTiles
+from .fifos import body_of, fifos_inside
+from .rule import Subject
+
+
+class RolledStreams:
+    """`allo.meta_for` stays a loop: in chains of tasks that exchange tokens, no stream is picked by its variable.
+
+    Streams that bundles have merged are one, and can be in the loop of a task that exchanges others.
+    """
+
+    name, folded = "allo_rolled_streams", True
+    source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        first_node = 0
+        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
+            for wiring in wirings:
+                inside = _rolled_inside(subject.program, group, wiring)
+                stream = inside or self._rolled_outside(subject, group, first_node, wiring)
+                if stream is not None:
+                    detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
+                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                    return
+            first_node += group.group.count
+
+    def _rolled_outside(self, subject: Subject, group: GroupTiles, first_node: int, wiring: Wiring) -> str | None:
+        """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
+        if not wiring.streams:
+            return None
+        fifos: Counter[tuple[str, str]] = Counter()
+        for flow in subject.fifos:
+            for direction, node in (("put", flow.source), ("get", flow.target)):
+                if node == first_node:
+                    fifos[flow.stream, direction] += flow.count
+        for use in group.round.classes:
+            for port in _rolled_ports(subject.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports):
+                if fifos[port.stream.name, port.direction] > 1:
+                    return port.stream.name
+        return None
+
+
+def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
+    """A stream array between tasks of a node of which a loop of one of them uses several FIFOs."""
+    found: dict[str, None] = {}
+    for stream in wiring.streams:
+        for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
+            ports = wiring.classes[leaf].streams
+            if ports[position] in _rolled_ports(ports):
+                found[ports[position].stream.name] = None
+    return next((name for name in found if fifos_inside(program, group.group, name) > 1), None)
+
+
+def _rolled_ports(ports: Sequence[StreamPort]) -> list[StreamPort]:
+    """The ports of a class that stand for one operation of the source in a loop."""
+    sites = Counter((port.location, port.direction) for port in ports)
+    return [port for port in ports if port.location is not None and sites[port.location, port.direction] > 1]
+
+
+class ChainedLoops:
+    """A token that chained tasks exchange becomes a buffer, so it is put and got in one loop, or in none.
+
+    A loop that does nothing but hand on a tile is dissolved into the loop that takes it.
+    """
+
+    name, folded = "allo_chained_loops", True
+    source = "allo.backend.aie.mapping.ComputationGraph.refactor"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        first_node = 0
+        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
+            for wiring in wirings:
+                for stream in wiring.streams:
+                    if not _is_buffer(body_of(group.group), wiring, stream):
+                        name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
+                        detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
+                        yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                        return
+            first_node += group.group.count
+
+
+class ChainedTensors:
+    """Tasks with tensors are in the innermost loop of a chain's bundles, or only hand a tile on to one that is."""
+
+    name, folded = "allo_chained_loops", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        first_node = 0
+        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
+            for wiring in wirings:
+                tensor = _tensor_outside(subject, group, wiring)
+                if tensor is not None:
+                    detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
+                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                    return
+            first_node += group.group.count
+
+
+def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
+    """A tensor of a task outside of the innermost loop that does not hand it on to a task inside."""
+    body = body_of(group.group)
+    if not isinstance(body, Seq) or not any(isinstance(child, Repeat) for child in body.children):
+        return None
+    depth = [_depth(body, leaf) for leaf in range(body.leaf_count)]
+    handed_on = {s.put_leaf for s in wiring.streams if depth[s.get_leaf] == max(depth)}
+    for use in group.round.classes:
+        cls = subject.program.kernels[use.task.kernel].classes[use.task.cls]
+        used = [port.tensor.name for port in cls.tensor_ports if port.reads or port.writes]
+        for leaf in use.in_round.tolist() if used else ():
+            if depth[leaf] < max(depth) and not (wiring.classes[leaf].forwards and leaf in handed_on):
+                return used[0]
+    return None
+
+
+def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
+    put, get = wiring.classes[stream.put_leaf], wiring.classes[stream.get_leaf]
+    put_loops, get_loops = _loops_apart(body, stream.put_leaf, stream.get_leaf)
+    put_loops += _in_loop(put.streams, stream.put)
+    get_loops += _in_loop(get.streams, stream.get)
+    if put_loops == get_loops == 0:
+        return True
+    only_hands_on = stream.put in put.forwards and len({port.location for port in put.streams}) == 1
+    return put_loops == get_loops == 1 and only_hands_on
+
+
+def _in_loop(ports: Sequence[StreamPort], position: int) -> bool:
+    """Whether the operation is in a loop of its task."""
+    return ports[position].tokens != 1 or ports[position] in _rolled_ports(ports)
+
+
+def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
+    """In how many loops two tasks of a schedule are that the other one is not in."""
+    while not isinstance(tree, Task):
+        if isinstance(tree, Repeat):
+            length = tree.child.leaf_count
+            if first // length != second // length:
+                return _depth(tree, first), _depth(tree, second)
+            first, second, tree = first % length, second % length, tree.child
+            continue
+        for child in tree.children:
+            if first < child.leaf_count and second < child.leaf_count:
+                tree = child
+                break
+            if first < child.leaf_count or second < child.leaf_count:
+                return _depth(tree, first), _depth(tree, second)
+            first, second = first - child.leaf_count, second - child.leaf_count
+    return 0, 0
+
+
+def _depth(tree: Tree, leaf: int) -> int:
+    """In how many loops of a schedule a task is."""
+    if isinstance(tree, Task):
+        return 0
+    if isinstance(tree, Repeat):
+        return 1 + _depth(tree.child, leaf % tree.child.leaf_count)
+    for child in tree.children:
+        if leaf < child.leaf_count:
+            return _depth(child, leaf)
+        leaf -= child.leaf_count
+    raise IndexError(leaf)

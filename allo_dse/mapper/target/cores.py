@@ -1,0 +1,79 @@
+"""What Allo's placer is given: nodes in the order in which they were made, and the FIFOs between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ..fold.vmg import VMG
+from ..graph.names import bundle_name, chain_name
+from ..graph.ports import schedule_round
+from ..model.movement import StreamFlow
+from .placer import Core, PlacedNode, place_nodes
+from .transfers import TransferRun
+
+Position = tuple[int, int, int]
+"""Where Allo meets a stream first: the task, the stream's place among the task's, and the task at its other end."""
+
+
+def place_graph(
+    vmg: VMG, fifos: Sequence[StreamFlow], transfers: Sequence[TransferRun], columns: int
+) -> Mapping[int, Core]:
+    """The cores that Allo gives the nodes of a graph.
+
+    Raises:
+        NotPlaced: where Allo gives up.
+    """
+    order = creation_order(vmg)
+    wanted = memory_columns(transfers)
+    nodes = {node: PlacedNode(vmg.nodes[node], wanted.get(node, 0)) for node in order}
+    rank = {node: number for number, node in enumerate(order)}
+    pairs: dict[tuple[int, int], int] = {}
+    for flow in by_position(vmg, fifos):
+        one, other = sorted((flow.source, flow.target), key=rank.__getitem__)
+        pairs[one, other] = pairs.get((one, other), 0) + flow.count
+    return place_nodes(nodes, [(*pair, count) for pair, count in pairs.items()], columns)
+
+
+def creation_order(vmg: VMG) -> list[int]:
+    """The nodes in the order in which the primitives make them; those that are single tasks come first."""
+    made: dict[str, tuple[int, int]] = {}
+    for step, (kind, operands) in enumerate(vmg.mapping_primitives):
+        if kind == "chain":
+            made[chain_name(operands)] = (step, 0)
+            continue
+        heads = (operands[0],) if isinstance(operands[0], str) else operands[0]
+        made |= {bundle_name(head, len(operands)): (step, place) for place, head in enumerate(heads)}
+    first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
+    return sorted(range(vmg.node_count), key=lambda node: made.get(vmg.nodes[node], (-1, first[node])))
+
+
+def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
+    """Per node with tensors the memory tile that it has most interfaces to."""
+    counts: dict[int, Counter[int]] = {}
+    for run in transfers:
+        for stream in run.streams:
+            for interface in stream:
+                counts.setdefault(interface.node, Counter())[run.memory_tile] += 1
+    return {node: min(own, key=lambda tile: (-own[tile], tile)) for node, own in counts.items()}
+
+
+def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
+    """Streams between nodes in the order in which Allo meets them: argument by argument of task after task."""
+    first: dict[tuple[int, str, str], tuple[int, int]] = {}
+    start = 0
+    for group in vmg.groups:
+        for use in sorted(schedule_round(group.tree).classes, key=lambda use: use.first_leaf):
+            ports = vmg.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports
+            tasks = group.leaves.tasks(use.first_leaf, use.first_leaf + 1)[:, 0].tolist() if ports else ()
+            for node, task in enumerate(tasks, start):
+                for place, port in enumerate(ports):
+                    first.setdefault((node, port.stream.name, port.direction), (task, place))
+        start += group.count
+
+    def position(flow: StreamFlow) -> Position:
+        put, got = first[flow.source, flow.stream, "put"], first[flow.target, flow.stream, "get"]
+        (task, place), (other, _) = sorted((put, got))
+        return task, place, other
+
+    return sorted(fifos, key=position)
