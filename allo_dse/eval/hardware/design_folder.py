@@ -16,7 +16,7 @@ from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.space.design import Design
 
 from ..verify import directions, tolerance_of
-from . import build
+from . import allo_folding, build
 from .program_source import NotCut, program_files
 
 HLS = "hls"
@@ -27,7 +27,8 @@ MOST_GOLDEN_ELEMENTS = 1 << 18
 ALLO_FIFO_DEPTH = 2
 """Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
-DESIGN, BUILD, PROGRAM, GOLDEN = "design.json", "build.py", "program.py", "golden.npz"
+DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
+PROGRAM, GOLDEN = "program.py", "golden.npz"
 
 Reference = Callable[..., Any]
 Files = dict[str, str | bytes]
@@ -109,7 +110,7 @@ def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, Jso
         "tolerance": {tensor.name: tolerance_of(tensor.dtype, program) for tensor in floats},
         "not_taken": _not_taken(design),
     }
-    files: Files = {BUILD: Path(build.__file__).read_text()}
+    files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(allo_folding.__file__).read_text()}
     try:
         files |= program_files(program.source, program.params, reference)
     except NotCut as problem:

@@ -93,6 +93,12 @@ class FoldBounds:
             sides.update(self._used[kernel][every])
         return self._ports_fit(sides)
 
+    @cached_property
+    def each_task_fits(self) -> bool:
+        """Whether a core has the channels and the memory for the tensor ports of any one task."""
+        every = (ports for classes in self.graph.ports.classes for ports in classes)
+        return all(self._ports_fit({side.key: side.port for side in ports.sides}) for ports in every)
+
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
         """Whether a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from allo_dse.device.device import Device
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import AlloDseError
 
 from ..mapping import DeviceMapping
+from ..model.buffering import Buffering
 from ..model.violation import Violation
+from ..program import Program
+from ..search.bounds import FoldBounds
 from .allo_rules import ALLO_RULES
 from .rule import Rule, Subject
 
@@ -48,6 +51,17 @@ class Target:
             if rule.folded and not found:
                 found += rule.check(subject)
         return found
+
+    def builds(self, program: Program, device: Device, buffering: Buffering) -> bool:
+        """Whether there can be a design of a program that is built.
+
+        Args:
+            buffering: what every design has at least.
+        """
+        if not isinstance(device, NpuDevice):
+            return True
+        mapping = DeviceMapping(program.vmg, device, buffering)
+        return not self.check_program(mapping) and FoldBounds(program.vmg.graph, device, buffering).each_task_fits
 
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
         """The rules that the program breaks however it is folded."""

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from allo_dse.errors import AlloDseError
+from allo_dse.mapper.program import Program
 
 from ..choice import Ask, Question, QuestionChoice
 from ..design import Design
 from ..draft import Draft
 from ..gene import Genes
-from ..params import Parameter, ParameterSpace
+from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Programs
+
+MOST_TRIED = 256
+"""Assignments around one that cannot be built that are looked at before it is left as it is."""
 
 
 class ParameterChoice(QuestionChoice):
-    """Values of all parameters that are active. Genes: `param.<name>`, the position in the parameter's values."""
+    """Values of all parameters that are active. Genes: `param.<name>`, the position in the parameter's values.
+
+    Genes of a program that cannot be built mean the nearest one that can: fewest steps of positions away, any other
+    value of an unordered parameter being one step.
+
+    Args:
+        builds: whether any design of a program can be built; None when all of them may.
+        builder: whose rules `builds` goes by.
+    """
 
     writes = frozenset({"params", "program"})
 
-    def __init__(self, parameters: ParameterSpace, programs: Programs) -> None:
+    def __init__(
+        self,
+        parameters: ParameterSpace,
+        programs: Programs,
+        builds: Callable[[Program], bool] | None = None,
+        builder: str = "",
+    ) -> None:
         self._parameters = parameters
         self._programs = programs
+        self._builds, self._builder = builds, builder
+        self._repaired: dict[tuple[int, ...], Draft | None] = {}
 
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
         """None where a condition of the study forbids the values.
@@ -30,23 +51,48 @@ class ParameterChoice(QuestionChoice):
         Raises:
             AlloDseError: when the program does not compile with them.
         """
+        wanted = dict.fromkeys(self._parameters.free, 0)
 
         def pick(name: str, parameter: Parameter) -> int:
-            return int(ask(Question.position(_gene(name), len(parameter.values), ordered=parameter.ordered)))
+            asked = Question.position(_gene(name), len(parameter.values), ordered=parameter.ordered)
+            wanted[name] = int(ask(asked))
+            return wanted[name]
 
         params = self._parameters.assign(pick)
+        if self._builds is not None:
+            key = tuple(wanted.values())
+            if key not in self._repaired:
+                self._repaired[key] = self._nearest(draft, wanted)
+            found = self._repaired[key]
+            if found is not None:
+                return replace(draft, params=found.params, program=found.program)
         if not self._parameters.allows(params):
             return None
         return replace(draft, params=params, program=self._programs.load(params))
 
+    def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
+        """The nearest program that can be built, or None when there is none near."""
+        for positions in itertools.islice(nearest_first(wanted, self._parameters.free), MOST_TRIED):
+            params = self._parameters.assign(lambda name, _, at=positions: at[name])  # type: ignore[misc]
+            found = self._decided(draft, params) if self._parameters.allows(params) else None
+            if found is not None:
+                return found
+        return None
+
+    def _decided(self, draft: Draft, params: Assignment) -> Draft | None:
+        """The draft with these parameters, or None when the program does not compile or cannot be built."""
+        try:
+            program = self._programs.load(params)
+        except AlloDseError:
+            return None
+        if self._builds is not None and not self._builds(program):
+            return None
+        return replace(draft, params=params, program=program)
+
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
-        """Parameters for which the program does not compile have none."""
+        """Parameters for which the program does not compile, or cannot be built, have none."""
         for params in self._parameters.assignments():
-            genes = self._genes(dict(params))
-            try:
-                yield replace(draft, params=params, program=self._programs.load(params)), genes
-            except AlloDseError:
-                yield None, genes
+            yield self._decided(draft, params), self._genes(dict(params))
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))
@@ -55,8 +101,28 @@ class ParameterChoice(QuestionChoice):
         return {_gene(name): value for name, value in self._parameters.positions(params).items()}
 
     def describe(self) -> dict[str, object]:
-        return {"params": {name: p.describe() for name, p in self._parameters.parameters.items()}}
+        found: dict[str, object] = {"params": {name: p.describe() for name, p in self._parameters.parameters.items()}}
+        return found if self._builds is None else {**found, "builder": self._builder}
 
 
 def _gene(parameter: str) -> str:
     return f"param.{parameter}"
+
+
+def nearest_first(start: Mapping[str, int], parameters: Mapping[str, Parameter]) -> Iterator[dict[str, int]]:
+    """All positions of parameters, those that are fewest steps away first: one value down or up in those that are
+    ordered, to any other value in the rest."""
+    seen, ring = {tuple(start.values())}, [dict(start)]
+    while ring:
+        yield from ring
+        following = []
+        for positions in ring:
+            for name, parameter in parameters.items():
+                own, last = positions[name], len(parameter.values) - 1
+                others = (own - 1, own + 1) if parameter.ordered else range(last + 1)
+                for other in others:
+                    moved = {**positions, name: other}
+                    if 0 <= other <= last and (key := tuple(moved.values())) not in seen:
+                        seen.add(key)
+                        following.append(moved)
+        ring = following

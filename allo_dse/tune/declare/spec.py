@@ -169,6 +169,7 @@ class StudySpec:
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
+        from allo_dse.mapper.model.buffering import Buffering
         from allo_dse.space.choices.auto_schedules import schedules_of
         from allo_dse.space.choices.kernel_library import KernelLibrary
         from allo_dse.space.choices.output_depth import OutputDepth
@@ -179,7 +180,10 @@ class StudySpec:
         depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
         if self.target.fifo_depth is not None:
             depths = (self.target.fifo_depth,)
-        choices: list[Choice] = [ParameterChoice(self.parameters, self.programs), self.folds, OutputDepth(depths)]
+        least = Buffering(output_depth=min(depths))
+        builds = None if self._check else lambda program: self.target.builds(program, self.device, least)
+        parameters = ParameterChoice(self.parameters, self.programs, builds, self.target.name)
+        choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
         schedules = schedules_of(self.schedules, self.device)
         if schedules is not None:
             choices.append(schedules)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from allo_dse.eval.hardware.design_folder import (
     BUILD,
+    FOLDING,
     GOLDEN,
     HLS,
     PROGRAM,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
 # Files that not every design has: those of an earlier export must not stay beside another design's.
-_SOMETIMES = {BUILD, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
+_SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
 def export_design(
