@@ -72,7 +72,7 @@ class FoldBounds:
         in_flows = in_transfers = out_flows = out_transfers = 0
         limits = self._limits
         common = self._used[kernel][False]
-        for side in self._moved[kernel]:
+        for side in self.moved[kernel]:
             varying = set() if side.key in common else self._varying[kernel]
             alike = [axis for axis in range(len(sizes)) if axis not in varying]
             if side.key[1] == "in":
@@ -144,7 +144,7 @@ class FoldBounds:
         return result
 
     @cached_property
-    def _moved(self) -> list[list[PortSide]]:
+    def moved(self) -> list[list[PortSide]]:
         """Per kernel the ports of tensors that no kernel before it moves in the same direction."""
         seen: set[tuple[str, str]] = set()
         result = []

@@ -7,18 +7,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.errors import AlloDseError
 
+from ..fold.fold import MeshFold
+from ..graph.program_graph import ProgramGraph
 from ..mapping import DeviceMapping
 from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
 from ..search.bounds import FoldBounds
 from .allo_rules import ALLO_RULES
+from .respell import with_fewer_transfers
 from .rule import Rule, Subject
 
 
@@ -30,12 +33,14 @@ class Target:
         rules: checked in this order; those of the program first.
         replaced: limits of the device that its rules state in its own way.
         fifo_depth: the depth of the object FIFOs that it makes for tensors; None when it makes any.
+        respell: the fold in the patterns that it can build, where others do as well; None when it builds any.
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     replaced: frozenset[str] = frozenset()
     fifo_depth: int | None = None
+    respell: Callable[[ProgramGraph, MeshFold, Device], MeshFold] | None = None
 
     def check(self, mapping: DeviceMapping) -> list[Violation]:
         """All limits of the device that a mapping exceeds, and all rules of the target that it breaks.
@@ -70,7 +75,7 @@ class Target:
 
 
 TARGETS: Mapping[str, Target] = {
-    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), fifo_depth=2),
+    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), 2, with_fewer_transfers),
     "model": Target("model"),
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from allo_dse.device.device import Device
 from allo_dse.errors import IllegalFold
 from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import FoldSpace
 
@@ -21,11 +22,15 @@ class KernelFolds(FoldChoice):
 
     Args:
         device: its compute tiles bound the number of nodes.
+        respell: the fold that is meant by one that what builds the design would refuse; None when it builds any.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(
+        self, device: Device, respell: Callable[[ProgramGraph, MeshFold, Device], MeshFold] | None = None
+    ) -> None:
         super().__init__(device.max_nodes)
         self._device = device
+        self._respell = respell
         self._spaces: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}
 
@@ -81,7 +86,9 @@ class KernelFolds(FoldChoice):
             for (kernel, plan, order), rules in zip(kernels, space.rules, strict=True)
         )
         fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program.vmg.graph)
-        return fold if space.is_legal(fold) else None
+        if not space.is_legal(fold):
+            return None
+        return fold if self._respell is None else self._respell(program.vmg.graph, fold, self._device)
 
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, MeshFold):

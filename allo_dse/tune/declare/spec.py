@@ -150,10 +150,11 @@ class StudySpec:
         from allo_dse.space.choices.kernel_folds import KernelFolds
         from allo_dse.space.choices.task_folds import TaskFolds
 
-        kinds = {"kernels": KernelFolds, "tasks": TaskFolds}
-        if self._folds not in kinds:
-            raise StudyError(f"study {self.name!r}: folds={self._folds!r}", hint=f"one of {', '.join(kinds)}")
-        return kinds[self._folds](self.device)
+        if self._folds == "tasks":
+            return TaskFolds(self.device)
+        if self._folds != "kernels":
+            raise StudyError(f"study {self.name!r}: folds={self._folds!r}", hint="one of kernels, tasks")
+        return KernelFolds(self.device, None if self._check else self.target.respell)
 
     @cached_property
     def target(self) -> Target:

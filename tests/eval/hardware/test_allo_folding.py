@@ -113,11 +113,11 @@ def test_after_a_bundle_chains_are_as_they_were() -> None:
 
 
 def test_tiles_are_those_that_a_search_finds() -> None:
-    asked = []
+    asked: list[tuple[int, ...]] = []
 
     def search(tensor: SimpleNamespace, task: tuple[int, ...]) -> str:
         asked.append(task)
-        return next(tile for tile, tasks in tensor.global_placement.items() if task in tasks)
+        return str(next(tile for tile, tasks in tensor.global_placement.items() if task in tasks))
 
     tensor = SimpleNamespace(global_placement={"R0": [(0,), (1,)], "R1": [(1,), (2,)]})
     found = known_tile(search)

@@ -63,7 +63,7 @@ def test_the_nearest_program_that_can_be_built_is_taken(good: set[Place], wanted
     assert found is not None
     place = (found["a"], found["b"], "xyz".index(str(found["c"])))
     assert place in possible
-    assert steps(wanted, place) == min(steps(wanted, other) for other in possible)  # type: ignore[arg-type]
+    assert steps(wanted, place) == min(steps(wanted, other) for other in possible)
     assert decoded(choice(good), wanted) == found
 
 
