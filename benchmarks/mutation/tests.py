@@ -35,7 +35,7 @@ TESTS = (
 )
 PARTS = ("allo_dse", "tests", "studies", "benchmarks", "docs", "examples")
 FILES = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-TEST_SECONDS = 120
+TEST_SECONDS = 40
 """Of computing: a test that needs more does not end."""
 MEMORY_BYTES = 16 << 30
 FEW_EXAMPLES = 3
@@ -281,7 +281,7 @@ def _in_copy(mutant: Mutant, tests: list[str]) -> str:
         for name in FILES:
             shutil.copy(ROOT / name, place / name)
         (place / mutant.file).write_text(mutant.text, encoding="utf-8")
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", "-o", f"faulthandler_timeout={5 * TEST_SECONDS}"]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", "-o", f"faulthandler_timeout={10 * TEST_SECONDS}"]
         options += ["-o", "faulthandler_exit_on_timeout=true"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)

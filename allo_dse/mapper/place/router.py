@@ -1,4 +1,5 @@
-"""Routing by negotiated congestion: nets are routed one by one, the price of overused links rises, until all fit.
+"""Routing by negotiated congestion: nets are routed one by one, the price of overused links rises, until all fit
+(McMurchie and Ebeling, PathFinder, FPGA 1995).
 
 Quick, but it may miss a routing that exists; `joint.py` decides those cases.
 """
@@ -51,9 +52,12 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
     wires = _Wires(capacity)
     for link in capacity:
         wires.by_tile.setdefault(link.source, []).append(link)
+    # Nets to many sinks have the fewest ways out, so they choose first.
     order = sorted(range(len(nets)), key=lambda n: (-len(nets[n].sinks), n))
     trees: list[Tree] = [()] * len(nets)
     for number in range(_ROUNDS):
+        # The price of sharing begins at nothing, so that the first round shows where nets want to be; it grows, and
+        # links that stay overused keep what they cost: nets that have another way take it, the others stay.
         wires.pressure = _BASE * number
         for net in order:
             wires.take(trees[net], -1)
@@ -93,7 +97,7 @@ def _path(sources: set[Tile], sinks: set[Tile], wires: _Wires) -> list[Link] | N
         if tile in sinks:
             return _back(tile, came)
         if cost > costs[tile] or (tile in came and tile.row <= MEMORY_ROW):
-            continue
+            continue  # an entry that a cheaper one has overtaken; or a memory tile or shim, where routes end
         for link in wires.by_tile.get(tile, ()):
             target = link.target
             if target.row <= MEMORY_ROW and target not in sinks:

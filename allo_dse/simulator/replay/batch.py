@@ -100,7 +100,7 @@ class LaneReplay:
         self._put = np.empty((plan.slots, LANES), kind)
         self._get = np.empty((plan.slots + plan.streams, LANES), kind)
         never = plan.offset[:-1] + np.arange(plan.streams)
-        self._get[never] = np.iinfo(kind).min // 2
+        self._get[never] = np.iinfo(kind).min // 2  # half, so that adding a cycle or a stall never overflows
         self._burst_process = np.empty(len(plan.port), np.int32)
         self._burst_start = np.empty(len(plan.port), np.int64)
 
@@ -121,7 +121,7 @@ class LaneReplay:
         plan = self.plan
         lanes: Array = np.empty((plan.streams, LANES), plan.due.dtype)
         lanes[:, : len(depths)] = depths.T
-        lanes[:, len(depths) :] = depths[-1][:, None]
+        lanes[:, len(depths) :] = depths[-1][:, None]  # lanes that are left over repeat the last vector
         stall = np.zeros((plan.processes, LANES), plan.due.dtype)
         latency = np.ascontiguousarray(plan.read_latency(lanes.T).T, plan.due.dtype)
         run_lanes(order.process, order.start, order.end, plan.due, plan.port, plan.slot, plan.offset, lanes, latency,

@@ -74,6 +74,8 @@ def run(
         head = head + 1 if head + 1 < processes else 0
         count -= 1
         queued[p] = 0
+        # A process goes on as far as it can. Who runs first changes nothing: a time depends on those of the peer alone,
+        # each of which is known before it is read.
         wait = stall[p]
         start = np.uint64(position[p])
         e = start
@@ -96,6 +98,7 @@ def run(
         stall[p] = wait
         position[p] = e
         if e > start:
+            # Only who waits for a time that is known now is run again: each run of a process gets on by an operation.
             for j in range(peers[p], peers[p + 1]):
                 x = peer[j]
                 if queued[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:
@@ -179,7 +182,7 @@ def occupancy(offset: IntArray, puts: IntArray, gets: IntArray, put_time: IntArr
     """Per stream the most slots in use at once: each is in use from its put to the cycle of its get, both included."""
     result = np.zeros(len(puts), np.int64)
     for s in range(len(puts)):
-        freed = 0
+        freed = 0  # times of puts and gets only grow along a stream, so one pass finds the last get before each put
         for n in range(puts[s]):
             t = put_time[offset[s] + n]
             while freed < gets[s] and freed < n and get_time[offset[s] + freed] < t:

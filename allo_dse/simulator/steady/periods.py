@@ -56,6 +56,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
         until: a clock that no node is to be moved past.
     """
     best = None
+    # A short period fits in more often, a long one may be the only exact one: what is skipped decides.
     for since in known[: -COMPARED - 1 : -1]:
         late = now.reference - since.reference
         times = _repetitions(since, now)
@@ -71,12 +72,14 @@ def _repetitions(since: State, now: State) -> int:
     """How often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
     advance = now.counters - since.counters
     changed = advance != 0
+    # Several counters of a node, or one that fell: an outer repeat has gone on, and its inner ones began anew.
     if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
         return 0
     moved = changed.any(axis=1)
     late = now.clock - since.clock
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
         return 0
+    # The last round of a repeat is executed, not skipped: what comes after it is not what the period shows.
     left = (now.counts - 1 - now.counters)[changed]
     return int((left // advance[changed]).min())
 
@@ -97,6 +100,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     tokens = times * (now.puts - since.puts)
     _move_tokens(part, arena, tokens, late)
     served = now.served - since.served
+    # A server that nobody asks stays free from when it was; the states are equal in that it is free.
     used = part.resources[served[:, 1] > 0]
     arena.resources[used, Resource.FREE] += late
     arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]
@@ -107,6 +111,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
 
 def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
     """Let streams carry so many tokens more; what lies in them is later."""
+    # Head and tail move around the ring, so what lies between them is read before and written after.
     entry, _ = token_entries(part, arena, arena.streams[part.streams])
     values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
     arena.streams[part.streams, Stream.TAIL] += tokens
