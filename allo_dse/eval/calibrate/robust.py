@@ -35,7 +35,12 @@ RATE_SHOWS = 0.02
 RATE_DOMINATES = 3.0
 RATE_HELPS = 1.0  # of the loss; a residual that is no outlier any more
 SMALL_STEP = 2e-3
+BENT = 0.7  # of the scale, that a fit without one measurement must be below to be another minimum
 FEWEST_PER_PARAMETER = 2
+
+
+_End = tuple[Vector, Vector, Matrix]
+"""Coordinates, residuals and slopes at the end of a descent."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,7 @@ def fit(problem: Problem, start: Vector) -> Fit:
     effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT or i in problem.rates]
     begun = _begun(problem, start, effective)
     at, residuals, jacobian = _descend(problem, begun, effective, TRUST)
+    at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), effective, TRUST)
     allowed, alike = effective, {i: list[int]() for i in range(len(start)) if i not in effective}
     while True:
         chosen = select(jacobian, residuals, scale_of(residuals), allowed)
@@ -173,6 +179,28 @@ def fit(problem: Problem, start: Vector) -> Fit:
         kept[chosen.free] = at[chosen.free]
         allowed = chosen.free
         at, residuals, jacobian = _descend(problem, kept, allowed, np.inf)
+        at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), allowed, np.inf)
+
+
+def _unbent(problem: Problem, ended: _End, free: list[int], trust: float) -> _End:
+    """Where a descent has ended, or where it ends without a measurement that bends it.
+
+    A measurement that alone determines a coordinate can pull it so far that those near it look like the outliers, a
+    minimum of its own. The fit without it shows by a far smaller scale [Rousseeuw, Least median of squares, 1984].
+    """
+    at, residuals, jacobian = ended
+    scale = scale_of(residuals)
+    if not free or scale <= LEAST_SCALE:
+        return ended
+    changes = [_linear(np.delete(jacobian[:, free], i, 0), np.delete(residuals, i)) for i in range(len(residuals))]
+    scales = [scale_of(residuals + jacobian[:, free] @ change) for change in changes]
+    least = int(np.argmin(scales))
+    if scales[least] > BENT * scale:
+        return ended
+    moved = at.copy()
+    moved[free] += changes[least]
+    tried = _descend(problem, problem.clip(moved), free, trust)
+    return tried if scale_of(tried[1]) < BENT * scale else ended
 
 
 def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
@@ -197,9 +225,7 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
     return best
 
 
-def _descend(
-    problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
-) -> tuple[Vector, Vector, Matrix]:
+def _descend(problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS) -> _End:
     """Gauss-Newton steps of the free coordinates; coordinates, residuals and slopes at the end.
 
     Args:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.eval.calibrate.robust import Problem, fit
@@ -23,6 +23,9 @@ def problem(measured: Any, columns: Any) -> Any:
     return Problem(residuals_at, -wide, wide)
 
 
+@example(launch=0.0, rate=0.0, outliers={0}, by=0.5)
+@example(launch=1.765641958505773, rate=1.4940905244829286, outliers={0}, by=0.5)
+@example(launch=5.566184237464628, rate=-1.899068975581462, outliers={7}, by=0.7772360217175973)
 @given(st.floats(-1, 6), st.floats(-2, 2), st.sets(st.integers(0, 7), max_size=2), st.floats(0.5, 2))
 @settings(max_examples=60, deadline=None)
 def test_what_made_the_times_is_found_in_spite_of_outliers(launch: Any, rate: Any, outliers: Any, by: Any) -> None:
