@@ -1,0 +1,66 @@
+"""`allo-tune calibrate` on a study whose rung measures: a run directory, JSON, and a device file of one's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allo_dse.cli.main import main
+from allo_dse.device.device import NpuDevice
+from tests.tune.run.test_learning import TOP, search
+
+MINE = 'extends = "npu1_4col"\ndescription = "mine"\n[boards.default]\nlaunch_us = 150.0\n'
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run whose best designs a command has measured: all took 1.2 times as long as predicted."""
+    folder = tmp_path_factory.mktemp("measured")
+    search(folder, 12)
+    return folder / "run"
+
+
+@pytest.fixture
+def calibrate(monkeypatch: Any, capsys: Any) -> Callable[..., str]:
+    def call(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["allo-tune", "calibrate", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "160")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert not ended.value.code, captured.err
+        return str(captured.out)
+
+    return call
+
+
+def test_a_run_directory_is_calibrated_by_what_its_rung_measured(
+    measured: Path, tmp_path: Path, calibrate: Any
+) -> None:
+    output = tmp_path / "my_npu.toml"
+    found = json.loads(calibrate(measured, "-o", output, "--json"))
+    assert found["file"] == str(output)
+    assert (found["device"], found["board"]) == ("npu1_4col", "default")
+    assert len(found["measurements"]) == TOP
+    assert all(one["measured_us"] > 1.15 * one["before_us"] for one in found["measurements"])
+    assert found["errors"]["before"]["median"] > 0.15
+    assert found["errors"]["after"]["median"] < 0.05
+    assert any(p["standard_deviation"] is not None for p in found["parameters"])
+    assert NpuDevice.load(output).accuracy[0].measurements == TOP
+
+
+def test_a_device_file_of_ones_own_is_extended_where_it_lies(measured: Path, tmp_path: Path, calibrate: Any) -> None:
+    (tmp_path / "devices").mkdir()
+    mine = tmp_path / "devices" / "mine.toml"
+    mine.write_text(MINE)
+    output = tmp_path / "fitted.toml"
+    said = calibrate(measured, "--device", mine, "-o", output)
+    assert f"{TOP} measurements; wrote " in said
+    assert "cross-validated: median" in said
+    assert 'extends = "devices/mine.toml"' in output.read_text()
+    assert NpuDevice.load(output).description == "mine, calibrated"
