@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .space.choice import Choice as Choice
     from .space.choice import Question as Question
     from .space.choice import QuestionChoice as QuestionChoice
+    from .space.choices.schedules import adders as adders
     from .space.choices.schedules import memory as memory
     from .space.choices.schedules import pack as pack
     from .space.choices.schedules import partition as partition
@@ -132,7 +133,7 @@ _names, __getattr__ = lazy_exports(
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.samplers": ["EvolutionSampler"],
         "space.choice": ["Ask", "Choice", "Question", "QuestionChoice"],
-        "space.choices.schedules": ["memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
+        "space.choices.schedules": ["adders", "memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.results.result": ["Result"],

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ADDERS = "adders"
+"""The kind of directives about the operators of floating-point sums; they are about the whole program."""
+
 
 @dataclass(frozen=True)
 class Directive:
     """A customization of a schedule: attributes that cost models and code generators read; results do not change.
 
     Attributes:
-        kind: "partition", "pipeline" or "unroll".
+        kind: "partition", "pipeline" or "unroll"; for FPGAs also "place", "pack" and "adders".
         scope: the region or kernel whose array or loop is meant.
         name: the array or loop.
         options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
             ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
-            completely).
+            completely); for "adders" `impl`, "fabric" for those without DSPs.
     """
 
     kind: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import ADDERS, Directive
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
@@ -72,33 +72,41 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What directives say about a task class: loops by position in `TaskClass.loops`, arrays by name."""
+    """What directives say about a task class: loops by position in `TaskClass.loops`, arrays by name.
+
+    Attributes:
+        fabric: whether all floating-point sums take the adder without DSPs.
+    """
 
     loops: Mapping[int, LoopPlan]
     storages: Mapping[str, Storage]
     sources: Sequence[SourceLoop] = field(default=())
+    fabric: bool = False
 
     @property
     def key(self) -> Hashable:
         """Equal for plans of one class that say the same."""
-        return frozenset(self.loops.items()), tuple(self.storages.values())
+        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric
 
 
 def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
     """The directives of a program, and further ones, as they concern one task class; later ones override."""
     loops: dict[int, LoopPlan] = {}
     storages = {name: Storage(array, (None,) * len(array.shape)) for name, array in nest.arrays.items()}
+    fabric = False
     for directive in (*program.schedule, *directives):
         if not _concerns(directive, program, task_class):
             continue
-        if directive.kind in ("pipeline", "unroll"):
+        if directive.kind == ADDERS:
+            fabric = directive.options["impl"] == "fabric"
+        elif directive.kind in ("pipeline", "unroll"):
             for number, source in enumerate(task_class.loops):
                 if directive.name in (source.name, source.grid):
                     loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
         else:
             for name in _arrays(directive, program, task_class, nest):
                 storages[name] = _stored(storages[name], directive)
-    return Plan(loops, storages, task_class.loops)
+    return Plan(loops, storages, task_class.loops, fabric)
 
 
 def is_region(scope: str, program: CompiledProgram) -> bool:

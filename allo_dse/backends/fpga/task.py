@@ -28,7 +28,7 @@ from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
-from .plan import Item, Planned, plan_of, planned
+from .plan import Item, Plan, Planned, plan_of, planned
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
 _NO_VARIABLE = -(1 << 40)
@@ -113,7 +113,7 @@ def task_cost(
     plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
     items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or ())
-    task = _Task(task_class, device, plan.storages, measured or {})
+    task = _Task(task_class, device, plan, measured or {})
     parts = task.block(items, 1, pids, outermost=True)
     return TaskCost(parts, task.loops, task.logic(), plan.storages, task.operations)
 
@@ -164,13 +164,14 @@ class _Task:
         self,
         task_class: TaskClass,
         device: FpgaDevice,
-        storages: Mapping[str, Storage],
+        plan: Plan,
         measured: Mapping[int, Measured],
     ) -> None:
         self.task_class = task_class
         self.device = device
         self.measured = measured
-        self.storages = storages
+        self.storages = plan.storages
+        self.fabric = plan.fabric
         self.operations = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
@@ -249,7 +250,7 @@ class _Task:
     def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.device, self.storages)
+            built = build(flat, self.device, self.storages, fabric=self.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = replace(self._pipelines[key], flat=flat)
@@ -282,10 +283,10 @@ class _Task:
         unrolls = any(isinstance(item, Planned) for item in items)
         built = self._pipelines if unrolls else self._straight
         if key not in built:
-            built[key] = build(_once(items), self.device, self.storages)
+            built[key] = build(_once(items), self.device, self.storages, fabric=self.fabric)
         if unrolls:  # memory ports count
             return [Rounds(self.task_class, variables).part(built[key])]
-        walk = Walk(self.device, self.storages)
+        walk = Walk(self.device, self.storages, self.fabric)
         walk.block(items)
         self._states[key] = walk.finish + 1
         ops = [(event.stage, event.kind, event.stream) for event in walk.events if self._holds(event, variables)]

@@ -15,7 +15,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import ADDERS, Directive
 
 from .cpp.names import Names
 from .dataflow.folding import Folding
@@ -191,6 +191,7 @@ def emit_project(
         "header": "kernel.h",
         "source": _source(program),
         "version": _version(),
+        "fabric_adders": any(d.kind == ADDERS and d.options["impl"] == "fabric" for d in schedule),
         "banks": list(_banks(kernel, buffers, device or FpgaDevice.load(DEFAULT_DEVICE))),
         **_target(device),
     }

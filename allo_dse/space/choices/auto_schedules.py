@@ -25,7 +25,7 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 
 from ..choice import Ask, Question
-from .schedules import Decided, DeclaredSchedules, ScheduleChoice, ScheduleParameter
+from .schedules import ADDERS_BY, Decided, DeclaredSchedules, ScheduleChoice, ScheduleParameter, adders
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
 INTERVALS = (1, 2, 4)
@@ -97,7 +97,8 @@ class AutoSchedules(ScheduleChoice):
 
     def describe(self) -> dict[str, object]:
         own = self._declared.describe()["schedules"] if self._declared else []
-        return {"schedules": ["auto", MOST_COPIES, MINOR, list(INTERVALS), list(BANKS), list(SHARES), own]}
+        words = [list(words) for words in (INTERVALS, BANKS, SHARES, ADDERS_BY)]
+        return {"schedules": ["auto", MOST_COPIES, MINOR, *words, own]}
 
     def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives: list[Directive] = []
@@ -109,6 +110,8 @@ class AutoSchedules(ScheduleChoice):
             if copied and str(ask(Question.word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
                 halved.add(kernel.name)
         directives += self._banks(program, unrolled, halved)
+        if _adds_floats(program) and str(ask(Question.word("schedule.adders", ADDERS_BY, ADDERS_BY))) == "fabric":
+            directives.append(adders().directive("fabric"))
         said, depths = self._declared.schedule(program, ask) if self._declared else ((), ())
         directives += self._tensors(program, said, ask)
         return (*directives, *said), depths
@@ -290,6 +293,12 @@ def _accesses(
                 yield from _accesses(side, kernel, task_class, loops)
         elif isinstance(node, Op) and node.access is not None and not node.block and node.access.index:
             yield node.access, loops
+
+
+def _adds_floats(program: CompiledProgram) -> bool:
+    """Whether there are floating-point sums, for which there are adders with and without DSPs, and no wider ones."""
+    bodies = [task_class.body.mlir for kernel in program.kernels for task_class in kernel.classes]
+    return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 
 
 def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice | None:

@@ -16,7 +16,7 @@ from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import ADDERS, Directive
 
 from ..choice import Answer, Ask, Question, QuestionChoice
 from ..draft import Draft
@@ -99,6 +99,7 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
     return ScheduleParameter("partition", array, "factor", _numbers(factors, 1, f"partition({array})"), options)
 
 
+ADDERS_BY = ("auto", "fabric")
 _MEMORIES = ("auto", "onchip", "bram", "uram", "lutram", "register")
 
 
@@ -117,6 +118,13 @@ def pack(tensor: str, bits: Parameter | Sequence[int]) -> ScheduleParameter:
 def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> ScheduleParameter:
     """Give a stream one of these depths; without it the evaluator finds the smallest that cost no time."""
     return ScheduleParameter("depth", stream, "depth", _numbers(depths, 1, f"stream_depth({stream})"))
+
+
+def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
+    """What floating-point sums are built of: "auto" leaves it to the tool, "fabric" takes no DSPs."""
+    if not kinds or any(kind not in ADDERS_BY for kind in kinds):
+        raise StudyError(f"adders: {list(kinds)!r}", hint=f"known: {', '.join(ADDERS_BY)}")
+    return ScheduleParameter(ADDERS, "sums", "impl", tuple(kinds))
 
 
 class DeclaredSchedules(ScheduleChoice):
@@ -176,7 +184,7 @@ class DeclaredSchedules(ScheduleChoice):
 
 def _is_neutral(kind: str, value: Answer) -> bool:
     """Whether a value means that there is no directive."""
-    return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto"}.get(kind)
+    return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
 
 
 def _trips(program: CompiledProgram, target: str) -> list[int]:

@@ -66,6 +66,16 @@ def test_a_sum_over_rows_has_no_recurrence() -> None:
     assert (found.ii, found.trips) == (1, 64 * 64)
 
 
+def test_sums_without_dsps_are_chosen_for_the_whole_program() -> None:
+    asked = directive("adders", "top:sums", impl="fabric")
+    without, with_ = (cost(programs.rows(), pipeline("k:j"), *more) for more in ((), (asked,)))
+    adder, fabric = (present(U280.operator("f32", name)) for name in ("add", "add_fabric"))
+    assert (without.logic.dsp - with_.logic.dsp) % adder.dsp == 0
+    assert with_.logic.dsp < without.logic.dsp
+    assert with_.loops[-1].depth <= without.loops[-1].depth - (adder.latency - fabric.latency)
+    assert cost(programs.dot("f32"), pipeline("k:i"), asked) == cost(programs.dot("f32"), pipeline("k:i"))
+
+
 def test_a_target_interval_is_kept_and_shares_operators() -> None:
     fast, slow = cost(programs.scale(), pipeline("k:i")), cost(programs.scale(), pipeline("k:i", 4))
     assert (fast.loops[-1].ii, slow.loops[-1].ii) == (1, 4)

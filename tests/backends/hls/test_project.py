@@ -43,6 +43,13 @@ def test_files_of_a_project(tmp_path: Path) -> None:
     assert f"set_part {{{device.part}}}" in script
     assert f"create_clock -period {device.clock.period_ns:.3f}" in script
     assert "set_top gemm" in script
+    assert "config_op" not in script
+
+
+def test_the_script_asks_for_sums_without_dsps() -> None:
+    asked = Directive("adders", "top", "sums", {"impl": "fabric"})
+    script = emit_project(dse.load_program(samples.gemm, **GEMM), schedule=(asked,)).files["run_hls.tcl"]
+    assert "foreach operation {fadd fsub} { config_op $operation -impl fabric }" in script
 
 
 @needs_gcc

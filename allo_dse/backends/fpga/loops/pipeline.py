@@ -114,8 +114,12 @@ def _is_loop_like(item: Item) -> bool:
     return any(_is_loop_like(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
 
 
-def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage]) -> Pipelined:
-    """Interval, depth and operators of a pipelined loop."""
+def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
+    """Interval, depth and operators of a pipelined loop.
+
+    Args:
+        fabric: floating-point sums take the adder without DSPs in any case.
+    """
     kept = {array: replace(storages[array], place="register") for array in promoted(flat.loops[-1], storages)}
     storages = {**storages, **kept}
     uses = effects_of(flat.body, *(itertools.chain(*parts) for parts in (flat.before, flat.after))).uses
@@ -124,7 +128,7 @@ def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage]) -> Pi
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     found = carried(flat.loops, storages)
-    fabric, (rec_ii, rec_array) = _adders(flat, found, device, storages, least)
+    fabric, (rec_ii, rec_array) = _adders(flat, found, device, storages, least, asked=fabric)
     again = partial(_walk, flat, device, storages, fabric=fabric, body_only=True)
     span_ii, span_array = memory_interval(found, ports, again)
     walk = _walk(flat, device, storages, {}, fabric=fabric)
@@ -154,17 +158,24 @@ def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage]) -> Pi
 
 
 def _adders(
-    flat: Flat, found: list[Carried], device: FpgaDevice, storages: Mapping[str, Storage], least: int
+    flat: Flat,
+    found: list[Carried],
+    device: FpgaDevice,
+    storages: Mapping[str, Storage],
+    least: int,
+    *,
+    asked: bool,
 ) -> tuple[bool, tuple[int, str]]:
     """Whether floating-point sums take the adder without DSPs, and the interval that recurrences allow then.
 
-    The tool takes it where a recurrence would set the interval, also when it is no faster.
+    The tool takes it where that is `asked` for, or where a recurrence would set the interval, also when it is no
+    faster.
     """
     full, fabric = (
         chain_interval(found, device, partial(_walk, flat, device, storages, fabric=choice, body_only=True))
         for choice in (False, True)
     )
-    chosen = full[0] > least and fabric[0] <= full[0]
+    chosen = asked or (full[0] > least and fabric[0] <= full[0])
     return chosen, fabric if chosen else full
 
 

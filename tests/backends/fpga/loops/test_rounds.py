@@ -111,7 +111,7 @@ def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, 
     rounds: dict[int, int] = {}
     expected = list(executed(nest, {PID: pid}, rounds))
     items = planned(nest, Plan({}, {}), {PID: pid}, unroll_up_to)
-    task = _Task(some_class(), U280, {}, {})
+    task = _Task(some_class(), U280, Plan({}, {}), {})
     parts = task.block(items, 1, {PID: pid}, outermost=True)
     found = list(puts(parts))
     for stream in (0, 1):
