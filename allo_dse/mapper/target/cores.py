@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from ..fold.export import plans
 from ..fold.vmg import VMG
+from ..graph.groups import MeshLeaves
 from ..graph.names import bundle_name, chain_name
 from ..graph.ports import schedule_round
 from ..model.movement import StreamFlow
@@ -37,6 +41,10 @@ def place_graph(
 
 def creation_order(vmg: VMG) -> list[int]:
     """The nodes in the order in which the primitives make them; those that are single tasks come first."""
+    first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
+    if vmg.mesh_fold is not None and vmg.joint is None:
+        places = _mesh_places(vmg)
+        return sorted(range(vmg.node_count), key=lambda node: places.get(node, (-1, first[node])))
     made: dict[str, tuple[int, int]] = {}
     for step, (kind, operands) in enumerate(vmg.mapping_primitives):
         if kind == "chain":
@@ -44,8 +52,29 @@ def creation_order(vmg: VMG) -> list[int]:
             continue
         heads = (operands[0],) if isinstance(operands[0], str) else operands[0]
         made |= {bundle_name(head, len(operands)): (step, place) for place, head in enumerate(heads)}
-    first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     return sorted(range(vmg.node_count), key=lambda node: made.get(vmg.nodes[node], (-1, first[node])))
+
+
+def _mesh_places(vmg: VMG) -> dict[int, tuple[int, ...]]:
+    """Per node of folded kernels its kernel and its coordinates, in the order of `mesh_primitives`' loops: what that
+    list of all tasks says, without making it."""
+    assert vmg.mesh_fold is not None
+    found: dict[int, tuple[int, ...]] = {}
+    kernels = plans(vmg.program, vmg.mesh_fold, vmg.graph.rules)
+    start = 0
+    for group in vmg.groups:
+        leaves = group.leaves
+        assert isinstance(leaves, MeshLeaves)
+        plan = kernels[leaves.kernel]
+        outer, inner = (plan.free, plan.linked)
+        if not plan.bundled:
+            outer, inner = tuple(a for a in range(len(leaves.spatial)) if a not in plan.chained), plan.chained
+        if plan.bundled or plan.chained:
+            along = np.unravel_index(leaves.nodes, leaves.spatial)
+            rows = np.stack([along[axis] for axis in (*outer, *inner)], axis=1).tolist()
+            found |= {start + number: (leaves.kernel, *row) for number, row in enumerate(rows)}
+        start += group.count
+    return found
 
 
 def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
