@@ -11,9 +11,10 @@ following the model's choice loses. The measurements lie in ../shared/facts; wit
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,11 @@ STEP = 0.05
 STEPS = 8
 OUTLIER = 0.05
 TRUST = 0.7
+MANY = 100
+LENGTHS_US = (0.0, 1000.0, 5000.0)  # latencies that errors are told apart by, where many were measured
+SLOW_US = 150.0
+
+_Kind = tuple[str, str, str, tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,8 @@ FITTED = {
         "board.launch_us", "board.host_rewrite_us", "board.page_slowdown", "kernels.allo.i8.efficiency"
     ),
     "XDNA1 GEMM bf16": constants("board.launch_us", "board.host_rewrite_us", "kernels.allo.bf16.efficiency"),
-    "XDNA1 GEMM i16": constants(
-        "board.host_by_type.i16.launch_us", "board.host_by_type.i16.host_sync_gb_s", "kernels.allo.i16.efficiency"
-    ),
+    "XDNA1 GEMM i16": constants("board.launch_us", "kernels.allo.i16.efficiency"),
+    "XDNA1 GEMM i16, below 512": constants("board.launch_us", "kernels.allo.i16.efficiency"),
     "XDNA1 tile sweeps": constants(
         "board.launch_us", "board.dram_gb_s", "board.dram_burst_half_bytes",
         *(f"kernels.iron.{t}.{c}" for t in ("i8", "bf16") for c in ("accumulate_cycles_per_element", "call_cycles")),
@@ -88,6 +93,7 @@ FITTED = {
     "XDNA1 elementwise": constants(
         "board.launch_us", "board.dram_gb_s", "elementwise.gelu.bytes_per_cycle", "elementwise.exp.bytes_per_cycle"
     ),
+    "XDNA1 bottleneck": constants("kernels.convolution.i8.efficiency"),
     "XDNA2 GEMM": constants(
         "board.launch_us", "board.relaunch_us",
         *(f"kernels.{k}.bf16.{c}" for k in ("air", "air_external")
@@ -105,7 +111,7 @@ FITTED = {
         "kernels.air_attention.bf16.result_cycles",
     ),
 }  # fmt: skip
-"""What is fitted anew for each group; groups of four and fewer measurements are not."""
+"""What is fitted anew for each group, where it has more measurements than that."""
 
 
 def log_errors(cases: Sequence[Case], change: Callable[[NpuDevice], NpuDevice] | None = None) -> Errors:
@@ -177,7 +183,7 @@ def shapes(device: Device, verbose: bool, output_depth: int = 2) -> tuple[float,
 
 def accuracy_tables(every: Sequence[Case]) -> str:
     """[[accuracy]] of the device files: 90th percentiles of errors by cross-validation, by what was measured."""
-    errors: dict[tuple[str, str, str, tuple[str, ...], str], list[float]] = {}
+    errors: dict[_Kind, list[tuple[float, float]]] = {}
     for group, fitted in FITTED.items():
         cases = [case for case in every if case.group == group]
         for case, error in zip(cases, cross_validated(cases, fitted), strict=True):
@@ -186,16 +192,40 @@ def accuracy_tables(every: Sequence[Case]) -> str:
             library = device.kernel_library if {"matmul", "gemv"} & set(operations) else ""
             element = type_key(made.program.tensors[0].dtype)
             key = (device.architecture, device.board_name, library, operations, element)
-            errors.setdefault(key, []).append(abs(float(error)))
+            errors.setdefault(key, []).append(((1 + float(error)) * case.measured_us, abs(float(error))))
     lines = []
-    for (architecture, board, library, operations, element), found in sorted(errors.items()):
+    for (architecture, board, library, operations, element), least_us, found in _by_length(errors):
         if len(found) < FEWEST:
             continue
         lines += [f"# {architecture}", "[[accuracy]]", f"board = {json.dumps(board)}"]
         lines += [f"kernels = {json.dumps(library)}"] if library else []
         lines += [f"operations = {json.dumps(operations)}", f"element = {json.dumps(element)}"]
+        lines += [f"least_us = {least_us:.1f}"] if least_us else []
         lines += [f"percent = {100 * np.quantile(found, 0.9):.1f}", f"measurements = {len(found)}", ""]
     return "\n".join(lines)
+
+
+def _by_length(errors: Mapping[_Kind, list[tuple[float, float]]]) -> Iterator[tuple[_Kind, float, list[float]]]:
+    """Errors by what was measured; where that are many, also by the latency from which they hold."""
+    for kind, found in sorted(errors.items()):
+        ends = [*(LENGTHS_US if len(found) >= MANY else LENGTHS_US[:1]), np.inf]
+        for least, end in itertools.pairwise(ends):
+            yield kind, least, [error for us, error in found if least <= us < end]
+
+
+def sweep(cases: Sequence[Case]) -> None:
+    """What the order of the i16 runs shows: the slow ones are the later ones."""
+    late = np.array([case.disturbed for case in cases])
+    large = np.array([not case.group.endswith("512") for case in cases])
+    errors = np.exp(log_errors(cases)) - 1
+    measured = np.array([case.measured_us for case in cases])
+    slow = measured - measured * (1 + errors) > SLOW_US
+    for name, part in (("before the 74th", ~late), ("from the 74th on", late)):
+        print(
+            f"XDNA1 GEMM i16, runs {name}: {int(slow[part].sum())} of {int(part.sum())} slower than predicted by more "
+            f"than {SLOW_US:.0f} us; sizes >= 512 {summary(errors[part & large])} of {int((part & large).sum())}, "
+            f"smaller {summary(errors[part & ~large])} of {int((part & ~large).sum())}"
+        )
 
 
 def sustained(device: Device) -> dict[str, float]:
@@ -219,7 +249,7 @@ def tile_pairs() -> dict[str, float]:
 def report(group: str, cases: Sequence[Case], errors: Errors, verbose: bool) -> None:
     """One line on a group, and its cases or what comparisons of tiles lose."""
     fitted = FITTED.get(group, ())
-    by_cross_validation = summary(cross_validated(cases, fitted)) if len(cases) > 4 and fitted else "not fitted here"
+    by_cross_validation = summary(cross_validated(cases, fitted)) if len(cases) > len(fitted) > 0 else "not fitted here"
     far = int((np.abs(errors) > 0.2).sum())
     print(
         f"{group:25} {len(cases):4} measured: {summary(errors)}; cross-validated {by_cross_validation} "
@@ -248,6 +278,7 @@ def main() -> None:
     for group in dict.fromkeys(case.group for case in every):
         cases = [case for case in every if case.group == group]
         report(group, cases, np.exp(log_errors(cases)) - 1, arguments.cases)
+    sweep([case for case in every if case.group.startswith("XDNA1 GEMM i16")])
     sustained(Device.load("npu1_4col"))
 
 

@@ -21,8 +21,8 @@ STUDY = Path(__file__).resolve().parent.parent / "studies" / "gemm_npu.py"
 RUN, MEASURED, FITTED = "run", Path("measured.csv"), Path("my_npu.toml")
 MADE_UP = """
 extends = "npu1_4col"
-[boards.default.host_by_type]
-i16 = { launch_us = 260.0, host_sync_gb_s = 35.0 }
+[boards.default]
+launch_us = 260.0
 [kernels.allo]
 i16 = { efficiency = 0.5 }
 """

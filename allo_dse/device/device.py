@@ -43,7 +43,6 @@ from .model import (
     Core,
     ElementwiseCost,
     Host,
-    HostTerms,
     Interconnect,
     KernelCost,
     KernelLibrary,
@@ -213,8 +212,6 @@ class NpuDevice(Device):
                 known = ["board", "kernel_library", *Board.model_fields]
                 raise DeviceError(f"{self.name}: no option {option!r}", hint=suggest(option, known))
         base = self.board if board_name == self.board_name else self.boards[board_name]
-        if not options.keys().isdisjoint(HostTerms.model_fields):  # a stated value is that of all element types
-            options.setdefault("host_by_type", {})
         fields = {field: getattr(self, field) for field in type(self).model_fields}
         try:
             board = Board.model_validate({**base.model_dump(), **options})
@@ -284,7 +281,7 @@ class NpuDevice(Device):
         m, k, n = shape
         return self.matmul_kernel(types, shape).cycles(m, k, n)
 
-    def accuracy_of(self, operations: tuple[str, ...], element: str) -> Accuracy | None:
+    def accuracy_of(self, operations: tuple[str, ...], element: str, latency_us: float) -> Accuracy | None:
         """How good predictions of programs with these operations are; None where nothing says so.
 
         A board whose numbers were changed is none that was compared with measurements.
@@ -292,7 +289,8 @@ class NpuDevice(Device):
         if self.board != self.boards[self.board_name]:
             return None
         known = (a for a in self.accuracy if a.board == self.board_name and a.kernels in ("", self.kernel_library))
-        return next((a for a in known if (a.operations, a.element) == (operations, element)), None)
+        fitting = [a for a in known if (a.operations, a.element) == (operations, element) and a.least_us <= latency_us]
+        return max(fitting, key=lambda a: a.least_us, default=None)
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""

@@ -176,14 +176,6 @@ class Host(Model):
         return self.buffers - self.reserved_buffers
 
 
-class HostTerms(Model):
-    """What a call costs the host: `launch_us` from host to host, and the rate at which it makes its buffers visible to
-    the device and back, in 1e9 bytes per second."""
-
-    launch_us: NotNegative
-    host_sync_gb_s: Positive
-
-
 class Board(Model):
     """What differs between boards with the same device, and with their power mode.
 
@@ -203,8 +195,6 @@ class Board(Model):
             second.
         host_rewrite_us: the host writing one more shim descriptor, for which it waits until nothing is in flight; 0
             where it writes them ahead, so that nothing waits.
-        host_by_type: `launch_us` and `host_sync_gb_s` of programs whose first tensor has this element type, where
-            they were measured apart from the others.
     """
 
     clock_ghz: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
@@ -219,7 +209,6 @@ class Board(Model):
     reconfigure_us: NotNegative
     host_sync_gb_s: Positive
     host_rewrite_us: NotNegative
-    host_by_type: Mapping[str, HostTerms] = {}
 
     def dram_us(self, tile_bytes: int, run_bytes: int, paged: bool) -> float:
         """Time that one tile holds up the other transfers of its direction; `paged`: its rows are whole pages."""
@@ -235,16 +224,14 @@ class Board(Model):
         """What could have been moved in the time, in long runs."""
         return tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
 
-    def host_us(self, element: str, tensor_bytes: int, rewrites: int) -> float:
+    def host_us(self, tensor_bytes: int, rewrites: int) -> float:
         """The host's part of a call: launch, making its buffers visible and back, rewriting descriptors.
 
         Args:
-            element: the type of the first tensor's elements ("i8").
             tensor_bytes: of all tensors.
             rewrites: how many descriptors the host writes while the array runs.
         """
-        terms = self.host_by_type.get(element, self)
-        return terms.launch_us + tensor_bytes / (terms.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
+        return self.launch_us + tensor_bytes / (self.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
 
 
 class KernelCost(Model):
@@ -312,6 +299,7 @@ class Accuracy(Model):
         board, kernels: the board and the kernel library of the measured designs; any library where `kernels` is empty.
         operations: what the measured programs compute ("matmul", "exp", ...), in order of names.
         element: the type of the first tensor's elements ("i8").
+        least_us: the shortest predicted latency that it holds for; of several entries the one that begins last counts.
         percent: nine of ten were no further off when they had no part in the fit.
         measurements: how many there were.
     """
@@ -320,6 +308,7 @@ class Accuracy(Model):
     kernels: str = ""
     operations: tuple[str, ...]
     element: str
+    least_us: NotNegative = 0.0
     percent: Positive
     measurements: Count
 

@@ -23,7 +23,7 @@ def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapp
     """
     changed: JsonObject = {name: _plain(getattr(device, name)) for name in _TABLES}
     before: JsonObject = {name: _plain(getattr(base, name)) for name in _TABLES}
-    changed["boards"] = {"default": _default_board(device, base)}
+    changed["boards"] = {"default": _plain(device.board)}
     before["boards"] = {"default": _plain(base.boards["default"])}
     lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
     if device.kernel_library != base.kernel_library:
@@ -60,15 +60,6 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
-def _default_board(device: NpuDevice, base: NpuDevice) -> JsonObject:
-    """The board's values; types that only the default board has terms of its own for get the board's."""
-    board = device.board
-    own = board.model_dump(mode="json")
-    shared = {"launch_us": board.launch_us, "host_sync_gb_s": board.host_sync_gb_s}
-    types = {**dict.fromkeys(base.boards["default"].host_by_type, shared), **own["host_by_type"]}
-    return {**own, "host_by_type": types}
 
 
 def _differences(changed: object, before: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:

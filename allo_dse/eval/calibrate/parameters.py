@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.device import NpuDevice
 from allo_dse.program.tasks import TileOp
 from allo_dse.space.design import Design
 
@@ -22,8 +22,9 @@ class _Scale:
     high: float = math.inf
 
 
-_HOST = {"launch_us": _Scale(10.0), "host_sync_gb_s": _Scale()}
 _BOARD = {
+    "launch_us": _Scale(10.0),
+    "host_sync_gb_s": _Scale(),
     "dram_gb_s": _Scale(),
     "column_gb_s": _Scale(),
     "dram_burst_half_bytes": _Scale(16.0),
@@ -109,9 +110,6 @@ def parameters_of(designs: Iterable[Design], device: NpuDevice) -> list[Paramete
     """What the times of designs can depend on: the board's terms, and those of the kernels that they call."""
     found: dict[tuple[str, ...], dict[str, _Scale]] = {("board",): _BOARD}
     for program in {id(design.program): design.program for design in designs}.values():
-        element = type_key(program.tensors[0].dtype) if program.tensors else ""
-        own = ("board", "host_by_type", element) if element in device.board.host_by_type else ("board",)
-        found[own] = {**_HOST, **found.get(own, {})}
         for op in (op for kernel in program.kernels for cls in kernel.classes for op in cls.work):
             for path, terms in _costs(op, device).items():
                 found.setdefault(path, terms)

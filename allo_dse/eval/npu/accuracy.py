@@ -19,8 +19,8 @@ def operations_of(program: Program) -> tuple[str, ...]:
     return tuple(sorted((kinds - _MOVES - accumulating) or kinds))
 
 
-def accuracy_of(design: Design) -> Accuracy | None:
+def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
     """How good the prediction of a design's latency is; None where nothing was compared with measurements."""
     tensors = design.program.tensors
     element = type_key(tensors[0].dtype) if tensors else ""
-    return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element)
+    return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)

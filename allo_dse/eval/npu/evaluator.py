@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.graph.periods import GroupSchedule
@@ -145,23 +145,22 @@ def _metrics(
         dram_bytes=sum(b.count * _over(b, b.network.dram_bytes) for b in blocks),
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),
-        latency_range=_latency_range(design),
+        latency_range=_latency_range(design, latency_us),
         evaluator=f"{NpuSimulator.name} {NpuSimulator.version}",
     )
 
 
-def _latency_range(design: Design) -> dict[str, float]:
+def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
     """The latency is right to this many per cent in nine of ten cases, by so many measurements; none: not fitted."""
-    known = accuracy_of(design)
+    known = accuracy_of(design, latency_us)
     return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
 
 
 def _host_us(design: Design, transport: Transport) -> float:
     """The host's part of a call."""
     tensors = design.program.tensors
-    element = type_key(tensors[0].dtype) if tensors else ""
     board = NpuDevice.of(design.device).board
-    return board.host_us(element, sum(tensor.bytes for tensor in tensors), transport.host_rewrites)
+    return board.host_us(sum(tensor.bytes for tensor in tensors), transport.host_rewrites)
 
 
 def _over(block: _Block, first_and_steady: tuple[int, int]) -> int:

@@ -19,6 +19,14 @@ operations = ["matmul"]
 element = "i16"
 percent = 12.3
 measurements = 64
+[[accuracy]]
+board = "default"
+kernels = "allo"
+operations = ["matmul"]
+element = "i16"
+least_us = 500.0
+percent = 4.5
+measurements = 61
 """
 
 
@@ -32,10 +40,11 @@ def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path: P
     known = device(tmp_path)
     design = gemm_design(device=known)
     assert operations_of(design.program) == ("matmul",)
-    assert present(accuracy_of(design)).percent == 12.3
+    assert present(accuracy_of(design, 499.0)).percent == 12.3
+    assert present(accuracy_of(design, 500.0)).percent == 4.5
     for other in (known.with_options(board="ph"), known.with_options(kernel_library="tuned"),
                   known.with_options(dram_gb_s=12.0)):  # fmt: skip
-        assert accuracy_of(gemm_design(device=other)) is None
+        assert accuracy_of(gemm_design(device=other), 100.0) is None
 
 
 def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path: Path) -> None:

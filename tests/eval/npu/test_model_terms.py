@@ -63,12 +63,6 @@ def test_functions_have_prices_of_their_own() -> None:
     assert slow - NPU1.board.launch_us > 3 * (fast - NPU1.board.launch_us)
 
 
-def test_a_stated_launch_is_that_of_all_element_types() -> None:
-    board = NPU1.with_options(launch_us=7.0).board
-    assert {board.host_us(element, 0, 0) for element in ("i8", "i16", "bf16")} == {7.0}
-    assert NPU1.board.host_us("i16", 0, 0) > NPU1.board.host_us("i8", 0, 0)
-
-
 def test_a_host_that_writes_descriptors_ahead_holds_nothing_up() -> None:
     waiting = gemm_us(NPU1.with_options(host_rewrite_us=1e-9), 2048, 256, 2048)
     assert gemm_us(NPU1.with_options(host_rewrite_us=0.0), 2048, 256, 2048) < waiting
