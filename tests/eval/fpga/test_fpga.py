@@ -12,7 +12,8 @@ import allo_dse as dse
 from allo_dse.backends.fpga.task import task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import SimulationError
-from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
+from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations, run
+from allo_dse.eval.fpga.retime import ReportTimes, retimed
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.directive import Directive
@@ -138,3 +139,13 @@ def test_streams_that_would_deadlock_get_the_depth_they_need() -> None:
         FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 62),)))
     with pytest.raises(SimulationError, match="deadlocks"):
         FpgaSimulator(depths="declared").evaluate(design(programs.skewed()))
+
+
+def test_copies_take_as_long_as_a_report_says() -> None:
+    mapping = design(fpga_programs.elements()).mapping.fpga
+
+    def cycles(copy: int) -> int:
+        copies = {tensor.name: copy for tensor in mapping.vmg.program.tensors}
+        return int(run(retimed(mapping, ReportTimes({}, copies)), {})[1].cycles)
+
+    assert cycles(20_000) - cycles(5_000) == pytest.approx(2 * 15_000, abs=8)  # loads at once, the store after them

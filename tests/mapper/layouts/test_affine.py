@@ -244,3 +244,17 @@ def test_packing_bytes_fits_where_runs_are_words() -> None:
     (walk,) = Arrangement.of((64, 64)).pack((8, 8)).walks
     plan = descriptor_walk(walk, 8, NPU.memory_tile.descriptor)
     assert plan == DescriptorWalk(((2, 1), (8, 16), (8, 2), (8, 128)), 0)
+
+
+@given(st.integers(1, 4), st.integers(2, 4), st.integers(2, 4), st.data())
+def test_whole_rows_of_what_was_arranged_are_one_walk(rows: int, columns: int, depth: int, data: DataObject) -> None:
+    """A slice that begins and ends with rows of a transposed array needs no second descriptor."""
+    shape, steps = (
+        (columns, rows + 1, depth),
+        [("transpose", ((1, 0, 2),)), ("reshape", (((rows + 1) * columns, depth),))],
+    )
+    start = data.draw(st.integers(0, rows))
+    count = data.draw(st.integers(1, rows + 1 - start))
+    cut = ("slice", ((start * columns, 0), (count * columns, depth), (1, 1)))
+    assert len(arranged(shape, steps).walks) == 1
+    assert len(arranged(shape, [*steps, cut]).walks) == 1

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.body.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
-from allo_dse.backends.fpga.body.nest import Branch, Loop, Node, Op
+from allo_dse.backends.fpga.body.nest import Access, Branch, Loop, Node, Op
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.loops.rounds import everywhere
-from allo_dse.backends.fpga.plan import Plan, planned
+from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StaticControlError
+from allo_dse.program.source import SourceLocation, SourceLoop
 from allo_dse.program.tasks import TaskClass
 from tests.backends.fpga import programs
 
@@ -216,3 +217,32 @@ def test_what_depends_on_data_is_refused_by_line_and_expression() -> None:
         costs(programs.chosen())
     with pytest.raises(StaticControlError, match=r"`for j in range\(x\[i\]\):`: the number of rounds"):
         costs(programs.ragged())
+
+
+@given(st.integers(-3, 9), st.integers(-3, 9), st.integers(1, 4))
+def test_a_loop_runs_once_for_each_of_its_values(lower: int, upper: int, step: int) -> None:
+    trips = Loop(1, None, Linear((), lower), Linear((), upper), step, ()).trips
+    assert trips == Linear((), len(range(lower, upper, step)))
+
+
+def touched(items: Iterable[Any], variables: dict[int, int]) -> Iterator[int | None]:
+    """The elements that accesses of a nest are to, by doing what it says."""
+    for item in items:
+        if isinstance(item, Planned):
+            for number in range(item.trips):
+                yield from touched(item.body, {**variables, item.variable: item.first + number * item.step})
+        else:
+            yield item.access.index[0].value(variables)
+
+
+@given(st.integers(0, 5), st.integers(1, 6), st.integers(1, 3), st.sampled_from([2, 3, 4]), st.integers(-2, 3))
+def test_an_unrolled_loop_touches_what_the_loop_does(
+    first: int, rounds: int, step: int, factor: int, stride: int
+) -> None:
+    index = Linear(((1, stride),) if stride else (), 7)
+    load = Op("memref.load", (), (), "", 32, access=Access("a", False, (index,)))
+    trips = rounds * factor
+    loop = Loop(1, 0, Linear((), first), Linear((), first + trips * step), step, (load,))
+    source = SourceLoop("i", "", SourceLocation("p.py", 1, 1))
+    found = planned((loop,), Plan({0: LoopPlan(unroll=factor)}, {}, [source]), {}, 0)
+    assert list(touched(found, {})) == [7 + stride * value for value in range(first, first + trips * step, step)]
