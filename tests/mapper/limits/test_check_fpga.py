@@ -12,6 +12,7 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.program.directive import Directive
+from benchmarks import fpga_programs
 from tests.backends.fpga import programs  # makes `import allo` work
 
 from studies.gemm_npu import gemm  # isort: skip
@@ -119,3 +120,17 @@ def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() 
     assert violations["lut"].needed > U280.limit("lut")
     assert "streams" not in violations["lut"].detail
     assert not {"resources", "_connections"} & set(vars(mapping))
+
+
+def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_once() -> None:
+    program = dse.load_program(fpga_programs.elements())
+
+    def bram(*onchip: str) -> int:
+        kept = tuple(Directive("place", "top", name, {"memory": "onchip"}) for name in onchip)
+        return FpgaCosts(program.vmg, U280, kept).resources["arrays"].bram18
+
+    inputs, results = bram("A", "B", "D"), bram() - bram("D")
+    assert inputs > 0
+    assert results > 0
+    assert bram("D") == 2 * inputs
+    assert bram("A", "B") == inputs + results

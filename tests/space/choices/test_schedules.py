@@ -22,7 +22,7 @@ from tests.support.values import present
 U280 = FpgaDevice.load("u280")
 
 
-def study(program: Any, schedules: Any, device: str = "u280") -> dse.Study:
+def study(program: Any, schedules: Any, device: str | FpgaDevice = "u280") -> dse.Study:
     return dse.Study(
         "s", program=program, device=device, objectives=[dse.minimize("latency_cycles")], schedules=schedules
     )
@@ -139,3 +139,13 @@ def test_a_study_finds_a_fast_schedule(tmp_path: Any) -> None:
     plain = FpgaSimulator().evaluate(next(study(programs.scale(), ()).space.designs()).design)
     assert present(best.record.metrics)["latency_cycles"] * 10 < plain.latency_cycles
     assert cast(Any, AutoSchedules(U280).describe()["schedules"])[0] == "auto"
+
+
+@pytest.mark.parametrize("dsp", [8, 16])
+def test_as_many_copies_are_offered_as_can_share_the_multipliers(dsp: int) -> None:
+    """At the longest interval that is offered, a multiplier serves as many copies as the interval has cycles."""
+    space = study(programs.scale(), "auto", U280.with_options(dsp=dsp)).space
+    said = [d for candidate in space.designs() for d in candidate.design.schedule]
+    copies = [d.options["factor"] for d in said if d.kind == "unroll"]
+    intervals = [d.options.get("initiation_interval", 1) for d in said if d.kind == "pipeline"]
+    assert max(copies) == dsp * max(intervals)
