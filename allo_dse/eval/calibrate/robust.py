@@ -168,21 +168,20 @@ def fit(problem: Problem, start: Vector) -> Fit:
     effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT or i in problem.rates]
     begun = _begun(problem, start, effective)
     at, residuals, jacobian = _descend(problem, begun, effective, TRUST)
-    at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), effective, TRUST)
     allowed, alike = effective, {i: list[int]() for i in range(len(start)) if i not in effective}
     while True:
         chosen = select(jacobian, residuals, scale_of(residuals), allowed)
         alike.update(chosen.alike)
         if chosen.free == allowed and all(at[i] == start[i] for i in alike):
+            at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), allowed)
             return Fit(at, residuals, jacobian, scale_of(residuals), Selection(allowed, alike))
         kept = start.copy()
         kept[chosen.free] = at[chosen.free]
         allowed = chosen.free
         at, residuals, jacobian = _descend(problem, kept, allowed, np.inf)
-        at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), allowed, np.inf)
 
 
-def _unbent(problem: Problem, ended: _End, free: list[int], trust: float) -> _End:
+def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
     """Where a descent has ended, or where it ends without a measurement that bends it.
 
     A measurement that alone determines a coordinate can pull it so far that those near it look like the outliers, a
@@ -198,8 +197,9 @@ def _unbent(problem: Problem, ended: _End, free: list[int], trust: float) -> _En
     if scales[least] > BENT * scale:
         return ended
     moved = at.copy()
-    moved[free] += changes[least]
-    tried = _descend(problem, problem.clip(moved), free, trust)
+    longest = float(np.abs(changes[least]).max())
+    moved[free] += changes[least] * min(1.0, LONGEST_STEP / max(longest, 1e-9))
+    tried = _descend(problem, problem.clip(moved), free, np.inf)
     return tried if scale_of(tried[1]) < BENT * scale else ended
 
 
