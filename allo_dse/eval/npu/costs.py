@@ -25,7 +25,7 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
         free: positions in its `work` of operations that cost nothing: changes of layout that DMA channels carry out.
 
     Raises:
-        SimulationError: if it calls a vendor kernel whose cycles nobody has said.
+        SimulationError: if it calls a vendor kernel whose cycles are not known.
     """
     total, accumulator, kernel = 0.0, None, None
     calls = iter(task_class.externals)
@@ -55,7 +55,7 @@ def _external_cycles(call: ExternalCall) -> int:
     cycles = None if known is None else known.cycles_for(tuple(shape for _, shape in call.operands))
     if cycles is None:
         raise SimulationError(
-            f"nobody has said how many cycles the vendor kernel {call.top!r} takes",
+            f"it is not known how many cycles the vendor kernel {call.top!r} takes",
             hint=f"allo_dse.lang.define_external({call.top!r}, meaning, cycles=...)",
         )
     return cycles

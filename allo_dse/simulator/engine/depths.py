@@ -113,7 +113,7 @@ class _Runs:
         assert result.deadlock is not None
         full = {int(self.group[b.stream]) for b in result.deadlock.cycle if b.direction == "put"}
         if not full:
-            raise NoDepthHelps("no depth helps: the tasks wait for tokens that nobody will put")
+            raise NoDepthHelps("no depth helps: the tasks wait for tokens that no task will put")
         if max(4 * depths[g] for g in full) > self._max_depth:
             raise NoDepthHelps(f"no depth up to {self._max_depth:,} helps")
         return [(g, 3 * depths[g]) for g in sorted(full)]

@@ -65,5 +65,5 @@ def test_a_vendor_kernel_costs_what_the_study_says() -> None:
 
 def test_a_vendor_kernel_without_cycles_is_named() -> None:
     define_external("thrice", lambda a: 3 * a)
-    with pytest.raises(SimulationError, match="nobody has said how many cycles the vendor kernel 'thrice' takes"):
+    with pytest.raises(SimulationError, match="it is not known how many cycles the vendor kernel 'thrice' takes"):
         class_cycles(program_with_vendor_kernel("thrice"), DEVICE)
