@@ -22,7 +22,9 @@ from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.verify import verify_placement
 from allo_dse.mapper.place.wishes import Wishes
-from tests.support.programs import attention_program
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import Tensor
+from tests.support.programs import INT32, attention_program, one_class_kernel, sharded
 
 from .designs import DESIGNS, attention, gemm
 from .problems import feasible, problems, tiny_array
@@ -91,6 +93,28 @@ def test_cascades_whose_channels_are_taken_stand_upright() -> None:
     tiles = model.read(solver, ()).tiles
     assert len({tiles[node].column for node in range(4)}) == 4
     assert all(tiles[s.source].column == tiles[s.target].column for s in streams)
+
+
+def added(cores: int) -> DeviceMapping:
+    """C = A + B, three streams a core."""
+    shape, axis = (cores * 64,), (cores,)
+    tensors = tuple(Tensor(name, INT32, shape) for name in "ABC")
+    ports = [sharded(n, t, axis, (0,), reads=n < 2, writes=n == 2) for n, t in enumerate(tensors)]
+    program = CompiledProgram("add", tensors, (), (one_class_kernel("core", axis, tensors, ports),))
+    return DeviceMapping(VMG.of(program), Device.load("npu2"))
+
+
+def test_cores_of_two_rows_share_the_shim_channels_of_their_column() -> None:
+    """A memory tile hands one shim channel's tiles to several cores, so three streams a core take three shim channels a
+    column; what two rows would take without it, four channels from DRAM, no column has."""
+    placed = added(16).placement
+    assert isinstance(placed, PlacedDesign)
+    assert {(u.dma_in, u.dma_out) for tile, u in placed.usage.items() if tile.kind == "shim"} == {(1, 2)}
+    assert {(u.dma_in, u.dma_out) for tile, u in placed.usage.items() if tile.kind == "memory"} == {(4, 5)}
+
+
+def test_four_rows_with_three_streams_a_core_have_too_few_channels_in_the_memory_tiles() -> None:
+    assert {violation.constraint for violation in added(32).violations} == {"memory_tile_dma_out"}
 
 
 def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
