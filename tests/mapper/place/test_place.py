@@ -284,6 +284,16 @@ class TestVerifier:
         routes = (replace(route, hops=hops), *self.placed.routes[1:])
         assert "switch_ports" in self.damaged(routes=routes)
 
+    @pytest.mark.parametrize("kind", ["core", "memory", "shim"])
+    @pytest.mark.parametrize(("channels", "end"), [("dma_in", "target"), ("dma_out", "source")])
+    def test_channels_that_do_not_exist(self, kind: str, channels: str, end: str) -> None:
+        """What leaves a switch to the DMA enters the tile's memory, what comes from the DMA leaves it."""
+        problem = self.placed.problem
+        limits = replace(problem.limits, **{kind: replace(getattr(problem.limits, kind), **{channels: 0})})
+        hops = [hop for route in self.placed.routes for hop in route.hops if hop.tile.kind == kind]
+        using = sum(getattr(hop, end).side == "dma" for hop in hops)
+        assert self.damaged(problem=replace(problem, limits=limits)).count("switch_ports") == using
+
     def test_a_buffer_that_a_core_cannot_reach(self) -> None:
         number = next(n for n, owner in enumerate(self.placed.owners) if owner is not None)
         owners = [Tile(3, 5) if n == number else owner for n, owner in enumerate(self.placed.owners)]
