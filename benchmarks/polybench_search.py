@@ -1,6 +1,6 @@
 """PolyBench on a U280 within 2,560 DSPs: the fastest design a search finds, against published RTL cycles.
 
-    PYTHONPATH=. python benchmarks/polybench_search.py [minutes per kernel, default 5] [kernel ...]
+    PYTHONPATH=. python benchmarks/polybench_search.py [designs per kernel, default 1000] [kernel ...]
 
 Ours are predicted (cost model and simulator); the others' are cycles of the RTL simulation of the designs of another
 optimizer, and of Allo's own. Tensors are in the chip's memory before and after, in both.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
+from dataclasses import dataclass
 
 import allo_dse.lang
 
@@ -23,30 +25,45 @@ PUBLISHED = {"gemm": 24_051, "2mm": 36_352, "3mm": 49_092, "atax": 2_180, "bicg"
 ALLO = {"gemm": 238_622, "2mm": 268_436, "atax": 8_822, "bicg": 1_651, "gesummv": 1_538, "mvt": 468}
 
 
-def search(kernel: str, minutes: float, seed: int = 0) -> tuple[int, int, int]:
-    """Cycles and DSPs of the fastest design found, and how many were evaluated."""
+@dataclass(frozen=True)
+class Found:
+    """The fastest design of a search; `seconds` of processor time that the search took."""
+
+    cycles: int
+    dsp: int
+    parts: str
+    seconds: float
+
+
+def search(kernel: str, trials: int, seed: int = 0) -> Found:
+    """Search one kernel."""
     with tempfile.TemporaryDirectory() as directory:
         searched = study(kernel, dsp=DSP)
-        result = searched.run(
-            time=f"{round(60 * minutes)}s", seed=seed, run_dir=directory, verify=False, progress="quiet"
-        )
-        best = result.best("latency_cycles").metrics
-        return int(best["latency_cycles"]), int(best["dsp"]), len(result.records)
+        start = time.process_time()
+        result = searched.run(trials=trials, seed=seed, run_dir=directory, verify=False, progress="quiet")
+        seconds = time.process_time() - start
+        best = result.best("latency_cycles")
+        parts = "at once" if best.design.program.apart else "in turn"
+        return Found(int(best.metrics["latency_cycles"]), int(best.metrics["dsp"]), parts, seconds)
 
 
 def main() -> None:
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
-    print(f"{minutes:g} minutes per kernel, at most {DSP} DSPs")
-    print(f"{'kernel':10}{'predicted':>10}{'DSP':>7}{'published RTL':>15}{'ratio':>8}{'Allo RTL':>10}{'designs':>9}")
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    print(f"{trials} designs per kernel, at most {DSP} DSPs")
+    print(
+        f"{'kernel':10}{'predicted':>10}{'DSP':>7}{'published RTL':>15}{'ratio':>8}{'Allo RTL':>10}{'parts':>9}{'s':>6}"
+    )
     for kernel in sys.argv[2:] or KERNELS:
         try:
-            cycles, dsp, designs = search(kernel, minutes)
+            found = search(kernel, trials)
         except AlloDseError as error:
             print(f"{kernel:10}{error}")
             continue
-        published, allo = PUBLISHED[kernel], ALLO.get(kernel)
+        published, allo = PUBLISHED[kernel], ALLO.get(kernel, "-")
+        ratio = found.cycles / published
         print(
-            f"{kernel:10}{cycles:10,}{dsp:7,}{published:15,}{cycles / published:8.2f}{allo or '-':>10}{designs:9,}",
+            f"{kernel:10}{found.cycles:10,}{found.dsp:7,}{published:15,}{ratio:8.2f}{allo:>10}"
+            f"{found.parts:>9}{found.seconds:6.0f}",
             flush=True,
         )
 

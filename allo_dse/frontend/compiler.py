@@ -13,11 +13,12 @@ from allo_dse.program.tensors import SharedTensor
 from .hierarchy import compile_hierarchy
 from .model.source import function_source
 from .regions.functions import is_typed, read_function
+from .regions.independent_parts import split_kernels
 from .regions.regions import read_region
 
 
 def compile_region(
-    region: Region | Callable[..., object], params: Mapping[str, object] | None = None
+    region: Region | Callable[..., object], params: Mapping[str, object] | None = None, *, apart: bool = False
 ) -> CompiledProgram:
     """Compile a region, or what a function returns for `params`.
 
@@ -28,6 +29,7 @@ def compile_region(
         region: a function decorated with `@df.region()`, a function that returns one, or a plain function whose
             parameters have types (its results become arguments `return_0`, ... at the end).
         params: arguments of that function.
+        apart: parts of a kernel that do not depend on each other are kernels of their own.
 
     Raises:
         ProgramError: when the program is wrong; it names the place in the user's source.
@@ -38,6 +40,8 @@ def compile_region(
     else:
         name, found = _find_region(region, params)
         source = read_region(found)
+    if apart:
+        split_kernels(source)
     parts = compile_hierarchy(source)
     return CompiledProgram(
         name=name,

@@ -20,9 +20,11 @@ class Program(CompiledProgram):
 
     Attributes:
         source: the region, or the function that returned it for `params`.
+        apart: parts of its kernels that do not depend on each other are kernels of their own.
     """
 
     source: Callable[..., object] | None = None
+    apart: bool = False
 
     @staticmethod
     def of(compiled: CompiledProgram, source: Callable[..., object] | None = None) -> Program:
@@ -33,7 +35,16 @@ class Program(CompiledProgram):
     def with_params(self, **changes: object) -> Program:
         """The program that the same source gives for other parameters."""
         assert self.source is not None, "only a loaded program can be loaded again"
-        return load_program(self.source, **{**self.params, **changes})
+        loaded = load_program(self.source, **{**self.params, **changes})
+        return loaded.split if self.apart else loaded
+
+    @cached_property
+    def split(self) -> Program:
+        """The same program, whose kernels' parts that do not depend on each other run at once, each as a kernel."""
+        assert self.source is not None, "only a loaded program can be loaded again"
+        compiled = compile_region(self.source, self.params, apart=True)
+        own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
+        return Program(**own, source=self.source, apart=True)
 
     @cached_property
     def vmg(self) -> VMG:

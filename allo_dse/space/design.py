@@ -67,6 +67,8 @@ class Design:
         # A design without them keeps the key that results are stored under.
         if self.schedule:
             decided["schedule"] = [str(directive) for directive in self.schedule]
+        if self.program.apart:
+            decided["parts"] = "at once"
         if self.depths:
             decided["depths"] = dict(self.depths)
         return decided

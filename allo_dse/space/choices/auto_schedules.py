@@ -87,11 +87,15 @@ class AutoSchedules(ScheduleChoice):
 
     Args:
         declared: what the study says itself; it comes last and so wins.
+
+    Attributes:
+        names_kernels: whether what is declared is about loops or arrays of kernels.
     """
 
-    def __init__(self, device: FpgaDevice, declared: ScheduleChoice | None = None) -> None:
+    def __init__(self, device: FpgaDevice, declared: DeclaredSchedules | None = None) -> None:
         self._device = device
         self._declared = declared
+        self.names_kernels = declared is not None and declared.names_kernels
         self._chains: dict[str, list[Chain]] = {}
         self._spreads: dict[str, list[Spread]] = {}
 

@@ -133,6 +133,7 @@ class DeclaredSchedules(ScheduleChoice):
     def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
         self._parameters = tuple(parameters)
         self._device = device
+        self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:
             if names.count(name) > 1:

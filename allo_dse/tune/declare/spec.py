@@ -171,9 +171,10 @@ class StudySpec:
     def space(self) -> Space:
         """All designs the study may choose from."""
         from allo_dse.mapper.model.buffering import Buffering
-        from allo_dse.space.choices.auto_schedules import schedules_of
+        from allo_dse.space.choices.auto_schedules import AutoSchedules, schedules_of
         from allo_dse.space.choices.kernel_library import KernelLibrary
         from allo_dse.space.choices.output_depth import OutputDepth
+        from allo_dse.space.choices.overlap import Overlap
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.draft import Draft
 
@@ -184,8 +185,9 @@ class StudySpec:
         least = Buffering(output_depth=min(depths))
         builds = None if self._check else lambda program: self.target.builds(program, self.device, least)
         parameters = ParameterChoice(self.parameters, self.programs, builds, self.target.name)
-        choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
         schedules = schedules_of(self.schedules, self.device)
+        overlap = [Overlap()] if isinstance(schedules, AutoSchedules) and not schedules.names_kernels else []
+        choices: list[Choice] = [parameters, *overlap, self.folds, OutputDepth(depths)]
         if schedules is not None:
             choices.append(schedules)
         if self.kernels:

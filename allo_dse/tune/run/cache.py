@@ -93,7 +93,7 @@ class ResultCache:
         return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
 
     def _key(self, candidate: Candidate) -> bytes:
-        params = repr(sorted(candidate.params.items()))
+        params = repr((sorted(candidate.params.items()), candidate.design.program.apart))
         program = self._digests.get(params)
         if program is None:
             program = self._digests[params] = self._programs.digest(candidate.design.program)

@@ -1,0 +1,30 @@
+"""Whether independent parts of kernels are done one after the other, or at once by tasks of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..choice import Ask, Question, QuestionChoice
+from ..draft import Draft
+
+PARTS = ("in turn", "at once")
+
+
+class Overlap(QuestionChoice):
+    """Keeps kernels whole, or makes kernels of their parts. Gene: `parts`, for programs in which that differs.
+
+    Programs with customizations of their own, which name their kernels, stay whole.
+    """
+
+    reads = frozenset({"program"})
+    writes = frozenset({"program"})
+
+    def decide(self, draft: Draft, ask: Ask) -> Draft:
+        whole = draft.compiled
+        if whole.schedule or len(whole.split.kernels) == len(whole.kernels):
+            return draft
+        at_once = ask(Question.word("parts", PARTS, PARTS)) == "at once"
+        return replace(draft, program=whole.split) if at_once else draft
+
+    def describe(self) -> dict[str, object]:
+        return {"parts": list(PARTS)}
