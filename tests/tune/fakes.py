@@ -26,6 +26,7 @@ class FakeProgram:
     name: str
     params: dict[str, Any]
     mesh: tuple[int, int, int]
+    apart: bool = False
 
     @property
     def kernels(self) -> tuple[SimpleNamespace]:
