@@ -15,8 +15,6 @@ from .run_facts import design_facts
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
 
-LATENCY = "latency_us"
-
 
 def print_design(table: RunTable, row: int, to: Console) -> None:
     """A design for a person."""
@@ -40,27 +38,10 @@ def print_design(table: RunTable, row: int, to: Console) -> None:
     )  # fmt: skip
 
 
-def near_words(table: RunTable, name: str, row: int) -> str:
-    """How many designs the model cannot tell from the fastest one, by how good its predictions are; empty if none."""
-    known = (_metrics(table, row).get("latency_range") or {}) if name == LATENCY else {}
-    percent = known.get("percent")
-    if percent is None:
-        return "how good predicted latencies are here is not known: nothing measured was compared" if known else ""
-    others = within(table, name, row, percent)
-    return f"{others:,} other designs are slower by less than the {percent:.0f} % it is good to" if others else ""
-
-
 def _metrics(table: RunTable, row: int) -> Mapping[str, Any]:
     from allo_dse.dashboard.data.query.analysis import measured
 
     return measured(table, row)
-
-
-def within(table: RunTable, name: str, row: int, percent: float) -> int:
-    """How many other designs that satisfy everything are worse in a metric by less than so many per cent."""
-    values = table.numbers(name)
-    near = table.ok & (values <= values[row] * (1 + percent / 100))
-    return int(near.sum()) - 1
 
 
 def _pairs(values: Any) -> str:

@@ -12,7 +12,7 @@ import typer
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
 
-from .design_words import near_words, print_design
+from .design_words import print_design
 from .output import JSON, RUN, console, print_facts, print_json
 from .run_facts import best_row, design_facts, objective, run_status
 
@@ -103,6 +103,8 @@ def best(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    from allo_dse.dashboard.data.design_words import LATENCY, fastest_words
+
     from .opening import open_run
 
     table = open_run(run)
@@ -119,7 +121,7 @@ def best(
             if row is not None:
                 console().print(f"[bold]best {name}[/]")
                 print_design(table, row, console())
-                if said := near_words(table, name, row):
+                if name == LATENCY and (said := fastest_words(table, row)):
                     console().print(said)
     if all(row is None for row in rows.values()):
         if not as_json:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from html import escape
 
-from allo_dse.tune.results.explain import latency_range_words
+import numpy as np
+
+from allo_dse.tune.results.explain import latency_range_words, near_words
 
 from .board import Board, Ref
-from .query.analysis import DECIDING, Difference, differences
+from .query.analysis import DECIDING, Difference, differences, measured
 from .table.table import RunTable
 from .units import label, text
 
 MAX_LINES = 14
+LATENCY = "latency_us"
 
 
 def change_text(difference: Difference) -> str:
@@ -53,6 +56,15 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     rows = [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
     ranges = [latency_range_words(metrics) for metrics in found]
     return head, [*rows, ["How good it is", *ranges]] if any(ranges) else rows
+
+
+def fastest_words(table: RunTable, row: int) -> str:
+    """Of the fastest design, how many others predictions cannot tell from it; empty of every other."""
+    latencies = table.numbers(LATENCY)
+    usable = table.ok & ~np.isnan(latencies)
+    if not usable[row] or latencies[row] > latencies[usable].min():
+        return ""
+    return near_words(measured(table, row), latencies[usable].tolist())
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,6 +55,27 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
     if not known.get("measurements"):
         return "latency not fitted to measurements"
     return f"latency +-{known['percent']:.0f} %, {known['measurements']} measurements"
+
+
+def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str:
+    """How many designs predictions cannot tell from the fastest one; empty if none, or if it was measured.
+
+    Args:
+        metrics: of the fastest design.
+        latencies_us: of all designs that satisfy everything, the fastest included.
+    """
+    known = metrics.get("latency_range") or {}
+    percent, most = known.get("percent"), metrics.get("latency_us", 0.0)
+    if percent is None:
+        return "how good predicted latencies are here is not known: nothing measured was compared" if known else ""
+    others = sum(most <= us <= most * (1 + percent / 100) for us in latencies_us) - 1
+    if others < 1:
+        return ""
+    which = f"{others:,} other designs are" if others > 1 else "1 other design is"
+    return (
+        f"{which} predicted to be slower by less than the {percent:.0f} % that predictions are good to: "
+        "only measuring tells which is fastest"
+    )
 
 
 def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from allo_dse.aliases import JsonObject
 from allo_dse.errors import StudyError
-from allo_dse.eval.calibrate.correction import Correction
+from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
 
@@ -23,7 +23,7 @@ from ..declare.spec import StudySpec
 from ..search.front import knee, pareto_positions
 from ..store.placements import placement_of
 from ..store.record import PlacementNote, Record, Verification
-from .explain import explain
+from .explain import explain, near_words
 from .export import export_design
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ class BestDesign:
 
     Attributes:
         run_dir: where its placement is kept.
+        near: of the fastest design, how many predictions cannot tell from it, in words.
     """
 
     study: StudySpec
     record: Record
     run_dir: Path | None = None
+    near: str = ""
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -85,7 +87,7 @@ class BestDesign:
 
     def explain(self) -> str:
         """The design in words."""
-        return explain(self.design, self.record.metrics or {})
+        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near)))
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""
@@ -205,7 +207,13 @@ class Result:
         position = names.index(name)
         losses = self._losses([d.record for d in self.front])
         order = [position, *(i for i in range(len(names)) if i != position)]
-        return min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
+        found = min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
+        return replace(found, near=self._near(found)) if name == LATENCY else found
+
+    def _near(self, fastest: BestDesign) -> str:
+        """How many designs predictions cannot tell from the fastest one."""
+        feasible = [r.metrics or {} for r in self.records if r.key in self.values]
+        return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
 
     def _why_none(self) -> str:
         failures = [r.error for r in self.records if r.error]

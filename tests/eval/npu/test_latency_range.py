@@ -6,7 +6,7 @@ from typing import Any
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.accuracy import accuracy_of, operations_of
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.tune.results.explain import explain, latency_range_words
+from allo_dse.tune.results.explain import explain, latency_range_words, near_words
 from tests.eval.designs import gemm_design
 from tests.support.values import present
 
@@ -60,3 +60,15 @@ def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path: Path) -> None:
 def test_how_good_predictions_are_changes_no_result(tmp_path: Path) -> None:
     known = device(tmp_path)
     assert known.key == NpuDevice.load("npu1_4col").key
+
+
+def test_what_predictions_cannot_tell_from_the_fastest_design_is_said() -> None:
+    fastest = {"latency_us": 100.0, "latency_range": {"percent": 10.0, "measurements": 20}}
+    assert near_words(fastest, [100.0, 105.0, 109.0, 111.0]).startswith(
+        "2 other designs are predicted to be slower by less"
+    )
+    assert near_words(fastest, [100.0, 105.0]).startswith("1 other design is")
+    assert near_words(fastest, [100.0, 111.0]) == ""
+    assert near_words({"latency_us": 100.0}, [100.0, 101.0]) == ""
+    unknown = {"latency_us": 100.0, "latency_range": {"measurements": 0}}
+    assert "is not known" in near_words(unknown, [100.0, 101.0])

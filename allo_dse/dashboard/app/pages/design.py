@@ -17,7 +17,7 @@ from allo_dse.tune.show.predicted_reported import HEADINGS, predicted_reported_r
 from allo_dse.tune.store.rundir import LOGS
 
 from ...data.board import Board, Ref
-from ...data.design_words import difference_lines, rung_table, status_text
+from ...data.design_words import difference_lines, fastest_words, rung_table, status_text
 from ...data.limits import is_fpga, uses
 from ...data.query.analysis import measured
 from ...data.units import label, text
@@ -290,4 +290,7 @@ def _rungs(board: Board, ref: Ref) -> Component:
     """Metrics, one column per evaluator that has measured the design."""
     run = board.table(ref)
     head, rows = rung_table(run, run.keys[ref.row])
-    return table(head, [list(row) for row in rows]) if rows else empty("No evaluator has measured this design.")
+    if not rows:
+        return empty("No evaluator has measured this design.")
+    near = fastest_words(run, ref.row)
+    return html.Div([table(head, [list(row) for row in rows]), *([html.P(near, className="hint")] if near else [])])
