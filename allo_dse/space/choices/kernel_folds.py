@@ -17,6 +17,10 @@ from .fold_genes import AxisOptions, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice, bounds_of
 
 
+MOST_KEPT = 10_000
+"""Decided folds that are kept: late in a search most proposals are repeats."""
+
+
 class KernelFolds(FoldChoice):
     """Folds of the mapper's rules.
 
@@ -33,6 +37,7 @@ class KernelFolds(FoldChoice):
         self._respell = respell
         self._spaces: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}
+        self._decided: dict[tuple[Program, tuple[KernelPlan, ...]], MeshFold | None] = {}
 
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
         """The legal folds of each kernel's axes, each onto at most as many nodes as the device has.
@@ -75,6 +80,14 @@ class KernelFolds(FoldChoice):
 
         Loops that several kernels share get one order: that of the first kernel, those that most kernels share first.
         """
+        key = (program, tuple(plans))
+        if key not in self._decided:
+            if len(self._decided) >= MOST_KEPT:  # the oldest goes: proposals repeat those of the last generations
+                del self._decided[next(iter(self._decided))]
+            self._decided[key] = self._fold(program, plans)
+        return self._decided[key]
+
+    def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         space = self._space(program)
         kernels = list(zip(program.kernels, plans, space.joint_orders([plan.order for plan in plans]), strict=True))
         chains: dict[int, list[str]] = {}
