@@ -16,7 +16,6 @@ from allo_dse.mapper.search.folds import FoldSpace
 from .fold_genes import AxisOptions, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice, bounds_of
 
-
 MOST_KEPT = 10_000
 """Decided folds that are kept: late in a search most proposals are repeats."""
 
