@@ -134,3 +134,17 @@ def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_onc
     assert results > 0
     assert bram("D") == 2 * inputs
     assert bram("A", "B") == inputs + results
+
+
+def test_copies_fill_the_ports_of_all_banks() -> None:
+    """A wide word is taken apart into as many elements a cycle as the banks along the split axes have ports."""
+    program = dse.load_program(fpga_programs.elements())
+
+    def rate(dim: int, factor: int) -> float:
+        split = Directive("partition", "top", "A", {"dim": dim, "factor": factor, "partition_type": "cyclic"})
+        pack = Directive("pack", "top", "A", {"bits": 512})
+        costs = FpgaCosts(program.vmg, U280, (split, pack))
+        return next(use.words_per_cycle for use in costs.tensors if use.tensor.name == "A")
+
+    assert rate(1, 2) == rate(2, 2) == U280.arrays.ports * 2
+    assert rate(0, 2) == U280.arrays.ports * 4
