@@ -65,6 +65,7 @@ def study(size: int = 512, inner: int = 32, out: str = "f32", device: str = "npu
             "TyO": RESULTS[out],
         },
         device=device,
+        target="model",  # Allo takes no slices at positions that a loop gives
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count"), dse.minimize("local_memory_bytes")],
         reference=lambda A, B: A @ B,
         verify_with=lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 8 * p["Pk"], "inner": 4},

@@ -37,7 +37,8 @@ class Construct:
 
     Attributes:
         kind: "stream index" (computed while the task runs), "call" (of a function of the user's), "choice" (`a if c
-            else b`), "shift", or the name of the builtin function.
+            else b`), the name of a function or of an operator, or what it is in words; `mapper.target` says which
+            there are, and what to write instead.
         text: it, as written.
     """
 

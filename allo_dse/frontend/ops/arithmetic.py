@@ -11,6 +11,7 @@ from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk
 from ..regions.task_state import Task
 from . import scalars, tiles
+from .constructs import note_operator
 from .index_checks import bounds_of
 
 TILE_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "power"}
@@ -32,6 +33,7 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
             return meta.combine(op, pair[0], pair[1])
         except Exception as error:
             task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
+    note_operator(task, op, left, right, node)
     if tiles.is_tile(left) or tiles.is_tile(right):
         if op not in TILE_OPERATORS:
             task.fail(node, f"operator {op} is not defined for tiles", "use a loop over the elements")

@@ -64,6 +64,7 @@ def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
     Where their number depends on data, the result is as wide as the integer.
     """
     _check(task, value.dtype, node)
+    task.notice("bits", node)
     low, width = _range(task, node, value.dtype)
     raw = integer(value.dtype.bits, False)
     shifted = _move(task, ">>", Scalar(value.ssa, raw), low, node)

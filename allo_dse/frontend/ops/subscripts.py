@@ -59,6 +59,11 @@ def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Positio
     ranges = [_part(task, part, dimension, base.shape[dimension]) for dimension, part in enumerate(parts)]
     if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
         return base, position(task, base, [r for r in ranges if not isinstance(r, Range)], parts)
+    for part, range_ in zip(parts, ranges, strict=True):
+        if not isinstance(part, (ast.Slice, ast.Name, ast.Constant)):
+            task.notice("index beside a slice", part)
+        elif isinstance(range_, Range) and range_.size == 1:
+            task.notice("slice of one", node)
     missing = [Range(Const(0), extent) for extent in base.shape[len(ranges) :]]
     return subview(task, base, [*ranges, *missing], node), None
 
@@ -108,6 +113,8 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
     length = constant_difference(task, node.lower, upper)
     if length is None:
         task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
+    if any(isinstance(bound, Scalar) for bound in (start, stop)):
+        task.notice("slice", node)
     low, high = bounds_of(task, start), bounds_of(task, stop)
     if length < 0 or (low is not None and low[0] < 0) or (high is not None and high[1] > extent and not task.guards):
         first, last = (low or ("?", "?"))[0], (high or ("?", "?"))[1]

@@ -154,6 +154,8 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
             return
         value = materialise(task, value, dtype=target.dtype)
     assert isinstance(value, Buffer)
+    if value.dtype != target.dtype:
+        task.notice("tile of another type", node)
     copy(task, value, target, node)
 
 

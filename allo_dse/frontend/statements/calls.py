@@ -49,6 +49,8 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     if name is not None:
         return _intrinsic(task, name, args, options, node)
     if isinstance(function, DType):
+        if not all(isinstance(a, Const) for a in args):
+            task.notice("type call", node)
         return _cast(task, function, args, node)
     if _is_builtin(function) and not all(isinstance(a, Const) for a in args):
         if function in _COMPUTING:
@@ -127,8 +129,12 @@ def _plain(value: object) -> object:
 
 
 def _intrinsic(task: Task, name: str, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
+    if name in _NOTED:
+        task.notice(name, node)
     if name in BINARY or name == "power":
         _arity(task, name, args, 2, node)
+        if not tiles.is_tile(args[0]) and tiles.is_tile(args[1]):
+            task.notice("number first", node)
         return tile_or_scalar(task, name, args, node)
     if name in UNARY:
         _arity(task, name, args, 1, node)
@@ -143,6 +149,10 @@ def _intrinsic(task: Task, name: str, args: list[Value], options: dict[str, Valu
     return handler(task, args, options, node)
 
 
+_NOTED = frozenset({"view", "ones", "zeros", "tril", "max", "min"})
+"""Functions that not every target builds."""
+
+
 def _arity(task: Task, name: str, args: Sequence[Value], expected: int, node: ast.Call) -> None:
     if len(args) != expected:
         task.fail(node, f"{name}() takes {expected} arguments, {len(args)} are given")
@@ -154,6 +164,8 @@ def tile_or_scalar(task: Task, name: str, args: Sequence[Value], node: ast.AST) 
         return tiles.elementwise(task, name, args, node)
     if len(args) == 2:
         return scalars.binary(task, tiles.ELEMENTWISE[name], args[0], args[1], node)
+    if name == "relu":
+        task.notice("scalar relu", node)
     task.scalar_op()
     return tiles.unary(task, name, as_scalar(task, args[0], node))
 
@@ -197,6 +209,8 @@ def transpose(task: Task, tile: Value, axes: tuple[int, ...] | None, node: ast.A
 def method(task: Task, base: Value, name: str, node: ast.Call) -> Value:
     """A method of a run-time value."""
     if name == "copy" and isinstance(base, Buffer):
+        if not node.args:  # not allo.copy(tile)
+            task.notice(".copy()", node)
         target = task.new_buffer(base.dtype, base.shape)
         tiles.copy(task, base, target, node)
         return target

@@ -152,6 +152,7 @@ def _set(task: Task, node: ast.Set) -> Value:
 
 def _binary(task: Task, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.MatMult):
+        task.notice("@", node)
         return tiles.matmul(task, lower(task, node.left), lower(task, node.right), node)
     return apply(task, OPERATORS[type(node.op)], lower(task, node.left), lower(task, node.right), node)
 
@@ -175,6 +176,7 @@ def _unary(task: Task, node: ast.UnaryOp) -> Value:
         return negate(task, value, node)
     if isinstance(node.op, ast.USub):
         if tiles.is_tile(value):
+            task.notice("negated tile", node)
             return tiles.elementwise(task, "neg", (value,), node)
         return apply(task, "-", Const(0), value, node)
     scalar = as_scalar(task, value, node)
@@ -238,6 +240,8 @@ def _compare(task: Task, node: ast.Compare) -> Value:
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         right = lower(task, right_node)
         one = _compare_pair(task, op, left, right, node)
+        if isinstance(one, Scalar) and len(node.ops) > 1:
+            task.notice("chained comparison", node)
         if result is None:
             result = one
         elif isinstance(result, (Const, Meta)):

@@ -115,6 +115,7 @@ def break_or_continue(task: Task, node: ast.Break | ast.Continue) -> None:
     if frame.unrolled and task.guards == frame.guards:
         frame.ended = stop
         return
+    task.notice("break" if stop else "continue", node)
     _raise(task, frame, stop=stop)
 
 

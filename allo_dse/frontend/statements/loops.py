@@ -102,6 +102,8 @@ def _range(task: Task, call: ast.Call) -> Bounds:
         step = constant_int(task, values[2], call.args[2], "the step of range()")
     if step == 0:
         task.fail(call.args[2], "the step of range() must not be zero")
+    if isinstance(step, int) and step < 0:
+        task.notice("range", call)
     start, stop = (Const(0), values[0]) if len(values) == 1 else (values[0], values[1])
     return start, stop, step
 

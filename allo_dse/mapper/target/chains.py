@@ -62,7 +62,7 @@ def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) 
     for stream in wiring.streams:
         for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
             ports = wiring.classes[leaf].streams
-            if ports[position] in _rolled_ports(ports):
+            if _is_rolled(ports, position):
                 found[ports[position].stream.name] = None
     return next((name for name in found if fifos_inside(program, group.group, name) > 1), None)
 
@@ -142,7 +142,14 @@ def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
 
 def _in_loop(ports: Sequence[StreamPort], position: int) -> bool:
     """Whether the operation is in a loop of its task."""
-    return ports[position].tokens != 1 or ports[position] in _rolled_ports(ports)
+    return ports[position].tokens != 1 or _is_rolled(ports, position)
+
+
+def _is_rolled(ports: Sequence[StreamPort], position: int) -> bool:
+    """Whether an operation of the source stands for several ports."""
+    own = ports[position]
+    alike = (other.location == own.location and other.direction == own.direction for other in ports if other is not own)
+    return own.location is not None and any(alike)
 
 
 def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
