@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def refused(body: str, dtype: str, path: Path) -> bool | None:
     path.write_text(PROGRAM.format(body=textwrap.indent(body, " " * 12), **filled))
     names = {name: getattr(allo.ir.types, name) for name in ("int32", "float32", "bool")}
     given = {"df": df, "allo": allo, "Ty": getattr(allo.ir.types, dtype), "S": Layout.Shard, "R": Layout.Replicate}
-    scope: dict[str, object] = {**names, **given, "K": 3}
+    scope: dict[str, Any] = {**names, **given, "K": 3}
     exec(compile(path.read_text(), str(path), "exec"), scope)
     try:
         program = load_program(scope["make"])
