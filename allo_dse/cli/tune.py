@@ -33,7 +33,7 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
   allo-tune studies/gemm_npu.py --evaluator "./measure.sh {design}"    measured by a command of yours
   allo-tune studies/gemm_npu.py --json              for machines
 
-Running the same command again resumes. Ctrl-C finishes what is being evaluated and keeps everything; twice stops now.
+Running the same command again resumes. Ctrl-C keeps what was evaluated and leaves what takes longer than a second.
 """
 
 _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
