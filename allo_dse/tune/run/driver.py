@@ -73,7 +73,9 @@ class Driver:
                 if self._executor.outstanding() == 0:
                     self.ledger.add([])
                     return reason or self._why()
-                self._record(self._collect())
+                with self.stop.leaving():
+                    found = self._executor.collect()
+                self._record(found)
                 self._take_in()
                 self._learn()
                 self._show()
@@ -81,10 +83,6 @@ class Driver:
             return self.stop.requested
         finally:
             self.reporter.update(self._view, last=True)
-
-    def _collect(self) -> list[Measurement]:
-        with self.stop.leaving():
-            return self._executor.collect()
 
     def _why(self) -> str:
         if self.proposer.exhausted:
