@@ -24,6 +24,10 @@ STUDIES: Mapping[str, Mapping[str, str | int]] = {
     "reduction_npu": {},
     "mlp_npu": {},
     "ffn_npu": {},
+    "elementwise_npu": {},
+    "norm_npu": {},
+    "rope_npu": {},
+    "attention_npu": {"length": 512},
 }
 SEED = 0
 
@@ -42,7 +46,7 @@ def best_us(name: str, target: str, trials: int) -> tuple[float | None, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What staying within Allo's rules costs.")
-    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--trials", type=int, default=400)
     trials = parser.parse_args().trials
     print("| study | designs (model, allo) | best latency, model (us) | allo (us) | lost |")
     print("|---|---|---|---|---|")
