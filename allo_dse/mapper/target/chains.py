@@ -29,16 +29,13 @@ class RolledStreams:
     source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        first_node = 0
-        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
-            for wiring in wirings:
-                inside = _rolled_inside(subject.program, group, wiring)
-                stream = inside or self._rolled_outside(subject, group, first_node, wiring)
-                if stream is not None:
-                    detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
-                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
-                    return
-            first_node += group.group.count
+        for first_node, group, wiring in _wirings(subject):
+            inside = _rolled_inside(subject.program, group, wiring)
+            stream = inside or self._rolled_outside(subject, group, first_node, wiring)
+            if stream is not None:
+                detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
+                yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                return
 
     def _rolled_outside(self, subject: Subject, group: GroupTiles, first_node: int, wiring: Wiring) -> str | None:
         """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
@@ -54,6 +51,15 @@ class RolledStreams:
                 if fifos[port.stream.name, port.direction] > 1:
                     return port.stream.name
         return None
+
+
+def _wirings(subject: Subject) -> Iterator[tuple[int, GroupTiles, Wiring]]:
+    """How the tasks of nodes are wired, with their group and the number of its first node."""
+    first_node = 0
+    for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
+        for wiring in wirings:
+            yield first_node, group, wiring
+        first_node += group.group.count
 
 
 def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
@@ -83,16 +89,13 @@ class ChainedLoops:
     source = "allo.backend.aie.mapping.ComputationGraph.refactor"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        first_node = 0
-        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
-            for wiring in wirings:
-                for stream in wiring.streams:
-                    if not _is_buffer(body_of(group.group), wiring, stream):
-                        name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
-                        detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
-                        yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
-                        return
-            first_node += group.group.count
+        for first_node, group, wiring in _wirings(subject):
+            for stream in wiring.streams:
+                if not _is_buffer(body_of(group.group), wiring, stream):
+                    name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
+                    detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
+                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                    return
 
 
 class ChainedTensors:
@@ -102,15 +105,12 @@ class ChainedTensors:
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        first_node = 0
-        for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
-            for wiring in wirings:
-                tensor = _tensor_outside(subject, group, wiring)
-                if tensor is not None:
-                    detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
-                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
-                    return
-            first_node += group.group.count
+        for first_node, group, wiring in _wirings(subject):
+            tensor = _tensor_outside(subject, group, wiring)
+            if tensor is not None:
+                detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
+                yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                return
 
 
 def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
@@ -147,9 +147,7 @@ def _in_loop(ports: Sequence[StreamPort], position: int) -> bool:
 
 def _is_rolled(ports: Sequence[StreamPort], position: int) -> bool:
     """Whether an operation of the source stands for several ports."""
-    own = ports[position]
-    alike = (other.location == own.location and other.direction == own.direction for other in ports if other is not own)
-    return own.location is not None and any(alike)
+    return any(port is ports[position] for port in _rolled_ports(ports))
 
 
 def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
