@@ -89,7 +89,7 @@ class VMG:
             return self.labels
         names = self.graph.names
         if self.joint is not None:
-            labels = joint_primitives(self.joint)[1]
+            _, labels = self._joint_steps
             first = (task for group in self.groups for task in group.leaves.tasks(0, 1)[:, 0].tolist())
             return tuple(labels[names[task]] for task in first)
         if self.node_count == self.task_count:
@@ -114,6 +114,12 @@ class VMG:
         return joint if joint is not None and joint.is_joint else None
 
     @cached_property
+    def _joint_steps(self) -> tuple[Primitives, dict[str, str]]:
+        """The primitives of a joint fold, and the nodes' names by their first task's: one walk makes both."""
+        assert self.joint is not None
+        return joint_primitives(self.joint)
+
+    @cached_property
     def key(self) -> str:
         """Hash of the folded graph: equal exactly for equal graphs, whatever sequence made them. Order-free."""
         return graph_key(self.program, self.groups)
@@ -122,7 +128,7 @@ class VMG:
     def mapping_primitives(self) -> Primitives:
         """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
         if self.joint is not None:
-            return joint_primitives(self.joint)[0]
+            return [(kind, list(operands)) for kind, operands in self._joint_steps[0]]
         if self.mesh_fold is not None:
             return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
         return [(kind, list(operands)) for kind, operands in self.applied]
