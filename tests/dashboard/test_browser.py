@@ -263,35 +263,37 @@ def test_the_front_and_the_filtered_table_are_saved_as_csv(front: Any, dashboard
 
 
 def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
-    def saved(page: str) -> Any:
-        front.wait_for_function(f"() => document.querySelector('#page-{page}')?.checkVisibility()")
-        plots = front.locator(f"#page-{page} .js-plotly-plot:visible")
-        buttons = front.locator(f"#page-{page} button:text-is('SVG'):visible")
+    def saved(page: str, plots: int) -> None:
+        """Each plot of a page has a button, and each button saves one. While Dash sends a plot anew it hides it."""
         front.wait_for_function(
-            "page => [...document.querySelectorAll(`#page-${page} .js-plotly-plot`)].every(p => p._fullLayout)",
-            arg=page,
+            """([page, plots]) => {
+                const all = [...document.querySelectorAll(`#page-${page} .js-plotly-plot`)];
+                const seen = all.filter(p => p.checkVisibility({visibilityProperty: true}));
+                return all.every(p => p._fullLayout) && seen.length === plots;
+            }""",
+            arg=[page, plots],
         )
-        assert buttons.count() == plots.count()
-        for number in range(buttons.count()):
+        buttons = front.locator(f"#page-{page} button:text-is('SVG'):visible")
+        assert buttons.count() == plots
+        for number in range(plots):
             with front.expect_download() as download:
                 buttons.nth(number).click()
             assert download.value.path().read_bytes().startswith(b"<svg")
-        return buttons.count()
 
     with front.expect_download() as download:
         front.click("#scatter-card button:text-is('PNG')")
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
     show_parallel(front)
-    assert saved("front") == 2
+    saved("front", 2)
     front.keyboard.press("2")
     front.wait_for_function("() => document.querySelector('#workers .js-plotly-plot')?.data?.length")
-    assert saved("progress") == 8
+    saved("progress", 8)
     front.keyboard.press("3")
     front.wait_for_function("() => document.querySelector('#bound .js-plotly-plot')?.data?.length")
-    assert saved("design") == 2
+    saved("design", 2)
     front.keyboard.press("4")
     front.wait_for_function("() => document.querySelector('#compare-plot .js-plotly-plot')?.data?.length")
-    assert saved("compare") == 1
+    saved("compare", 1)
 
 
 def test_the_reference_can_be_chosen(front: Any) -> None:
