@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.nest import read_nest
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
-from .body.nest import read_nest
 from .plan import plan_of
 from .task import TaskCost, task_cost
 

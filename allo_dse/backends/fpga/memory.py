@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-
-from .body.linear import Linear
-from .body.nest import Access, Array
+from allo_dse.ir.linear import Linear
+from allo_dse.ir.nest import Access, Array
 
 IntArray = NDArray[np.int64]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, Resources
-
-from .body.nest import Op
+from allo_dse.ir.nest import Op
 
 FREE = frozenset(
     {"arith.extsi", "arith.extui", "arith.trunci", "arith.bitcast", "arith.index_cast", "arith.negf", "affine.apply"}

@@ -11,15 +11,15 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from allo_dse.ir.linear import DERIVE, Linear, replaced
+from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
-from .body.linear import DERIVE, Linear, replaced
-from .body.nest import Access, Branch, Loop, Nest, Node, Op
-from .body.refusal import refusal
 from .memory import Split, Storage
+from .refusal import refusal
 
 REGION = "top"
 """The scope of directives about the whole program, whatever it is called."""

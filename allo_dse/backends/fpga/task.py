@@ -15,13 +15,12 @@ from functools import lru_cache
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
+from allo_dse.ir.linear import Linear, decided, forms_of
+from allo_dse.ir.nest import Branch, Loop, Op, read_nest
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
-from .body.linear import Linear, decided, forms_of
-from .body.nest import Branch, Loop, Op, read_nest
-from .body.refusal import place_of, refusal
 from .loops.asap import StreamEvent, Walk
 from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
@@ -29,6 +28,7 @@ from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
 from .plan import Item, Plan, Planned, plan_of, planned
+from .refusal import place_of, refusal
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
 _NO_VARIABLE = -(1 << 40)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from allo_dse.aliases import JsonObject
-from allo_dse.backends.fpga.body.nest import Branch, Loop, read_nest
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
+from allo_dse.ir.nest import Branch, Loop, read_nest
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass

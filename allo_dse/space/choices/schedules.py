@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allo_dse.backends.fpga.body.nest import Loop, read_nest
 from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
+from allo_dse.ir.nest import Loop, read_nest
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Test
+from allo_dse.ir.nest import Branch, Op
 
-from ..body.linear import Test
-from ..body.nest import Branch, Op
 from ..memory import Storage
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned

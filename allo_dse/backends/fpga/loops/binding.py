@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.nest import Access, Branch, Op
 
-from ..body.nest import Access, Branch, Op
 from ..memory import Storage
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned

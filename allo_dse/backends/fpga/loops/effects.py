@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ..body.linear import Linear
-from ..body.nest import Access, Branch, Op
+from allo_dse.ir.linear import Linear
+from allo_dse.ir.nest import Access, Branch, Op
+
 from ..plan import Item, Planned
 
 Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]

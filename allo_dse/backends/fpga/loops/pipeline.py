@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.nest import Op
 
-from ..body.nest import Op
 from ..memory import Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Planned

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Linear
+from allo_dse.ir.nest import Access
 
-from ..body.linear import Linear
-from ..body.nest import Access
 from ..memory import Storage
 from ..plan import Planned
 from .asap import Time, Walk

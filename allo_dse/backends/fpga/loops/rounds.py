@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.ir.linear import Choice, Compare, Test, forms_of, holds
 from allo_dse.program.tasks import TaskClass
 
-from ..body.linear import Choice, Compare, Test, forms_of, holds
-from ..body.refusal import place_of, refusal
+from ..refusal import place_of, refusal
 from .asap import StreamEvent
 from .parts import Part, Pipe, Wait
 from .pipeline import Pipelined

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.fpga.body.linear import Linear
-from allo_dse.backends.fpga.body.nest import Access, Array, Branch, Op
 from allo_dse.backends.fpga.loops.effects import effects_of
 from allo_dse.backends.fpga.loops.pipeline import Flat, build
 from allo_dse.backends.fpga.memory import Split, Storage
 from allo_dse.backends.fpga.plan import Item, Planned
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Linear
+from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
 from tests.backends.fpga.test_cost import cost, loop, partition, pipeline
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.body.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
-from allo_dse.backends.fpga.body.nest import Access, Branch, Loop, Node, Op
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.loops.rounds import everywhere
 from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StaticControlError
+from allo_dse.ir.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
+from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.program.source import SourceLocation, SourceLoop
 from allo_dse.program.tasks import TaskClass
 from tests.backends.fpga import programs

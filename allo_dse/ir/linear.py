@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from allo_dse.ir.bindings import ir
+from .bindings import ir
 
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HOLDS: Mapping[str, Callable[[int], bool]] = {

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
-
+from .bindings import ir
+from .dialect import new_context
 from .linear import Linear, LinearForms, Test
 
 _FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield"})
