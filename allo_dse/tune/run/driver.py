@@ -79,8 +79,12 @@ class Driver:
                 self._take_in()
                 self._learn()
                 self._show()
-        except StepLeft:
-            return self.stop.requested
+        except BaseException as ended:
+            if found := self._executor.finished():  # before it was interrupted
+                self._record(found)
+            if isinstance(ended, StepLeft):
+                return self.stop.requested
+            raise
         finally:
             self.reporter.update(self._view, last=True)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -17,6 +19,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 Options = TypeVar("Options")
 R = TypeVar("R")
+SEEDS = 1 << 31  # all random number generators take these, also with the number of trials added
 SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
 
 
@@ -63,10 +66,35 @@ class RunOptions:
     deadline: str | float | Mapping[str, str | float] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("trials", "workers", "seed"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or isinstance(value, bool)):
+                raise StudyError(f"{name}={value!r} is not a whole number")
         if self.workers is not None and self.workers < 1:
             raise StudyError(f"{self.workers} workers cannot work", hint="--workers 1 evaluates in this process")
         if self.trials is not None and self.trials < 1:
             raise StudyError(f"a budget of {self.trials} trials leaves nothing to do")
+        if self.seed is not None and not 0 <= self.seed < SEEDS:
+            raise StudyError(f"seed {self.seed} cannot be used", hint=f"choose one from 0 to {SEEDS - 1}")
+        self._check_sampler()
+        if self.storage is not None:
+            from .storage import check_address
+
+            check_address(self.storage)
+
+    def _check_sampler(self) -> None:
+        from ..search.proposals import SAMPLERS
+
+        known = (
+            self.sampler in SAMPLERS if isinstance(self.sampler, str) else hasattr(self.sampler, "sample_independent")
+        )
+        if not known:
+            near = difflib.get_close_matches(str(self.sampler), SAMPLERS, 1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise StudyError(
+                f"unknown sampler {self.sampler!r}",
+                hint=f"{meant}one of {', '.join(SAMPLERS)}, or an Optuna sampler object",
+            )
 
     @property
     def inline(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from ..show.reporters import Reporter
 from ..store.record import PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
+from ..store.texts import error_text, valid_text
+from ..workers.ray_access import reach
 from ..workers.workforce import Workforce, demands, recruit
 from .cache import ResultCache
 from .driver import Driver
@@ -42,11 +44,12 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     """
     budget = options.budget(study.trials, ladder=bool(study.rungs))
     reporter = make_reporter(options.progress)
-    opened = RunDirectory(Path(options.run_dir or default_run_dir(study.name)), fresh=options.fresh)
-    with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections():
+    opened = RunDirectory(Path(options.run_dir or default_run_dir(study.name)))
+    with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections(), ExitStack() as kept:
         with stop.leaving():
             evaluators = study.make_evaluators()
             asked = demands(evaluators, options.deadlines)
+            caches = [kept.enter_context(closing(one)) for one in _caches(study, options, evaluators, directory)]
             seed = _begun(study, options, evaluators, directory).seed
         with closing(Ledger(study, directory, evaluators)) as ledger:
             for note in ledger.notes:
@@ -58,12 +61,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             else:
                 with stop.leaving():
                     proposer = _proposer(ledger, options, seed, budget)
-                caches = _caches(ledger, options, evaluators)
-                with closing(Keeper(directory, ledger.screen, caches)) as keeper:
-                    with stop.leaving():
-                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                    with _sharing(ledger, options, workforce, reporter) as team:
-                        reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
+                    workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                keeper = Keeper(directory, ledger.screen, caches)
+                with _sharing(ledger, options, workforce, reporter) as team:
+                    reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
             if reason == "exhausted":
                 ledger.refuse_nothing()
             if options.verify:
@@ -84,8 +85,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
-    """Compare with what the directory holds, and write down what is run."""
-    earlier = directory.earlier()
+    """Compare with what the directory holds, and write down what is run: when all that can be wrong with what was asked
+    for has been looked at."""
+    earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
     sampler, source = options.sampler, study.source
     info = RunInfo(
@@ -105,6 +107,10 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         workers=options.workers or 1,
         storage=options.storage and without_password(options.storage),
     )  # fmt: skip
+    if options.ray_address is not None:
+        reach(options.ray_address)
+    if options.fresh:
+        directory.clear()
     directory.begin(info)
     return info
 
@@ -125,12 +131,14 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget) ->
     return proposer
 
 
-def _caches(ledger: Ledger, options: RunOptions, evaluators: Sequence[Evaluator]) -> list[ResultCache]:
+def _caches(
+    study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory
+) -> list[ResultCache]:
     """Results shared with other runs, one per rung; none where that is not wanted."""
     where = options.cache
     if where is None and options.run_dir is None:
-        where = ledger.directory.path.parent / RESULTS
-    return [ResultCache(Path(where), evaluator, ledger.study.programs) for evaluator in evaluators] if where else []
+        where = directory.path.parent / RESULTS
+    return [ResultCache(Path(where), evaluator, study.programs) for evaluator in evaluators] if where else []
 
 
 def _shared(ledger: Ledger, storage: str) -> SharedStudy:
@@ -177,7 +185,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
                 return
             reporter.verifying(position, len(pending))
             said = _verified(ledger.study, best.design, seed)
-            found = Verification(said.ok, said.message, said.seconds, best.key)
+            found = Verification(said.ok, valid_text(said.message), said.seconds, best.key)
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
@@ -187,8 +195,10 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     try:
         return study.verify(design, seed)
-    except Exception as error:  # a verifier that cannot run a design has not shown it to be right
-        return Verification(False, f"{type(error).__name__}: {error}", 0.0)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a verifier that cannot run a design has not shown it to be right
+        return Verification(False, error_text(error), 0.0)
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:

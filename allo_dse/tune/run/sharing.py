@@ -94,17 +94,20 @@ class SharingExecutor:
     def collect(self) -> list[Measurement]:
         if self._left and time.monotonic() - self._looked >= LOOK_SECONDS:
             self._look()
-        delivered, self._found = self._found, []
         if self._executor.outstanding():
             self._waiting = False
             found = self._executor.collect()
             for measured in (each for each in found if not each.cached):
                 self._evaluating.setdefault(measured.rung, _Mean()).learn(measured.seconds)
-            return delivered + found
-        if not delivered:
+            self._found += found
+        elif not self._found:
             self._say_waiting()
             time.sleep(WAIT_SECONDS)
-        return delivered
+        return self.finished()
+
+    def finished(self) -> list[Measurement]:
+        found, self._found = self._found + self._executor.finished(), []
+        return found
 
     def _say_waiting(self) -> None:
         """Say once why nothing happens any more."""

@@ -56,7 +56,3 @@ class Keeper:
             return None
         self._last = totals
         return structs.replace(totals, at=at)
-
-    def close(self) -> None:
-        for cache in self._caches:
-            cache.close()

@@ -231,6 +231,16 @@ def _foreign(rung: int, trial: optuna.trial.FrozenTrial) -> Foreign:
     return Foreign(told["key"], dict(trial.params), measured)
 
 
+def check_address(url: str) -> None:
+    """See whether a text can be the address of a storage.
+
+    Raises:
+        StudyError: when it cannot.
+    """
+    if "://" not in url and url.partition(":")[0] != JOURNAL:
+        raise StudyError(f"{url!r} is not a storage", hint=f"one of {_KINDS}")
+
+
 def without_password(url: str) -> str:
     """A storage's address as it may be shown and written down."""
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
@@ -258,8 +268,6 @@ def _open_once(url: str, name: str, run_dir: Path, directions: Sequence[str]) ->
         if url == JOURNAL or url.startswith(f"{JOURNAL}:"):
             file = url.partition(":")[2] or str(run_dir / "optuna.journal")
             storage = optuna.storages.JournalStorage(JournalFileBackend(file))
-        elif "://" not in url:
-            raise StudyError(f"{url!r} is not a storage", hint=f"one of {_KINDS}")
         elif url.startswith("postgresql://"):
             storage = url.replace("postgresql://", "postgresql+psycopg://", 1)
         ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]

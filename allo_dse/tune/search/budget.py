@@ -30,7 +30,7 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
     if isinstance(text, int | float):
         seconds = float(text)
     else:
-        compact = text.strip().lower()
+        compact = str(text).strip().lower()
         parts = _PART.findall(compact)
         if parts and _PART.sub("", compact).strip() == "":
             seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)

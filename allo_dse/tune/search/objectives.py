@@ -7,13 +7,17 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from allo_dse.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 
+from ..store.texts import error_text, valid_text
+
 Measure = Callable[[Metrics], Any]
+_NO_NUMBERS = (str, bytes, bytearray, bool)
 
 
 class MetricError(ValueError):
@@ -35,9 +39,11 @@ class Objective:
             MetricError: when the metric is missing or not a finite number.
         """
         try:
-            value = float(self.measure(metrics))
-        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-            raise MetricError(f"objective {self.name!r}: {type(error).__name__}: {error}") from error
+            value = _number(self.measure(metrics))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a function of the study's author raises
+            raise MetricError(f"objective {self.name!r}: {error_text(error)}") from error
         if not math.isfinite(value):
             raise MetricError(f"objective {self.name!r} is {value}")
         return value
@@ -62,9 +68,11 @@ class Constraint:
             value = self.measure(metrics)
             if isinstance(value, bool) or type(value).__name__ == "bool_":
                 return 0.0 if value else 1.0
-            number = float(value)
-        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-            raise MetricError(f"constraint {self.name!r}: {type(error).__name__}: {error}") from error
+            number = _number(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # as above
+            raise MetricError(f"constraint {self.name!r}: {error_text(error)}") from error
         if math.isnan(number):
             raise MetricError(f"constraint {self.name!r} is not a number")
         return max(0.0, number)
@@ -99,6 +107,18 @@ def require(
     return Constraint(name or f"{condition} {' and '.join(bounds)}", _excess(condition, at_most, at_least))
 
 
+def _number(value: Any) -> float:
+    """A value as the number that it is: texts of digits and truth values are none.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if not isinstance(value, _NO_NUMBERS) and type(value).__name__ != "bool_":
+        with suppress(TypeError, ValueError):
+            return float(value)
+    raise TypeError(f"{valid_text(repr(value), 60)} is not a number")
+
+
 def _objective(metric: str | Measure, name: str | None, direction: Literal["minimize", "maximize"]) -> Objective:
     if callable(metric):
         text = name or _lambda_text(metric)
@@ -112,7 +132,7 @@ def _objective(metric: str | Measure, name: str | None, direction: Literal["mini
 
 def _excess(metric: str, at_most: float | None, at_least: float | None) -> Measure:
     def measure(metrics: Metrics) -> float:
-        value, over = float(metrics[metric]), 0.0
+        value, over = _number(metrics[metric]), 0.0
         if at_most is not None:
             over = max(over, (value - at_most) / (abs(at_most) or 1.0))
         if at_least is not None:

@@ -12,7 +12,7 @@ from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 
 def make_reporter(progress: Any) -> Reporter:
     """The reporter of a name; "auto" is live on a terminal and plain elsewhere."""
-    if not isinstance(progress, str):
+    if hasattr(progress, "verifying"):
         reporter: Reporter = progress
         return reporter
     if progress == "auto":

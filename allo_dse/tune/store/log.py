@@ -22,6 +22,8 @@ import msgspec
 
 from allo_dse.errors import StudyError
 
+from .texts import valid
+
 FSYNC_SECONDS = 0.5
 BLOCK_LINES = 5000  # that are decoded together
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
@@ -121,7 +123,9 @@ def json_bytes(value: Any) -> bytes:
     Raises:
         TypeError, ValueError: when it cannot be written.
     """
-    return _ENCODER.encode(value).encode()
+    data = _ENCODER.encode(value).encode()
+    # Only half a pair, or a character that takes two escapes, is written so.
+    return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
 @dataclass(frozen=True)

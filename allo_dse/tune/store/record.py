@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .log import decode_line, json_bytes
+from .texts import TEXT_LENGTH, valid, valid_text
 
 Status = Literal["ok", "infeasible", "violation", "failed"]
 NOTHING = msgspec.Raw(b"null")
@@ -41,6 +42,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seconds: float = 0.0
     cached: bool = False
     printed: str = ""
+
+    def __post_init__(self) -> None:
+        error = self.error
+        if error is not None and (len(error) > TEXT_LENGTH or not error.isascii()):
+            msgspec.structs.force_setattr(self, "error", valid_text(error))
 
 
 class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag_field="type"):
@@ -265,7 +271,7 @@ def decode_entry(line: bytes) -> Entry | None:
         if msgspec.json.decode(line, type=_Kind).type in _KINDS:
             raise
         return None
-    except msgspec.DecodeError:  # infinities, which Python's JSON has
-        values = decode_line(line) or {}
+    except msgspec.DecodeError:  # infinities and halves of surrogate pairs, which Python's JSON has
+        values = valid(decode_line(line) or {})
         kind = _KINDS.get(values["type"])
         return cast(Entry, kind(**_fields_of(kind, values))) if kind else None

@@ -12,6 +12,8 @@ import msgspec
 
 from allo_dse.errors import StudyError
 
+from .texts import valid
+
 MARKER = "run.json"
 
 
@@ -58,7 +60,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """For the file."""
-        return json.dumps(msgspec.to_builtins(self), indent=2) + "\n"
+        return json.dumps(valid(msgspec.to_builtins(self)), indent=2) + "\n"
 
     @property
     def device_name(self) -> str:

@@ -73,7 +73,7 @@ class RunDirectory:
         StudyError: if another process runs a study there, or it holds something else.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         if path.exists() and not path.is_dir():
             raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
@@ -87,8 +87,6 @@ class RunDirectory:
         self._take_lock()
         try:
             self._refuse_foreign()
-            if fresh:
-                self._clear()
         except BaseException:
             self.close()
             raise
@@ -120,9 +118,10 @@ class RunDirectory:
                 hint="choose a new or empty directory with --run-dir",
             )
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Discard what is there. A folder that only a link leads to is not there: the link goes, the folder stays."""
         for entry in self.path.iterdir():
-            if entry.is_dir():
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != LOCK:
                 entry.unlink()
@@ -157,7 +156,7 @@ class RunDirectory:
         scratch = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_text(text)
+            scratch.write_bytes(text.encode("utf-8", "backslashreplace"))
             scratch.replace(path)
         except OSError as error:
             scratch.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,9 +14,14 @@ from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..store.log import stored
+from ..store.log import json_bytes
 from ..store.record import Measurement
+from ..store.texts import TEXT_LENGTH, error_text, valid
 from .isolated_process import IsolatedBench
+
+INLINE_WORKER = "inline"
+METRICS_BYTES = 1 << 20
+"""Of the metrics of one design: a log keeps them of all."""
 
 
 class Bench(Protocol):
@@ -33,18 +39,22 @@ class OpenBench:
 
     Args:
         blank: what all measurements made here have in common.
+        interruptible: whether Ctrl-C of a person arrives in this process; where not, it is the evaluator's doing.
     """
 
-    def __init__(self, evaluator: Evaluator, blank: Measurement) -> None:
+    def __init__(self, evaluator: Evaluator, blank: Measurement, *, interruptible: bool = False) -> None:
         self._evaluator, self._blank = evaluator, blank
+        self._passed: tuple[type[BaseException], ...] = (KeyboardInterrupt,) if interruptible else ()
 
     def run(self, number: int, candidate: Candidate) -> Measurement:
         started = time.perf_counter()
         try:
             metrics: dict[str, Any] | None = checked(self._evaluator.evaluate(candidate.design))
             error = None
-        except (Exception, SystemExit) as problem:  # whatever an evaluator raises is a result, not a crash of the study
-            metrics, error = None, f"{type(problem).__name__}: {problem}"
+        except self._passed:
+            raise
+        except BaseException as problem:  # whatever an evaluator raises is a result, not a crash of the study
+            metrics, error = None, error_text(problem)
         seconds = time.perf_counter() - started
         return structs.replace(self._blank, number=number, metrics=metrics, error=error, seconds=seconds)
 
@@ -65,7 +75,7 @@ def make_bench(
     blank = Measurement(rung=rung, evaluator=full_name(evaluator), worker=worker)
     if asked.isolate:
         return IsolatedBench(study.reload or study, asked, blank)
-    return OpenBench(evaluator, blank)
+    return OpenBench(evaluator, blank, interruptible=worker == INLINE_WORKER)
 
 
 def checked(found: Any) -> JsonObject:
@@ -76,4 +86,10 @@ def checked(found: Any) -> JsonObject:
     """
     if not isinstance(found, Mapping):
         raise TypeError(f"evaluate() returned {type(found).__name__}, not Metrics")
-    return stored(dict(found))
+    data = json_bytes(dict(found))
+    if len(data) > TEXT_LENGTH:
+        data = json_bytes(valid(json.loads(data)))
+    if len(data) > METRICS_BYTES:
+        raise ValueError(f"evaluate() returned {len(data) >> 20} MiB of metrics, more than {METRICS_BYTES >> 20} MiB")
+    kept: JsonObject = json.loads(data)
+    return kept

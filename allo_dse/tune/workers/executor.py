@@ -15,7 +15,6 @@ from .evaluate_one import Bench
 
 INLINE_AHEAD = 16  # proposals taken at a time, to batch asks and log writes
 INLINE_SECONDS = 0.02  # how long to evaluate before reporting
-INLINE_WORKER = "inline"
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,11 @@ class Executor(Protocol):
     def submit(self, jobs: Sequence[Job]) -> None: ...
 
     def collect(self) -> list[Measurement]:
-        """What is ready; waits a moment for the first one."""
+        """What is ready; waits a moment for the first one. What it raises loses nothing: see `finished`."""
+        ...
+
+    def finished(self) -> list[Measurement]:
+        """What was ready when `collect` was left by an exception."""
         ...
 
     def separate(self, rung: int) -> bool:
@@ -71,6 +74,7 @@ class InlineExecutor:
     def __init__(self, benches: Sequence[Bench | None]) -> None:
         self._benches = list(benches)
         self._waiting: deque[Job] = deque()
+        self._found: list[Measurement] = []
 
     def outstanding(self, rung: int | None = None) -> int:
         return len(self._waiting) if rung is None else sum(job.rung == rung for job in self._waiting)
@@ -84,16 +88,20 @@ class InlineExecutor:
         self._waiting.extend(jobs)
 
     def collect(self) -> list[Measurement]:
-        found: list[Measurement] = []
         until = time.perf_counter() + INLINE_SECONDS
-        while self._waiting and (not found or time.perf_counter() < until):
-            job = self._waiting.popleft()
+        while self._waiting and (not self._found or time.perf_counter() < until):
+            job = self._waiting[0]
             measured = job.known
             if measured is None:
                 bench = self._benches[job.rung]
                 assert bench is not None
                 measured = bench.run(job.number, job.candidate)
-            found.append(measured)
+            self._waiting.popleft()
+            self._found.append(measured)
+        return self.finished()
+
+    def finished(self) -> list[Measurement]:
+        found, self._found = self._found, []
         return found
 
     def separate(self, rung: int) -> bool:

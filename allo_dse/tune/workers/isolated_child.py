@@ -19,6 +19,7 @@ from allo_dse.eval.processes.process_tree import adopt_orphans, end_descendants
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
+from ..store.texts import error_text
 from .evaluate_one import OpenBench
 
 
@@ -40,7 +41,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
         study = made if isinstance(made, StudySpec) else made()
         bench = OpenBench(study.make_evaluators()[head["rung"]], Measurement())
     except BaseException as error:
-        _send(replies, {"error": f"{type(error).__name__}: {error}"})
+        _send(replies, {"error": error_text(error)})
         raise
     if head["memory_bytes"] is not None:
         _limit_memory(head["memory_bytes"])

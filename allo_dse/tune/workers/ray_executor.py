@@ -257,8 +257,7 @@ class RayExecutor:
                 self._running[reference] = (resource, batch)
 
     def collect(self) -> list[Measurement]:
-        found, self._known = self._known, []
-        timeout = 0.0 if found else WAIT_SECONDS
+        timeout = 0.0 if self._known else WAIT_SECONDS
         asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
@@ -273,12 +272,16 @@ class RayExecutor:
             if reference in self._starting:
                 self._greet(reference)
             elif reference in self._running:
-                found += self._finish(reference)
+                self._known += self._finish(reference)
             elif reference in asked:
-                found += self._conclude(asked[reference], reference)
-        found += self._close_cases()
+                self._known += self._conclude(asked[reference], reference)
+        self._known += self._close_cases()
         self._look_after()
         self._dispatch()
+        return self.finished()
+
+    def finished(self) -> list[Measurement]:
+        found, self._known = self._known, []
         return found
 
     def _finish(self, reference: Any) -> list[Measurement]:

@@ -10,9 +10,8 @@ from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unav
 
 from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
-from .evaluate_one import make_bench
-from .executor import INLINE_WORKER, Executor, InlineExecutor
-from .ray_access import reach
+from .evaluate_one import INLINE_WORKER, make_bench
+from .executor import Executor, InlineExecutor
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,6 @@ def recruit(
             for n, e in enumerate(evaluators)
         ]
         return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
-    if address is not None:
-        reach(address)
     from .ray_executor import RayExecutor
 
     executor = RayExecutor(study, asked, workers, address)

@@ -230,6 +230,9 @@ def test_what_was_left_to_others_is_evaluated_when_the_storage_breaks(monkeypatc
             done, self.jobs = self.jobs, []
             return [Measurement(number=job.number, rung=job.rung, metrics={}, seconds=0.1) for job in done]
 
+        def finished(self) -> Any:
+            return []
+
     monkeypatch.setattr(sharing, "LOOK_SECONDS", 0.2)
     executor = SharingExecutor(cast(Any, Inner()), cast(Any, Breaking()))
     candidate = type("Candidate", (), {"key": "k"})()

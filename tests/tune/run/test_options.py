@@ -38,10 +38,46 @@ def test_flags_are_options_with_the_same_defaults() -> None:
     assert all(parameters[name].default == defaults[name] for name in parameters.keys() - own)
 
 
-@pytest.mark.parametrize(("wrong", "text"), [({"workers": 0}, "0 workers"), ({"trials": 0}, "0 trials")])
-def test_options_that_leave_nothing_to_do_are_refused(wrong: Any, text: str) -> None:
+WRONG = [
+    ({"workers": 0}, "0 workers"),
+    ({"workers": 1.5}, "workers=1.5 is not a whole number"),
+    ({"trials": 0}, "0 trials"),
+    ({"trials": "9"}, "not a whole number"),
+    ({"time": "soon"}, "not a duration"),
+    ({"time": -1}, "leaves no time"),
+    ({"time": []}, "not a duration"),
+    ({"seed": -1}, "seed -1"),
+    ({"seed": 1 << 32}, "seed 4294967296"),
+    ({"sampler": "evolutoin"}, "did you mean evolution"),
+    ({"sampler": 3}, "unknown sampler 3"),
+    ({"progress": "loud"}, "unknown progress"),
+    ({"progress": 3}, "unknown progress"),
+    ({"storage": "nowhere"}, "is not a storage"),
+    ({"deadline": {"nobody": 3}}, "no such evaluator"),
+    ({"deadline": "soon"}, "not a duration"),
+    ({"cache": "log.jsonl"}, "cannot keep results"),
+    ({"ray_address": "localhost:1"}, "cannot reach Ray"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "text"), WRONG)
+def test_options_are_looked_at_before_anything_is_discarded_or_written(tmp_path: Path, wrong: Any, text: str) -> None:
+    run_dir = tmp_path / "run"
     with pytest.raises(StudyError, match=text):
-        RunOptions(**wrong)
+        fake_study().run(**{"progress": "quiet", **wrong, **_inside(wrong, run_dir)}, run_dir=run_dir)
+    assert not (run_dir / "run.json").exists()
+    fake_study().run(3, run_dir=run_dir, progress="quiet", verify=False)
+    before = (run_dir / "run.json").read_bytes(), (run_dir / "log.jsonl").read_bytes()
+    with pytest.raises(StudyError, match=text):
+        fake_study().run(**{"progress": "quiet", **wrong, **_inside(wrong, run_dir)}, run_dir=run_dir, fresh=True)
+    assert ((run_dir / "run.json").read_bytes(), (run_dir / "log.jsonl").read_bytes()) == before
+
+
+def _inside(wrong: Any, run_dir: Path) -> dict[str, Any]:
+    """A cache that cannot be: below a file."""
+    file = run_dir.parent / "file"
+    file.write_text("x")
+    return {"cache": file / "below"} if "cache" in wrong else {}
 
 
 def test_a_run_that_is_told_nothing_makes_the_trials_of_its_study() -> None:

@@ -63,7 +63,7 @@ def test_a_full_disk_is_said_wherever_it_happens(tmp_path: Path, monkeypatch: py
     def full(self: Any, text: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(StudyError, match="cannot write") as caught:
         directory.write("pareto.csv", "x")
     assert "free some space" in caught.value.hint

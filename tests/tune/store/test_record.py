@@ -61,7 +61,7 @@ def test_what_only_pythons_json_can_say_is_read_too() -> None:
     record = decode_entry(encode_line(entry)[:-1])
     assert isinstance(record, Record)
     assert (record.metrics, record.constraints, record.error, record.genes) == (
-        {"slack": -math.inf}, {"c": math.inf}, "\ud800", {"g": 1}
+        {"slack": -math.inf}, {"c": math.inf}, "\\ud800", {"g": 1}
     )  # fmt: skip
 
 

@@ -18,9 +18,11 @@ def info(**changes: Any) -> RunInfo:
     return RunInfo(**{**values, **changes})
 
 
-def open_and_begin(path: Path, the_info: RunInfo, **options: bool) -> None:
-    directory = RunDirectory(path, **options)
+def open_and_begin(path: Path, the_info: RunInfo, *, fresh: bool = False) -> None:
+    directory = RunDirectory(path)
     try:
+        if fresh:
+            directory.clear()
         directory.begin(the_info)
     finally:
         directory.close()
@@ -48,12 +50,17 @@ def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path: Path) ->
     open_and_begin(tmp_path / "run", info())
     (tmp_path / "run" / "best").mkdir()
     (tmp_path / "run" / "best" / "old.txt").write_text("x")
-    RunDirectory(tmp_path / "run", fresh=True).close()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept.txt").write_text("x")
+    (tmp_path / "run" / "link").symlink_to(tmp_path / "elsewhere")
+    open_and_begin(tmp_path / "run", info(), fresh=True)
+    assert (tmp_path / "elsewhere" / "kept.txt").exists()
+    assert not (tmp_path / "run" / "link").is_symlink()
     assert not (tmp_path / "run" / "best").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("precious")
     with pytest.raises(StudyError, match="not a run directory"):
-        RunDirectory(tmp_path / "home", fresh=True)
+        RunDirectory(tmp_path / "home")
     assert (tmp_path / "home" / "thesis.tex").exists()
 
 
