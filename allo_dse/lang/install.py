@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 # What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
@@ -62,7 +63,14 @@ def install() -> bool:
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return True
-    if "allo" in sys.modules or importlib.util.find_spec("allo") is not None:
+    if "allo" in sys.modules or _is_installed():
         return False
-    sys.meta_path.append(_Finder())
+    sys.meta_path.insert(0, _Finder())  # before the folder that the program is run from: it may be Allo's sources
     return True
+
+
+def _is_installed() -> bool:
+    """Whether there is an Allo that can run: its sources alone, without its compiled part, cannot."""
+    spec = importlib.util.find_spec("allo")
+    folders = (spec.submodule_search_locations if spec is not None else None) or ()
+    return any((Path(folder) / "_mlir").is_dir() for folder in folders)

@@ -44,9 +44,17 @@ def test_every_module_that_programs_import() -> None:
 
 
 def test_an_installed_allo_is_never_shadowed(tmp_path: Path) -> None:
-    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "_mlir").mkdir(parents=True)
     (tmp_path / "allo" / "__init__.py").write_text("real = True\n")
     run(SHADOW.format(folder=str(tmp_path)))
+
+
+def test_sources_without_their_compiled_part_are_no_installation(tmp_path: Path) -> None:
+    """So programs run in a checkout of Allo, too."""
+    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "__init__.py").write_text("from . import _mlir\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport allo_dse.lang as lang\nassert lang.install()"
+    run(code + "\nimport allo, allo.dataflow\nassert callable(allo.customize)")
 
 
 WRAPPED = """
@@ -88,7 +96,7 @@ def top(A: int32[4]):
 
 
 def test_regions_of_an_installed_allo_are_unwrapped(tmp_path: Path) -> None:
-    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "_mlir").mkdir(parents=True)
     (tmp_path / "allo" / "__init__.py").write_text("from .dsl import grid\n")
     (tmp_path / "allo" / "dsl.py").write_text("def grid(*extents, name=None): raise RuntimeError\n")
     (tmp_path / "allo" / "dataflow.py").write_text(REAL_DATAFLOW)

@@ -46,8 +46,16 @@ def test_an_error_of_the_program_has_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_module_runs_as_a_program_does(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import allo.dataflow\ndef test_it(): assert allo.dataflow.region\n")
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 def test_help_and_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert run(tmp_path, "--help").returncode == 0
+    assert run(tmp_path, "-m").returncode == 2
     missing = run(tmp_path, "nothing.py")
     assert missing.returncode == 2
     assert "there is no program nothing.py" in missing.stderr

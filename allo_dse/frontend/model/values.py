@@ -10,6 +10,7 @@ from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType
 from allo_dse.program.streams import StreamArray
 
+from .index_forms import Form
 from .pid_values import Meta
 
 
@@ -39,14 +40,16 @@ class Scalar:
     """A run-time scalar.
 
     Attributes:
-        bounds: for an `index`, its smallest and largest value where they are known.
+        form: of an integer, its value in terms of the variables of loops, where that is known.
         walk: the values it takes one after the other, where it follows the variable of a loop.
+        facts: of a condition, what is at least 0 where it holds, and where it does not.
     """
 
     ssa: str
     dtype: DType
-    bounds: tuple[int, int] | None = None
+    form: Form | None = None
     walk: Walk | None = None
+    facts: tuple[tuple[Form, ...], tuple[Form, ...]] = ((), ())
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import numpy as np
 
+from allo_dse.lang.types import DType
+
+from ..model import index_forms
 from ..model import pid_values as meta
+from ..model.index_forms import Form
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk
 from ..regions.task_state import Task
 from . import scalars, tiles
 from .constructs import note_operator
-from .index_checks import bounds_of
+from .index_checks import form_of
 
 TILE_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "power"}
 
@@ -39,10 +44,29 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
             task.fail(node, f"operator {op} is not defined for tiles", "use a loop over the elements")
         return tiles.elementwise(task, TILE_OPERATORS[op], (left, right), node)
     result = scalars.binary(task, op, left, right, node)
+    if result.dtype.kind == "bool":
+        return replace(result, facts=_facts(op, left, right))
+    form = combined_form(op, left, right, result.dtype)
     if result.dtype.kind != "index":
-        return result
+        return replace(result, form=form)
     walk = _moved(op, left, right) or _moved(op, right, left, reverse=True)
-    return Scalar(result.ssa, result.dtype, _combine_bounds(task, op, left, right), walk)
+    return replace(result, form=form, walk=walk)
+
+
+def combined_form(op: str, left: Value, right: Value, dtype: DType) -> Form | None:
+    """The form of `left op right`, where it is one that a result of this type can hold."""
+    a, b = form_of(left), form_of(right)
+    if a is None or b is None or not dtype.is_integer:
+        return None
+    form = index_forms.combined(op, a, b)
+    return form if form is not None and scalars.holds(dtype, form) else None
+
+
+def _facts(op: str, left: Value, right: Value) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
+    a, b = form_of(left), form_of(right)
+    if op not in index_forms.NEGATED or a is None or b is None:
+        return (), ()
+    return index_forms.facts(op, a, b), index_forms.facts(index_forms.NEGATED[op], a, b)
 
 
 def _moved(op: str, value: Value, by: Value, reverse: bool = False) -> Walk | None:
@@ -74,23 +98,4 @@ def _as_meta(task: Task, value: Value) -> Meta | None:
         if isinstance(value.value, (bool, int, np.integer)):
             return meta.constant(int(value.value), rank)
         return meta.table(np.full((1,) * rank, value.value))
-    return None
-
-
-def _combine_bounds(task: Task, op: str, left: Value, right: Value) -> tuple[int, int] | None:
-    """Bounds of index arithmetic, from those of its operands."""
-    a, b = (bounds_of(task, v) for v in (left, right))
-    if a is None or b is None:
-        return None
-    if op == "+":
-        return a[0] + b[0], a[1] + b[1]
-    if op == "-":
-        return a[0] - b[1], a[1] - b[0]
-    if op == "*":
-        products = [x * y for x in a for y in b]
-        return min(products), max(products)
-    if op == "//" and b[0] == b[1] > 0:
-        return a[0] // b[0], a[1] // b[0]
-    if op == "%" and b[0] == b[1] > 0:
-        return a if a[0] >= 0 and a[1] < b[0] else (0, b[0] - 1)
     return None

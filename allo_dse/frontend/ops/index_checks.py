@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from allo_dse.program.index_maps import IndexCheck
 
-from ..model.pid_values import Meta
+from ..model import index_forms
+from ..model.index_forms import Form, Number
+from ..model.pid_values import Meta, selected
 from ..model.values import Const, Scalar, Value
 from ..regions.task_state import Task
 
@@ -33,30 +36,80 @@ class Limit(NamedTuple):
     of: str
 
 
+def form_of(value: Value) -> Form | None:
+    """An integer as a sum of the variables of loops, where it is one."""
+    if isinstance(value, Const):
+        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, (bool, np.bool_))
+        return index_forms.constant(int(value.value)) if is_integer else None
+    if isinstance(value, Meta):
+        return index_forms.constant(value.array)
+    return value.form if isinstance(value, Scalar) else None
+
+
 def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
     """The smallest and largest value of an index, over all tasks, where they are known."""
     if isinstance(value, Const) and isinstance(value.value, (int, np.integer)):
         return int(value.value), int(value.value)
-    if isinstance(value, Meta):
-        values = task.per_task(value)
-        return int(values.min()), int(values.max())
-    return value.bounds if isinstance(value, Scalar) else None
-
-
-def wrong_index(task: Task, value: Value, extent: int) -> int | None:
-    """An index that is out of range for certain, where a loop or a task has one."""
-    if isinstance(value, Scalar) and task.guards:
-        return None  # a condition may keep it in range
-    bounds = bounds_of(task, value)
-    if bounds is None or 0 <= bounds[0] <= bounds[1] < extent:
+    form = form_of(value)
+    if form is None or form.low is None or form.high is None:
         return None
-    return bounds[0] if bounds[0] < 0 else bounds[1]
+    return int(np.min(_in_tasks(task, form.low))), int(np.max(_in_tasks(task, form.high)))
+
+
+def _in_tasks(task: Task, number: Number) -> Number:
+    """The values of a number in the tasks that are being compiled."""
+    return number if isinstance(number, int) or np.ndim(number) == 0 else selected(np.asarray(number), task.mask)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An index that is out of range for certain, and where: the values of the loops' variables."""
+
+    value: int
+    iteration: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """The iteration in words: "where i = 3 and j = 0"."""
+        named = [f"{name} = {value}" for name, value in self.iteration.items() if name]
+        return f"where {' and '.join(named)}" if named else ""
+
+
+def wrong_index(task: Task, value: Value, extent: int) -> Wrong | None:
+    """An index that is out of range for certain, where a loop or a task has one."""
+    if not isinstance(value, Scalar):
+        bounds = bounds_of(task, value)
+        if bounds is None or 0 <= bounds[0] <= bounds[1] < extent:
+            return None
+        return Wrong(bounds[0] if bounds[0] < 0 else bounds[1])
+    form = value.form
+    if form is None or task.guards or is_known(task, value, extent):
+        return None  # a condition may keep it in range
+    for bound, largest in ((form.low, False), (form.high, True)):
+        found = None if bound is None else index_forms.worst(form, _extreme_task(task, bound, largest), largest=largest)
+        if found is not None and not 0 <= found[0] < extent:
+            return Wrong(*found)
+    return None
+
+
+def _extreme_task(task: Task, bound: Number, largest: bool) -> tuple[int, ...]:
+    """The task where a bound is largest or smallest."""
+    shape = np.broadcast_shapes(np.shape(bound) or (1,) * task.mask.ndim, task.mask.shape)
+    signed = np.broadcast_to(np.asarray(bound) if largest else -np.asarray(bound), shape)
+    where = np.where(np.broadcast_to(task.mask, shape), signed, np.iinfo(np.int64).min)
+    return tuple(int(i) for i in np.unravel_index(int(where.argmax()), shape))
 
 
 def is_known(task: Task, value: Value, limit: int) -> bool:
     """Whether an index is known to be at least 0 and less than a limit."""
-    bounds = bounds_of(task, value)
-    return bounds is not None and 0 <= bounds[0] <= bounds[1] < limit
+    form = form_of(value)
+    return form is not None and _holds(task, form) and _holds(task, Form(limit - 1).plus(form, -1))
+
+
+def _holds(task: Task, form: Form) -> bool:
+    """Whether a form is at least 0, by itself or because a condition around it is."""
+    differences = (form, *(form.plus(fact, -1) for fact in task.facts))
+    return any(one.low is not None and bool(np.all(_in_tasks(task, one.low) >= 0)) for one in differences)
 
 
 def check_attribute(task: Task, limits: Sequence[Limit]) -> str:

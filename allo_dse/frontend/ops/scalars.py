@@ -7,12 +7,14 @@ truncates. Python numbers are `int32` and `float32`, but take the type of a floa
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import numpy as np
 
 from allo_dse.lang.types import DType, Int, UInt, float32, float64, index, int32
 from allo_dse.lang.types import bool as bool_
 
+from ..model.index_forms import Form
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, Scalar, Value, Variable
@@ -153,7 +155,26 @@ def _fixed_result(op: str, a: DType, b: DType, both: DType) -> DType:
 def convert(task: Task, value: Scalar, to: DType) -> Scalar:
     """The value as type `to`: integers are extended or truncated, floats rounded, fixed-point numbers shifted."""
     source = value.dtype
-    if source == to or (source.kind != "index" and element_type(source) == element_type(to) and _alike(source, to)):
+    if source == to:
+        return value
+    result = _converted(task, value, to)
+    keeps = value.form is not None and to.is_integer and to.kind != "bool" and holds(to, value.form)
+    return replace(result, form=value.form) if keeps else result
+
+
+def holds(dtype: DType, form: Form) -> bool:
+    """Whether an integer type has all values of a form."""
+    if form.low is None or form.high is None:
+        return dtype.kind == "index"
+    lowest, highest = (
+        (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
+    )
+    return bool(np.all(form.low >= lowest) and np.all(form.high <= highest))
+
+
+def _converted(task: Task, value: Scalar, to: DType) -> Scalar:
+    source = value.dtype
+    if source.kind != "index" and element_type(source) == element_type(to) and _alike(source, to):
         return Scalar(value.ssa, to)
     if source.is_float and to.is_float:
         return _float_to_float(task, value, to)

@@ -19,7 +19,7 @@ from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGet, Scalar, StreamRef, Tuple, Value, Walk
 from ..regions.task_state import PortUse, Task
-from .index_checks import Limit, check_attribute, is_known, wrong_index
+from .index_checks import Limit, bounds_of, check_attribute, is_known, wrong_index
 from .scalars import as_scalar, binary_as, convert
 from .tiles import assign, is_tile, materialise, shape_of
 
@@ -46,8 +46,8 @@ def _check_range(task: Task, name: str, dimension: int, extent: int, value: Valu
     if wrong is not None:
         task.fail(
             node,
-            f"index {wrong} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
-            _edge_hint(task, value, extent),
+            f"index {wrong.value} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
+            _edge_hint(task, value, extent) or wrong.where,
         )
 
 
@@ -95,8 +95,9 @@ def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
     if isinstance(value, Const):
         return [meta.constant(int(value.value), rank)]
     values = range(extent)
-    if isinstance(value, Scalar) and value.bounds is not None:
-        values = range(max(0, value.bounds[0]), min(extent, value.bounds[1] + 1))
+    bounds = bounds_of(task, value)
+    if bounds is not None:
+        values = range(max(0, bounds[0]), min(extent, bounds[1] + 1))
     if isinstance(value, Scalar) and value.walk is not None and not task.guards:
         return _walked(value.walk, rank)
     return [meta.constant(i, rank) for i in values]

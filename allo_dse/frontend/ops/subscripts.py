@@ -100,7 +100,8 @@ def _check_index(task: Task, value: Value, dimension: int, extent: int, node: as
             task.fail(node, f"an index must be an integer, not {value.value!r}")
     wrong = wrong_index(task, value, extent)
     if wrong is not None:
-        task.fail(node, f"index {wrong} is out of range for dimension {dimension} of size {extent}")
+        message = f"index {wrong.value} is out of range for dimension {dimension} of size {extent}"
+        task.fail(node, message, wrong.where)
 
 
 def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
@@ -115,10 +116,12 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
         task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
     if any(isinstance(bound, Scalar) for bound in (start, stop)):
         task.notice("slice", node)
-    low, high = bounds_of(task, start), bounds_of(task, stop)
-    if length < 0 or (low is not None and low[0] < 0) or (high is not None and high[1] > extent and not task.guards):
+    wrong = wrong_index(task, start, extent + 1) or wrong_index(task, stop, extent + 1)
+    if length < 0 or wrong is not None:
+        low, high = bounds_of(task, start), bounds_of(task, stop)
         first, last = (low or ("?", "?"))[0], (high or ("?", "?"))[1]
-        task.fail(node, f"slice {first}:{last} is out of range for dimension {dimension} of size {extent}")
+        message = f"slice {first}:{last} is out of range for dimension {dimension} of size {extent}"
+        task.fail(node, message, "" if wrong is None else wrong.where)
     return Range(start, -(-length // step), step)
 
 

@@ -23,6 +23,7 @@ from allo_dse.program.source import Construct, SourceLocation, SourceLoop
 from allo_dse.program.streams import StreamArray, StreamOp
 from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
 
+from ..model.index_forms import Form
 from ..model.mlir_text import FunctionText, dense, memref_type
 from ..model.pid_values import Meta, Tree, selected
 from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
@@ -157,6 +158,7 @@ class Task:
         mutable: per function being inlined, the scalars that are assigned after their declaration.
         loops: the enclosing loops; the first entry is the function itself.
         guards: how many data-dependent conditions surround the code being written.
+        facts: forms that those conditions say are at least 0.
         calls: names of the helper functions being inlined.
         frames: where jumps go, innermost last.
         does_more: whether the tasks call regions and do other things as well (see `region_calls.py`).
@@ -203,6 +205,7 @@ class Task:
     mutable: list[frozenset[str]] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=lambda: [Loop()])
     guards: int = 0
+    facts: list[Form] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     spreads: dict[str, Any] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
@@ -448,12 +451,15 @@ class Task:
         self.loops.pop()
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Whatever is compiled inside happens only where data says so."""
+    def guarded(self, facts: Sequence[Form] = ()) -> Iterator[None]:
+        """Whatever is compiled inside happens only where data says so, and where `facts` are at least 0."""
+        known = len(self.facts)
+        self.facts.extend(facts)
         self.guards += 1
         with self.repeated(None):
             yield
         self.guards -= 1
+        del self.facts[known:]
 
     @contextmanager
     def repeated(self, trips: Count) -> Iterator[None]:

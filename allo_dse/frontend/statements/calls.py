@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from types import FunctionType
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..model.mlir_text import element_type
 from ..model.pid_values import Meta, pid_of
 from ..model.values import Buffer, Const, LocalFunction, RegionCall, Scalar, TileExpr, Tuple, Value
 from ..ops import collectives, scalars, tiles
+from ..ops.arithmetic import combined_form
 from ..ops.bits import reversed_bits
 from ..ops.scalars import as_scalar, convert
 from ..ops.tile_library import LIBRARY
@@ -299,7 +301,8 @@ def _pair(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
         return meta.combine(op, first, second)
     if tiles.is_tile(left) or tiles.is_tile(right):
         return tiles.elementwise(task, op, (left, right), node)
-    return scalars.binary(task, op, left, right, node)
+    result = scalars.binary(task, op, left, right, node)
+    return replace(result, form=combined_form(op, left, right, result.dtype))
 
 
 def _abs(task: Task, args: Sequence[Value], node: ast.Call) -> Value:

@@ -7,11 +7,13 @@ import builtins
 import difflib
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..model import pid_values as meta
+from ..model.index_forms import Form
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, StreamRef, Tuple, Value, Variable
@@ -192,7 +194,8 @@ def negate(task: Task, value: Value, node: ast.AST) -> Value:
         return meta.table(~value.array.astype(bool))
     condition = scalars.truth(task, value, node)
     one = Scalar(task.text.constant(True, condition.dtype), condition.dtype)
-    return scalars.binary_as(task, "^", condition, one, condition.dtype)
+    holds, fails = facts_of(value)
+    return replace(scalars.binary_as(task, "^", condition, one, condition.dtype), facts=(fails, holds))
 
 
 # -- conditions ------------------------------------------------------------------------------------------------------
@@ -226,12 +229,21 @@ def _short_circuit(task: Task, wanted: bool, left: Value, operand: ast.expr) -> 
     """The right side of a run-time `and` or `or`, evaluated only where it decides."""
     condition = scalars.truth(task, left, operand)
     default = Scalar(task.text.constant(not wanted, condition.dtype), condition.dtype)
-    with task.guarded(), task.text.captured() as lines:
-        right = scalars.truth(task, lower(task, operand), operand)
+    known = facts_of(left)[0 if wanted else 1]
+    with task.guarded(known), task.text.captured() as lines:
+        value = lower(task, operand)
+        right = scalars.truth(task, value, operand)
     inner = [*lines, f"scf.yield {right.ssa} : i1"]
     outer = [f"scf.yield {default.ssa} : i1"]
     then, otherwise = (inner, outer) if wanted else (outer, inner)
-    return Scalar(task.text.choose(condition.ssa, "i1", then, otherwise), condition.dtype)
+    chosen = task.text.choose(condition.ssa, "i1", then, otherwise)
+    both = known + facts_of(value)[0 if wanted else 1]
+    return Scalar(chosen, condition.dtype, facts=(both, ()) if wanted else ((), both))
+
+
+def facts_of(condition: Value) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
+    """What is at least 0 where a condition holds, and where it does not."""
+    return condition.facts if isinstance(condition, Scalar) else ((), ())
 
 
 def _compare(task: Task, node: ast.Compare) -> Value:
@@ -247,7 +259,8 @@ def _compare(task: Task, node: ast.Compare) -> Value:
         elif isinstance(result, (Const, Meta)):
             result = _both(task, True, result, one, node)
         else:
-            result = scalars.binary(task, "&", scalars.truth(task, result, node), scalars.truth(task, one, node), node)
+            both = scalars.binary(task, "&", scalars.truth(task, result, node), scalars.truth(task, one, node), node)
+            result = replace(both, facts=(facts_of(result)[0] + facts_of(one)[0], ()))
         left = right
     assert result is not None
     return result
@@ -298,10 +311,11 @@ def _conditional(task: Task, node: ast.IfExp) -> Value:
         return lower(task, node.body if chosen else node.orelse)
     task.notice("choice", node)
     test = scalars.truth(task, condition, node.test)
-    with task.guarded(), task.text.captured() as then:
+    holds, fails = facts_of(condition)
+    with task.guarded(holds), task.text.captured() as then:
         yes = lower(task, node.body)
         yes = yes if isinstance(yes, Const) else as_scalar(task, yes, node.body)
-    with task.guarded(), task.text.captured() as otherwise:
+    with task.guarded(fails), task.text.captured() as otherwise:
         no = lower(task, node.orelse)
         no = no if isinstance(no, Const) else as_scalar(task, no, node.orelse)
     a, b = scalars.operands(task, yes, no, node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,9 +15,11 @@ from allo_dse.lang.types import index
 from allo_dse.program.source import SourceLoop
 
 from ..model import pid_values as meta
+from ..model.index_forms import variable
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, Value, Walk
 from ..ops import scalars
+from ..ops.index_checks import form_of
 from ..ops.scalars import as_scalar, convert
 from ..ops.subscripts import constant_int
 from ..regions.task_state import Count, Frame, Loop, Task
@@ -142,7 +145,9 @@ def _nest(
     start, stop, step = bounds[0]
     name = task.text.name()
     walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
-    inner = Scalar(name, index, _extremes(task, bounds[0]), walk)
+    known = step if isinstance(step, int) else None
+    form = variable(names[0], form_of(start), form_of(stop), known)
+    inner = Scalar(name, index, form, walk)
     low, high = (_index(task, v, node) for v in (start, stop))
     down = step if isinstance(step, int) and step < 0 else None
     if down is not None:  # scf.for only counts up: count the iterations
@@ -150,10 +155,9 @@ def _nest(
     stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
     marked = _marked(task, node, names[0], grid)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
-        variable = inner
         if down is not None:
-            variable = Scalar(_descending(task, _index(task, start, node), name, down), index, inner.bounds, walk)
-        task.declare_loop(names[0], variable, node.target)
+            inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
+        task.declare_loop(names[0], inner, node.target)
         _nest(task, names[1:], bounds[1:], node, frame, grid)
         _price(task, loop, node)
 
@@ -227,30 +231,6 @@ def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:
     if isinstance(start, Const):
         return Walk(loop, range(int(start.value), int(start.value) + trips * step, step))
     return Walk(loop, range(0, trips * step, step), start) if isinstance(start, Meta) else None
-
-
-def _extremes(task: Task, bounds: Bounds) -> tuple[int, int] | None:
-    """The smallest and largest value of a loop variable, over all tasks."""
-    start, stop, step = bounds
-    values = []
-    for bound in (start, stop):
-        if isinstance(bound, Const):
-            values.append((int(bound.value), int(bound.value)))
-        elif isinstance(bound, Meta):
-            array = task.per_task(bound)
-            values.append((int(array.min()), int(array.max())))
-        elif isinstance(bound, Scalar) and bound.bounds is not None:
-            values.append(bound.bounds)
-        else:
-            return None
-    (first_low, first_high), (last_low, last_high) = values
-    if isinstance(step, Scalar):
-        return first_low, max(first_low, last_high - 1)
-    if step > 0:
-        exact = first_low == first_high and last_low == last_high
-        top = first_low + (last_high - 1 - first_low) // step * step if exact else last_high - 1
-        return first_low, max(first_low, top)
-    return min(last_low + 1, first_high), first_high
 
 
 def while_loop(task: Task, node: ast.While) -> None:

@@ -23,6 +23,7 @@ from allo_dse.lang.types import index
 from allo_dse.program.streams import StreamArray
 
 from ..model import pid_values as meta
+from ..model.index_forms import Form, variable
 from ..model.pid_values import Meta, pid_of
 from ..model.values import Const, RegionCall, Scalar, StreamRef, Walk
 from ..ops import streams
@@ -72,7 +73,7 @@ def _each(task: Task, count: int) -> Iterator[Scalar]:
     zero, stop, one = (task.text.constant(n, index) for n in (0, count, 1))
     name = task.text.name()
     with task.text.block(f"scf.for {name} = {zero} to {stop} step {one} {{"), task.repeated(count):
-        yield Scalar(name, index, (0, count - 1), Walk(name, range(count)))
+        yield Scalar(name, index, variable("", Form(0), Form(count), 1), Walk(name, range(count)))
 
 
 def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionSource:

@@ -31,7 +31,7 @@ from ..ops.subscripts import Position
 from ..ops.tile_layouts import note_elements
 from ..regions.task_state import Task
 from .declarations import declaration, declare_untyped, initialise
-from .expressions import OPERATORS
+from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, return_, unless_raised
 from .loops import for_loop, while_loop
 
@@ -257,13 +257,13 @@ def _if(task: Task, node: ast.If) -> None:
     test = scalars.truth(task, condition, node.test)
     task.scalar_op()
     closing = "} else {" if node.orelse else "}"
-    with task.guarded():
-        with task.text.block(f"scf.if {test.ssa} {{", closing), task.scope():
-            lower_block(task, node.body)
-        dead, task.dead = task.dead, False
-        if node.orelse:
-            with task.text.continued(), task.scope():
-                lower_block(task, node.orelse)
+    holds, fails = facts_of(condition)
+    with task.text.block(f"scf.if {test.ssa} {{", closing), task.guarded(holds), task.scope():
+        lower_block(task, node.body)
+    dead, task.dead = task.dead, False
+    if node.orelse:
+        with task.text.continued(), task.guarded(fails), task.scope():
+            lower_block(task, node.orelse)
     task.dead = dead and task.dead
 
 
