@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
-
-import numpy as np
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.device.model import Board
 from allo_dse.errors import SimulationError
 from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
@@ -20,7 +16,9 @@ from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
 from .accuracy import accuracy_of
+from .bounds import NpuBounds
 from .network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
+from .work import blocks_of, host_us, macs_of, peak_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,10 @@ class NpuSimulator:
     name = "npu-simulator"
     version = "3"
 
+    def bounding(self) -> NpuBounds:
+        """What can be said of designs before they are evaluated."""
+        return NpuBounds()
+
     def evaluate(self, design: Design) -> Metrics:
         """Metrics of one design that has passed the device checks.
 
@@ -56,17 +58,6 @@ class NpuSimulator:
             network, ticks = simulation.run(periods)
             blocks.append(_Block(periods, count, ticks, network))
         return _metrics(design, schedules, transport, blocks)
-
-
-def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
-    """(periods, how many such blocks): the periods, shared out evenly between the host's interventions.
-
-    A host that needs no time for them writes descriptors ahead, while others are in use.
-    """
-    interventions = max((t.pattern.descriptors for t in transport.transfers), default=1) if board.host_rewrite_us else 1
-    count = min(periods, interventions)
-    short, longer = divmod(periods, count)
-    return [(p, n) for p, n in ((short, count - longer), (short + 1, longer)) if n]
 
 
 @dataclass(frozen=True)
@@ -129,12 +120,12 @@ def _metrics(
     board = device.board
     cycles_per_us = board.clock_ghz * 1e3
     run_us = sum(block.ticks * block.count for block in blocks) / TICKS_PER_CYCLE / cycles_per_us
-    host_us = _host_us(design, transport)
-    latency_us = run_us + host_us
-    macs, cores = _macs(schedules), design.vmg.node_count
+    waited_us = host_us(design.program, device, transport.host_rewrites)
+    latency_us = run_us + waited_us
+    macs, cores = macs_of(schedules), design.vmg.node_count
     bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in _busy_ticks(blocks).items()}
-    bound["host"] = host_us / latency_us
-    peak = max(_peak(group, device) for group in schedules)
+    bound["host"] = waited_us / latency_us
+    peak = max(peak_of(group, device) for group in schedules)
     return Metrics(
         latency_us=latency_us,
         latency_cycles=round(latency_us * cycles_per_us),
@@ -156,13 +147,6 @@ def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
     return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
 
 
-def _host_us(design: Design, transport: Transport) -> float:
-    """The host's part of a call."""
-    tensors = design.program.tensors
-    board = NpuDevice.of(design.device).board
-    return board.host_us(sum(tensor.bytes for tensor in tensors), transport.host_rewrites)
-
-
 def _over(block: _Block, first_and_steady: tuple[int, int]) -> int:
     """A total over a block, from its amount in the first and in every later period."""
     first, steady = first_and_steady
@@ -178,26 +162,3 @@ def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:
         busy["DRAM"] += block.count * _over(block, network.dram_ticks)
         busy["DMA channel"] += block.count * block.periods * max(network.channel_ticks.values(), default=0.0)
     return busy
-
-
-def _macs(schedules: tuple[GroupSchedule, ...]) -> int:
-    """Multiply-accumulates of the whole program."""
-    total = 0
-    for group in schedules:
-        per_class = [
-            sum(prod(op.shape) * (op.count or 1) for op in cls.work if op.kind == "matmul") for cls in group.class_list
-        ]
-        period = int(np.array(per_class, np.int64)[group.classes].sum())
-        total += period * group.periods * group.group.count
-    return total
-
-
-def _peak(group: GroupSchedule, device: NpuDevice) -> float:
-    """Multiply-accumulates per cycle of one core at most, for the element types the group multiplies."""
-    peaks = [
-        device.kernel_cost(*op.dtypes).peak_mac_per_cycle
-        for cls in group.class_list
-        for op in cls.work
-        if op.kind == "matmul"
-    ]
-    return max(peaks, default=0.0)

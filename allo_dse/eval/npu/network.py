@@ -164,7 +164,7 @@ def build_npu_network(
 ) -> NpuNetwork:
     """The processes of a design, for its first `periods` periods."""
     parts = _Parts(device, periods)
-    ports = _ports_of_nodes(schedules)
+    ports = ports_of_nodes(schedules)
     ends: dict[tuple[int, PortKey], Fifo] = {}
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
@@ -228,7 +228,7 @@ def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
     return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
 
 
-def _ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, str, int], PortSchedule]:
+def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, str, int], PortSchedule]:
     """The schedule of every port by node, tensor, direction and tile size; nodes are numbered group after group."""
     result, node = {}, 0
     for schedule in schedules:

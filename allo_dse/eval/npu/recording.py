@@ -12,8 +12,8 @@ from allo_dse.mapper.streams.channels import Channel
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
-from .evaluator import blocks_of
 from .network import TICKS_PER_CYCLE, build_npu_network
+from .work import blocks_of
 
 NAMED_NODES = 3
 

@@ -71,10 +71,8 @@ class FoldBounds:
         """
         in_flows = in_transfers = out_flows = out_transfers = 0
         limits = self._limits
-        common = self._used[kernel][False]
         for side in self.moved[kernel]:
-            varying = set() if side.key in common else self._varying[kernel]
-            alike = [axis for axis in range(len(sizes)) if axis not in varying]
+            alike = self._alike(kernel, side)
             if side.key[1] == "in":
                 flows = math.prod(sizes[axis] for axis in alike if side.port.tile.depends_on(axis))
                 in_flows += flows
@@ -85,13 +83,39 @@ class FoldBounds:
                 out_transfers += -(-flows // min(limits.memory_in, limits.joins))
         return (0, in_flows, in_transfers, out_flows, out_transfers)
 
-    def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
+    def _alike(self, kernel: int, side: PortSide) -> list[int]:
+        """The mesh axes along which all tasks of a kernel use a port if one does."""
+        varying = set() if side.key in self._used[kernel][False] else self._varying[kernel]
+        return [axis for axis in range(len(self.program.kernels[kernel].mesh)) if axis not in varying]
+
+    def tiles(self, kernel: int, side: PortSide) -> int:
+        """How many different tiles of a tensor a kernel's tasks need at least."""
+        tile, mesh = side.port.tile, self.program.kernels[kernel].mesh
+        if not tile.is_affine or any(sum(map(bool, row)) > 1 for row in tile.matrix):
+            return 1
+        return math.prod(mesh[axis] for axis in self._alike(kernel, side) if tile.depends_on(axis))
+
+    def core_bytes(self, members: Sequence[tuple[int, Sizes]], buffering: Buffering) -> int:
+        """Data memory that some core needs at least which runs the kernels that share it."""
+        every = [
+            {side.key: side.port for side in ports.sides}
+            for kernel, _ in members
+            for ports in self.graph.ports.classes[kernel]
+        ]
+        used = max(_fifo_bytes(sides, buffering) for sides in (self._sides(members), *every))
+        return self.device.reserved_core_bytes + used
+
+    def _sides(self, members: Sequence[tuple[int, Sizes]]) -> dict[PortKey, TensorPort]:
+        """The tensor ports that every core has which runs the kernels that share it."""
         sides: dict[PortKey, TensorPort] = {}
         for kernel, sizes in members:
             every = all(sizes[axis] == 1 for axis in self._varying[kernel])
             sides.update(self._used[kernel][every])
-        return self._ports_fit(sides)
+        return sides
+
+    def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
+        """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
+        return self._ports_fit(self._sides(members))
 
     @cached_property
     def each_task_fits(self) -> bool:
@@ -107,15 +131,12 @@ class FoldBounds:
         return self._ports_fit(sides)
 
     def _ports_fit(self, sides: Mapping[PortKey, TensorPort]) -> bool:
-        core, depth = self.device.core, self.buffering
-        inputs = [port for key, port in sides.items() if key[1] == "in"]
-        outputs = [port for key, port in sides.items() if key[1] == "out"]
-        used = sum(depth.input_depth * p.tile_bytes for p in inputs)
-        used += sum(depth.output_depth * p.tile_bytes for p in outputs)
+        core = self.device.core
+        inputs = sum(key[1] == "in" for key in sides)
         return (
-            len(inputs) <= core.dma_in
-            and len(outputs) <= core.dma_out
-            and self.device.reserved_core_bytes + used <= core.memory_bytes
+            inputs <= core.dma_in
+            and len(sides) - inputs <= core.dma_out
+            and self.device.reserved_core_bytes + _fifo_bytes(sides, self.buffering) <= core.memory_bytes
         )
 
     @cached_property
@@ -155,3 +176,9 @@ class FoldBounds:
             seen |= own.keys()
             result.append(list(own.values()))
         return result
+
+
+def _fifo_bytes(sides: Mapping[PortKey, TensorPort], buffering: Buffering) -> int:
+    """Data memory of the object FIFOs of some ports of one core."""
+    depth = {"in": buffering.input_depth, "out": buffering.output_depth}
+    return sum(depth[key[1]] * port.tile_bytes for key, port in sides.items())

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.eval.npu.evaluator import blocks_of
+from allo_dse.eval.npu.work import blocks_of
 
 
 @given(st.integers(1, 1000), st.lists(st.integers(1, 60), max_size=4), st.sampled_from([0.0, 2.5]))

@@ -1,0 +1,57 @@
+"""What an NPU design has to do, whatever the order: its blocks, its multiplications, and the host's part of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.model import Board
+from allo_dse.mapper.graph.periods import GroupSchedule
+from allo_dse.mapper.model.movement import Transport
+from allo_dse.program.compiled import CompiledProgram
+
+
+def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
+    """(periods, how many such blocks): the periods, shared out evenly between the host's interventions.
+
+    A host that needs no time for them writes descriptors ahead, while others are in use.
+    """
+    interventions = max((t.pattern.descriptors for t in transport.transfers), default=1) if board.host_rewrite_us else 1
+    count = min(periods, interventions)
+    short, longer = divmod(periods, count)
+    return [(p, n) for p, n in ((short, count - longer), (short + 1, longer)) if n]
+
+
+def host_us(program: CompiledProgram, device: NpuDevice, rewrites: int) -> float:
+    """The host's part of a call.
+
+    Args:
+        rewrites: how many descriptors it writes while the array runs.
+    """
+    return device.board.host_us(sum(tensor.bytes for tensor in program.tensors), rewrites)
+
+
+def macs_of(schedules: Sequence[GroupSchedule]) -> int:
+    """Multiply-accumulates of the whole program."""
+    total = 0
+    for group in schedules:
+        per_class = [
+            sum(prod(op.shape) * (op.count or 1) for op in cls.work if op.kind == "matmul") for cls in group.class_list
+        ]
+        period = int(np.array(per_class, np.int64)[group.classes].sum())
+        total += period * group.periods * group.group.count
+    return total
+
+
+def peak_of(group: GroupSchedule, device: NpuDevice) -> float:
+    """Multiply-accumulates per cycle of one core at most, for the element types the group multiplies."""
+    peaks = [
+        device.kernel_cost(*op.dtypes).peak_mac_per_cycle
+        for cls in group.class_list
+        for op in cls.work
+        if op.kind == "matmul"
+    ]
+    return max(peaks, default=0.0)
