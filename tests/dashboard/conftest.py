@@ -19,8 +19,6 @@ from allo_dse.dashboard.programs import Programs
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_MS = 90_000
-SLACK = max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
-"""How much longer than on a quiet machine things may take."""
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 
 
@@ -50,6 +48,13 @@ def browser() -> Iterator[Any]:
         chromium = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         chromium.close()
+
+
+def wait_text(page: Any, selector: str, text: str) -> None:
+    """Wait until an element says something: what follows a gesture comes in several steps."""
+    page.wait_for_function(
+        "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
+    )
 
 
 class Visit:

@@ -26,7 +26,7 @@ from allo_dse.simulator.engine import windows
 from allo_dse.tune.study_file import load_studies
 from tests.support.values import present
 
-from .conftest import served
+from .conftest import served, wait_text
 
 STUDY = """
 import allo_dse as dse
@@ -180,13 +180,13 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(
     )
     head = page.locator("#design-page .card:has(h2:text-is('Metrics by evaluator')) th").all_inner_texts()
     assert [name.split(" ")[0] for name in head] == ["", "fpga-simulator", "tool"]
-    assert page.locator(".badge:text-is('verified')").count() == 1
+    page.locator(".badge:text-is('verified')").wait_for()
     page.click("button:has-text('Compile the program')")
     for plot in ("timeline-plot", "totals-plot", "occupancy-plot"):
         page.wait_for_function(f"() => document.querySelector('#{plot} .js-plotly-plot')?.data?.length")
     names = page.evaluate("() => document.querySelector('#timeline-plot .js-plotly-plot').data.map(t => t.name)")
     assert {"works", "waits for a token", "critical path"} <= set(names)
-    assert "sets the pace" in page.inner_text("#page-design")
+    wait_text(page, "#page-design", "sets the pace")
     help_card = page.locator("#design-page .card:has(h2:text-is('What would help'))")
     help_card.locator("td:text-is('DRAM')").wait_for()
     page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 2")
@@ -234,7 +234,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     wait_until(100, 150)
     page.click("#part-later")
     wait_until(150, 200)
-    assert page.input_value("#part-from") == "150"
+    page.wait_for_function("() => document.querySelector('#part-from').value === '150'")
     box = page.locator("#overview-plot .nsewdrag").first.bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.5 * box["width"], middle)
@@ -260,7 +260,7 @@ def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard: Any
     assert "timing not met" in card.inner_text()
     card.locator("summary").click()
     assert "module pe: 3.42 ns" in card.inner_text()
-    assert page.locator(".badge:text-is('failed: RuntimeError')").count() == 1
+    page.locator(".badge:text-is('failed: RuntimeError')").wait_for()
     assert len(resources(page)) == 1
 
 

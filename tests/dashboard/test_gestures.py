@@ -179,5 +179,5 @@ def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(f
     )
     front.wait_for_timeout(200)
     assert len(asked) == 2
-    assert front.evaluate("window.drawings") == 1
+    front.wait_for_function("() => window.drawings === 1")
     front.unroute("**/gestures")

@@ -15,6 +15,7 @@ from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.report.plots import progress_plots
 from allo_dse.tune.store.log import RunLog
 
+from .conftest import wait_text
 from .synthetic import design, write_run
 
 MEASURED = 12
@@ -66,8 +67,8 @@ def test_the_page_has_the_figure_where_something_was_measured(tmp_path: Path, vi
     drawn = "() => document.querySelector('#measured .js-plotly-plot')?.data?.length === 3"
     page = visit(serve(measured_run(tmp_path / "run"))[0]).open("progress")
     page.wait_for_function(drawn)
-    assert page.locator("#measured-card").is_visible()
-    assert "corrected, off (median)" in page.inner_text("#numbers")
+    page.locator("#measured-card").wait_for()
+    wait_text(page, "#numbers", "corrected, off (median)")
     other = visit(serve(write_run(tmp_path / "other", 30))[0]).open("progress")
     other.wait_for_function("() => document.querySelector('#rate .js-plotly-plot')?.data?.length")
     assert not other.locator("#measured-card").is_visible()

@@ -30,9 +30,10 @@ from allo_dse.dashboard.programs import Programs
 from allo_dse.errors import StudyError
 from allo_dse.tune.store.log import encode_line
 
+from .conftest import wait_text
 from .data.test_reading import content
 from .synthetic import append, design, write_run
-from .test_browser import DRAWN, wait_text
+from .test_browser import DRAWN
 
 SMALL = 20_000
 """Bytes that are read at once; some 40 designs."""
@@ -98,12 +99,12 @@ def test_the_page_says_how_much_has_been_read_and_then_shows_it_without_being_lo
         "() => { const [, share, n] = document.querySelector('#opening').innerText.match(/: (\\d+) %, (\\d+) des/);"
         "return 0 < share && share < 100 && 0 < n && n < 300; }"
     )
-    assert page.inner_text("#opening h1") == "one, two"
+    wait_text(page, "#opening h1", "one, two")
     assert page.locator("#root").count() == 0
     board.open_wide()
     page.wait_for_function(DRAWN)
     wait_text(page, "#status", "390 designs")
-    assert page.locator("#opening").count() == 0
+    page.locator("#opening").wait_for(state="detached")
     assert page.evaluate("window.stayed")
     wait_text(page, "#table-note", "390 of 390 designs")
 

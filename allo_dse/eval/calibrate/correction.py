@@ -90,9 +90,19 @@ class Correction:
         """The correction after these measurements; it learns from each as long as there are few, later in steps."""
         found = tuple(pairs)
         used = 0
-        while used + max(1, used // STEP_SHARE) <= len(found):
-            used += max(1, used // STEP_SHARE)
+        while used + _step(used) <= len(found):
+            used += _step(used)
         return Correction(found, used, _fitted(found[:used]))
+
+    @property
+    def unused(self) -> int:
+        """Measurements since the last that was learned from."""
+        return len(self.pairs) - self.used
+
+    @property
+    def step(self) -> int:
+        """How many more measurements it takes to learn from again, so that all of a run together cost little."""
+        return _step(self.used)
 
     def factor(self, predicted: Metrics) -> float:
         """What a predicted latency is multiplied by."""
@@ -159,6 +169,10 @@ def uncorrected(metrics: Metrics) -> dict[str, Any]:
     """What the evaluator said."""
     plain = {name: value for name, value in metrics.items() if name != PREDICTED}
     return {**plain, **(metrics.get(PREDICTED) or {})}
+
+
+def _step(used: int) -> int:
+    return max(1, used // STEP_SHARE)
 
 
 def _factor(weights: Mapping[str, float], pair: Pair) -> float:

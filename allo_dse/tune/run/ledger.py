@@ -49,7 +49,7 @@ class Ledger:
         self.screen = Screen(study.space, study.check)
         self.shared: SharedStudy | None = None
         self._pending: list[Record] = []  # violations, for the next write
-        self._measured = False  # since it was last learned from
+        self._measured = 0  # at higher rungs since it was last learned from
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
         try:
@@ -64,6 +64,7 @@ class Ledger:
         self._log.forget()
         history.count(self.tally, self.judge)
         self.tally.correction = history.correction
+        self._measured = history.correction.unused
         self.write(history.changed)
         if history.designs:
             count = len(history.designs)
@@ -124,7 +125,7 @@ class Ledger:
         self.write((*violations, *records))
         for record in records:
             if record.rung:
-                self._measured = True
+                self._measured += 1
                 together = self.judge.merged(self.tally.record(record.key), record)
                 self.tally.add_higher(together, self.judge.values(together))
             else:
@@ -137,10 +138,10 @@ class Ledger:
         Returns:
             What the first rung says of all designs then; empty when nothing has changed.
         """
-        if not self._measured:
+        if self._measured < self.tally.correction.step:
             return []
-        self._measured = False
         before, found = self.tally.correction, self._correction()
+        self._measured = found.unused
         self.tally.correction = found
         if found.used == before.used:
             return []
@@ -185,7 +186,7 @@ class Ledger:
             reason,
             self.directory.path,
             dict(self.history.placed),
-            self.tally.correction,
+            self._correction(),
         )
 
     def refuse_nothing(self) -> None:
