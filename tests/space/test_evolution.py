@@ -13,7 +13,8 @@ from allo_dse.space.evolution import Breeding, Evolution
 from allo_dse.space.gene import Gene
 from allo_dse.space.samplers import EvolutionSampler
 from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
-from allo_dse.tune.search.proposals import EvolutionProposer, Told
+from allo_dse.tune.search.proposals import EvolutionProposer
+from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, check, fake_study

@@ -12,7 +12,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.ladder import Ladder
-from ..search.proposals import Proposer
+from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
 from ..store.record import Measurement, Record

@@ -15,7 +15,8 @@ from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec
 from ..search.judge import Judge
-from ..search.proposals import Proposer, make_proposer
+from ..search.proposals import make_proposer
+from ..search.protocol import Proposer
 from ..search.screening import Screen
 from ..store.record import Record, Session, decode_entry
 from .restore import read_history

@@ -14,7 +14,8 @@ from allo_dse.eval.evaluator import Evaluator, full_name, needs
 from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
-from ..search.proposals import SAMPLERS, Proposer, make_proposer
+from ..search.proposals import SAMPLERS, make_proposer
+from ..search.protocol import Proposer
 from ..show.output import write_best, write_tables
 from ..show.progress import make_reporter
 from ..show.reporters import Reporter

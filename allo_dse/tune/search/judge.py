@@ -14,7 +14,7 @@ from allo_dse.eval.evaluator import Metrics
 
 from ..store.record import Record
 from .objectives import Constraint, MetricError, Objective
-from .proposals import Told
+from .protocol import Told
 
 FAILED = "failed"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
 from .objectives import Objective
+from .protocol import Proposal, Proposer, Told
 from .screening import Screen
 
 if TYPE_CHECKING:
@@ -26,57 +26,6 @@ SAMPLERS = ("auto", "evolution", "random", "nsga2", "tpe", "exhaustive")
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
 MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
 MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A new and legal design to evaluate."""
-
-    number: int
-    candidate: Candidate
-
-
-class Told(NamedTuple):
-    """What a model learns of an evaluated design: its values, or why it has none that count."""
-
-    values: tuple[float, ...] | None
-    constraints: Mapping[str, float]
-
-    @property
-    def penalty(self) -> float:
-        """How much the constraints are violated in all."""
-        return sum(self.constraints.values())
-
-
-class Proposer(Protocol):
-    """Proposes designs and learns from their results."""
-
-    name: str
-    exhausted: bool
-
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        """Up to `count` proposals; fewer, or none, when results of the `outstanding` ones are needed first."""
-        ...
-
-    def tell(self, number: int, told: Told) -> None:
-        """Report the result of a proposal."""
-        ...
-
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
-        """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
-        ...
-
-    def revise(self, told: Mapping[int, Told]) -> None:
-        """Take in that results have changed, by the numbers of their proposals."""
-        ...
-
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        """Go on where an earlier run stopped, after `next_number` proposals.
-
-        Args:
-            told: what a model learns of a record.
-        """
-        ...
 
 
 class ExhaustiveProposer:
