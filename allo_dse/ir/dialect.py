@@ -21,7 +21,8 @@ is wrong,
 
 In loops whose end data decides on, lowering adds
 
-    "df.breathe"() : () -> ()       compiled code returns to Python now and then, for Ctrl-C and time limits
+    "df.cost_times"(%times) {site = 0} : (index) -> ()      the same so many times
+    "df.breathe"() {turns = 1} : () -> ()       compiled code returns to Python now and then, for Ctrl-C and time limits
 
 Loops can be pipelined by attributes (see `allo_dse.simulator.codegen.lowering.pipelines`), which lowering turns into
 
@@ -123,6 +124,11 @@ class Cost(_Operation, name="cost"):
     site: ir.IntegerAttr
 
 
+class CostTimes(_Operation, name="cost_times"):
+    times: ext.Operand[ir.IndexType]
+    site: ir.IntegerAttr
+
+
 class Enter(_Operation, name="enter"):
     pipeline: ir.IntegerAttr
 
@@ -141,7 +147,7 @@ class Fault(_Operation, name="fault"):
 
 
 class Breathe(_Operation, name="breathe"):
-    pass
+    turns: ir.IntegerAttr
 
 
 class Take(_Operation, name="take"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from allo_dse.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
-from allo_dse.ir.dialect import POLLS, Breathe, new_context
+from allo_dse.ir.dialect import POLLS, new_context
 from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes
 
 from ..run_time import fifo
@@ -19,6 +19,7 @@ from ..run_time.variant import PLAIN, Variant
 from .coroutines import to_coroutine
 from .divisions import guard_divisions
 from .indices import guard_indices
+from .long_loops import breathe, let_breathe
 from .outline import NEST, outline_nests
 from .payload_slice import decisions, erase_payload
 from .pipelines import mark_pipelines
@@ -103,12 +104,12 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     pipelines = mark_pipelines(main.operation)
     needed = None if full else decisions(main)
     if needed is None:
-        _guard(module)
+        _guard(module, main)
         outline_nests(module, main.operation)
     reduce_stream_ops(module, payload=needed is None)
     if needed is not None:
         erase_payload(main, needed)
-        _guard(module)
+        _guard(module, main)
     to_blocks(module)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
@@ -119,12 +120,13 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     return LoweredBody(module, signature, needed is None)
 
 
-def _guard(module: ir.Module) -> None:
+def _guard(module: ir.Module, main: ir.OpView) -> None:
     """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
     guard_indices(module)
     for loop in find(module, lambda name: name == "scf.while"):
         with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
-            Breathe()
+            breathe(1)
+    let_breathe(main.operation)
 
 
 def lower_coroutines(module: ir.Module) -> None:

@@ -195,6 +195,10 @@ def _cost(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.load(c.costs, site(op, "site")))
 
 
+def _cost_times(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+    _advance(c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0])))
+
+
 def _enter(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
     number = site(op, PIPELINE)
@@ -218,7 +222,7 @@ def _leave(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
 
 
 def _breathe(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
-    _yield_at_times(c, e)
+    _yield_at_times(c, e, site(op, "turns"))
 
 
 def _fault(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
@@ -232,6 +236,7 @@ def _fault(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
 
 _PLAIN_OPS = {
     "df.cost": _cost,
+    "df.cost_times": _cost_times,
     "df.enter": _enter,
     "df.issue": _issue,
     "df.leave": _leave,
@@ -335,9 +340,9 @@ def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     op.erase()
 
 
-def _yield_at_times(c: _Coroutine, e: Emitter) -> None:
+def _yield_at_times(c: _Coroutine, e: Emitter, turns: int = 1) -> None:
     """A loop that never suspends must let compiled code return to Python all the same."""
-    left = e.sub(e.load(c.header, Header.BUDGET), 1)
+    left = e.sub(e.load(c.header, Header.BUDGET), turns)
     e.store(left, c.header, Header.BUDGET)
     with e.when(e.is_(left, "<", 0), rare=True):
         fifo.push_ready(e, c.header, c.node)

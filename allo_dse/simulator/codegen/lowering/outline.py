@@ -9,34 +9,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from allo_dse.ir.bindings import func, ir
+from allo_dse.ir.bindings import arith, func, ir, memref
+from allo_dse.ir.dialect import Breathe, CostTimes
 
 from ..run_time.emit import make_internal
 from .payload_slice import nested
+from .pipelines import site
 
 NEST = ".nest"
 """Part of the names of outlined functions."""
+_COST = "df.cost"
 LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
 
 
 def outline_nests(module: ir.Module, function: ir.Operation) -> None:
-    """Replace each outermost nest of at least two loops by a call, unless it contains `df` operations."""
+    """Replace each outermost nest of at least two loops by a call, unless it contains `df` operations; so too loops
+    within one that breathes, which are long."""
     for number, nest in enumerate(list(_nests(function.regions[0].blocks))):
         name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{number}"
         _outline(module, nest, name)
 
 
-def _nests(blocks: Iterable[ir.Block]) -> Iterator[ir.Operation]:
+def _nests(blocks: Iterable[ir.Block], least: int = 2) -> Iterator[ir.Operation]:
     for block in blocks:
         for op in block.operations:
             names = [inner.name for inner in nested(op)]
-            is_pure = not any(name.startswith("df.") for name in names)
-            is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) > 1
+            # Within a loop that breathes, costs are counted and paid for after the call.
+            is_pure = not any(name.startswith("df.") and (least > 1 or name != _COST) for name in names)
+            is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) >= least
             if is_loop and is_pure:
                 yield op.operation
             else:
                 for region in op.regions:
-                    yield from _nests(region.blocks)
+                    yield from _nests(region.blocks, 1 if _breathes(region) else least)
+
+
+def _breathes(region: ir.Region) -> bool:
+    return any(op.operation.name == Breathe.OPERATION_NAME for block in region.blocks for op in block.operations)
 
 
 def _outline(module: ir.Module, nest: ir.Operation, name: str) -> None:
@@ -44,25 +53,53 @@ def _outline(module: ir.Module, nest: ir.Operation, name: str) -> None:
     outer = _values_from_outside(inside)
     constants = [value for value in outer if _is_constant(value)]
     arguments = [value for value in outer if not _is_constant(value)]
-    results = [result.type for result in nest.results]
+    costs = [op for op in inside if op.name == _COST]
+    sites = sorted({site(op, "site") for op in costs})
     with ir.Location.unknown():
+        results = [*(result.type for result in nest.results), *[ir.IndexType.get()] * len(sites)]
         with ir.InsertionPoint.at_block_begin(module.body):
             target = func.FuncOp(name, ([a.type for a in arguments], results))
         make_internal(target)
         body = target.add_entry_block()
         with ir.InsertionPoint(nest):
             call = func.CallOp(results, ir.FlatSymbolRefAttr.get(name), arguments)
-        for old, new in zip(nest.results, call.results, strict=True):
+            found = list(call.results)
+            for number, times in zip(sites, found[len(nest.results) :], strict=True):
+                CostTimes(times, _number(number))
+        for old, new in zip(nest.results, found, strict=False):
             old.replace_all_uses_with(new)
         with ir.InsertionPoint(body):
             copies = [value.owner.clone().results[0] for value in constants]
+            counters = {number: _counter() for number in sites}
         body.append(nest)
         inner: list[ir.Value] = [*copies, *body.arguments]
         for value, own in zip([*constants, *arguments], inner, strict=True):
             for op in inside:
                 op.replace_uses_of_with(value, own)
+        for op in costs:
+            _count(op, counters[site(op, "site")])
         with ir.InsertionPoint(body):
-            func.ReturnOp(list(nest.results))
+            counts = [memref.LoadOp(counter, []).result for counter in counters.values()]
+            func.ReturnOp([*nest.results, *counts])
+
+
+def _counter() -> ir.Value:
+    """A number in memory, which LLVM keeps in a register; zero at first."""
+    counter = memref.AllocaOp(ir.MemRefType.get([], ir.IndexType.get()), [], []).result
+    memref.StoreOp(arith.ConstantOp(ir.IndexType.get(), 0).result, counter, [])
+    return counter
+
+
+def _count(cost: ir.Operation, counter: ir.Value) -> None:
+    """Count instead of letting the clock advance."""
+    with ir.InsertionPoint(cost):
+        one = arith.ConstantOp(ir.IndexType.get(), 1).result
+        memref.StoreOp(arith.AddIOp(memref.LoadOp(counter, []).result, one).result, counter, [])
+    cost.erase()
+
+
+def _number(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _is_constant(value: ir.Value) -> bool:
