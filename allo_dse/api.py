@@ -12,9 +12,10 @@ import numpy as np
 
 from .aliases import Array
 from .device.device import Device, FpgaDevice
-from .errors import AlloDseError
+from .errors import AlloDseError, SimulationError
 from .frontend.regions.schedules import checked_schedule
 from .lang.diagnostics import ProgramWarning
+from .lang.region import as_region, rules_of
 from .mapper.fold.vmg import VMG
 from .mapper.mapping import PLACE_SECONDS, DeviceMapping
 from .mapper.model.violation import Violation
@@ -162,11 +163,13 @@ def _show_warnings(program: Program) -> None:
 class SimulatorModule:
     """What `df.build(region)` returns: call it with the region's arguments.
 
-    Variables that live from call to call live as long as the module.
+    Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
+    warning; an error when it was built with `strict=True`.
     """
 
     def __init__(self, region: Any, *, mapping_primitives: Any = None, schedule: Any = None, **_options: Any) -> None:
         self.program = load_program(region)
+        self._rules = rules_of(as_region(region))
         _show_warnings(self.program)
         if schedule is not None:
             self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
@@ -188,7 +191,20 @@ class SimulatorModule:
             self._state = initial_state(self.program)
         returned = missing_results(self.program, arrays)
         self.result = run_graph(self.vmg, *arrays, *returned, state=self._state)
+        for stream, tokens in self.result.left.items():
+            self._tell_of_left(stream, tokens)
         return returned_values(returned)
+
+    def _tell_of_left(self, stream: str, tokens: int) -> None:
+        """Tokens that the run has left in a stream, unless the compiler has said so."""
+        if any(f"`{stream}" in warning for warning in self.program.warnings):
+            return
+        (where,) = (one.location for one in self.program.streams if one.name == stream)
+        message = f"stream `{stream}` holds {tokens} tokens at the end"
+        if self._rules.strict:
+            raise SimulationError(f"{where}: {message}", hint="every token that is put must be taken out")
+        if where is not None:
+            warnings.warn_explicit(f"{message}; they are lost", ProgramWarning, where.file, where.line)
 
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:

@@ -7,15 +7,18 @@ from .diagnostics import ProgramError
 from .externals import define_external
 from .install import install
 from .region import Region, as_region
+from .rules import Rules, rules
 from .targets import builder_of, known_targets, register_target
 
 __all__ = [
     "ProgramError",
     "Region",
+    "Rules",
     "as_region",
     "builder_of",
     "define_external",
     "install",
     "known_targets",
     "register_target",
+    "rules",
 ]

@@ -1,10 +1,14 @@
 """`python -m allo_dse.lang PROGRAM.py [ARGUMENT ...]` runs a Python program written for Allo, unchanged.
 
 `python -m allo_dse.lang -m MODULE [ARGUMENT ...]` runs a module in the same way: `-m pytest tests/dataflow`.
+
+Before them may stand `--strict` (tokens that are left in a stream are an error) and `--check=run` (indices that leave
+their dimension are checked when the program runs; see `allo_dse.lang.rules`).
 """
 
 from __future__ import annotations
 
+import itertools
 import runpy
 import sys
 from pathlib import Path
@@ -12,15 +16,32 @@ from pathlib import Path
 from allo_dse.errors import AlloDseError
 
 from .install import install
+from .rules import rules
 
 _USAGE = f"{__doc__}\nWhere Allo is installed, it is used; elsewhere `import allo` resolves to allo-dse."
 
 
 def main(arguments: list[str]) -> int:
     """Run the program; returns its exit code: 2 when it is not a legal one, with the error on standard error."""
-    if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
-        print(_USAGE, file=sys.stdout if "-m" not in arguments and arguments else sys.stderr)
-        return 0 if "-m" not in arguments and arguments else 2
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(_USAGE)
+        return 0
+    options = list(itertools.takewhile(lambda argument: argument.startswith("--"), arguments))
+    arguments = arguments[len(options) :]
+    unknown = [option for option in options if option != "--strict" and not option.startswith("--check=")]
+    if not arguments or arguments == ["-m"] or unknown:
+        print(*(f"unknown option {option}" for option in unknown), _USAGE, sep="\n", file=sys.stderr)
+        return 2
+    try:
+        checks = [option.removeprefix("--check=") for option in options if option != "--strict"]
+        with rules(strict="--strict" in options, check=checks[-1] if checks else None):
+            return _run(arguments)
+    except AlloDseError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(arguments: list[str]) -> int:
     as_module = arguments[0] == "-m"
     program = Path(arguments[0])
     if not as_module and not program.is_file():
@@ -28,15 +49,11 @@ def main(arguments: list[str]) -> int:
         return 2
     install()
     sys.argv = arguments[1:] if as_module else arguments
-    try:
-        if as_module:
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = str(program.resolve().parent)
-            runpy.run_path(str(program), run_name="__main__")
-    except AlloDseError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if as_module:
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(program.resolve().parent)
+        runpy.run_path(str(program), run_name="__main__")
     return 0
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .diagnostics import ProgramError
+from .rules import Rules, current_rules
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +22,13 @@ class Region:
         enclosing: the local variables of the functions it was defined in, as they were then. Names that occur only in
             annotations that are not evaluated (string annotations) are not in the closure but are found here.
         arguments: values of its type parameters, in order, when instantiated (`inner[2, 2]`).
+        options: of its decorator: `strict` and `check` (see `rules.py`).
     """
 
     function: FunctionType
     enclosing: Mapping[str, object] = field(default_factory=dict)
     arguments: tuple[object, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -34,7 +37,7 @@ class Region:
     def __getitem__(self, arguments: object) -> Region:
         """The region with values for its type parameters."""
         values = arguments if isinstance(arguments, tuple) else (arguments,)
-        return Region(self.function, self.enclosing, values)
+        return replace(self, arguments=values)
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ProgramError(
@@ -46,16 +49,19 @@ class Region:
         return f"<region {self.name}>"
 
 
-def region(*_args: object, **_options: object) -> Callable[[FunctionType], Region]:
-    """Decorator: the function is a region."""
+def region(
+    *_args: object, strict: bool | None = None, check: str | None = None, **_options: object
+) -> Callable[[FunctionType], Region]:
+    """Decorator: the function is a region. `strict` and `check` are those of `Rules`."""
     frame = sys._getframe(1)
+    own = {name: value for name, value in (("strict", strict), ("check", check)) if value is not None}
 
     def decorate(function: FunctionType) -> Region:
         if not isinstance(function, FunctionType):
             raise ProgramError(
                 f"df.region() stands above a function, not {function!r}", hint="write it once per region"
             )
-        return Region(function, enclosing_names(function.__code__, frame))
+        return Region(function, enclosing_names(function.__code__, frame), options=own)
 
     return decorate
 
@@ -79,6 +85,11 @@ def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, object
             return names
         names = {**frame.f_locals, **names}
         code, frame = frame.f_code, frame.f_back
+
+
+def rules_of(region: Region | None) -> Rules:
+    """The rules for a region: its own, else those that hold now."""
+    return replace(current_rules(), **({} if region is None else region.options))
 
 
 def as_region(value: object) -> Region | None:

@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable
 
 from .diagnostics import ProgramError
+from .rules import rules
 
 _BUILDERS: dict[str, str] = {}
 
@@ -30,7 +31,7 @@ def known_targets() -> tuple[str, ...]:
 
 
 def builder_of(name: str) -> Callable[..., object]:
-    """The function that builds for target `name`.
+    """The function that builds for target `name`; beside its own options, it takes `strict` and `check` (`rules.py`).
 
     Raises:
         ProgramError: when no such target is registered.
@@ -39,4 +40,9 @@ def builder_of(name: str) -> Callable[..., object]:
         raise ProgramError(f"unknown target {name!r}", hint=f"known targets: {', '.join(known_targets()) or 'none'}")
     module, function = _BUILDERS[name].split(":")
     builder: Callable[..., object] = getattr(importlib.import_module(module), function)
-    return builder
+
+    def build(region: object, *, strict: bool | None = None, check: str | None = None, **options: object) -> object:
+        with rules(strict=strict, check=check):
+            return builder(region, **options)
+
+    return build

@@ -220,7 +220,7 @@ def test_two_consumers() -> None:
 
 
 def test_imbalance() -> None:
-    @df.region()
+    @df.region(strict=True)
     def top(A: int32[128]):
         pipe: Stream[int32, 2]
 
@@ -238,7 +238,7 @@ def test_imbalance() -> None:
 
 
 def test_imbalance_of_streams_indexed_by_loop_variables() -> None:
-    @df.region()
+    @df.region(strict=True)
     def top(A: int32[M, N]):
         lanes: Stream[int32, 4][N]
 

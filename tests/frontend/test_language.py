@@ -795,3 +795,23 @@ def test_type_parameters(tmp_path: Any) -> None:
     run(program, a, b)
     assert a.tolist() == [2] * 4 + [0] * 4
     assert b.tolist() == [2] * 8
+
+
+def test_parts_of_constant_arrays_at_positions_of_tasks_and_data() -> None:
+    table = np.arange(24, dtype=np.int32).reshape(4, 6)
+
+    @df.region()
+    def top(A: int32[2, 6], B: int32[2, 2]):
+        @df.kernel(mapping=[2], args=[A, B])
+        def core(a: int32[2, 6], b: int32[2, 2]):
+            p = df.get_pid()
+            row: int32[6] = table[p + 1]
+            a[p, :] = row
+            for i in range(2):
+                part: int32[2] = table[3, 2 * i + p : 2 * i + p + 2]
+                b[i, p] = part[1]
+
+    a, b = np.zeros((2, 6), np.int32), np.zeros((2, 2), np.int32)
+    run(compile_region(top), a, b)
+    assert a.tolist() == table[1:3].tolist()
+    assert b.tolist() == [[19, 20], [21, 22]]

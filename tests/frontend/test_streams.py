@@ -199,7 +199,7 @@ def test_whole_tensors_through_streams() -> None:
 
 
 def test_imbalance_of_computed_indices() -> None:
-    @df.region()
+    @df.region(strict=True)
     def top(A: int32[M]):
         lanes: Stream[int32, 4][N + 1]
 

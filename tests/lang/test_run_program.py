@@ -59,3 +59,27 @@ def test_help_and_a_program_that_is_not_there(tmp_path: Path) -> None:
     missing = run(tmp_path, "nothing.py")
     assert missing.returncode == 2
     assert "there is no program nothing.py" in missing.stderr
+
+
+FLAT = """
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import int32
+
+def flat(A: int32[2, 2]):
+    for i in range(4):
+        A[0, i] = i
+
+A = np.zeros((2, 2), np.int32)
+df.build(flat)(A)
+print(A.tolist())
+"""
+
+
+def test_options_before_the_program(tmp_path: Path) -> None:
+    (tmp_path / "flat.py").write_text(FLAT)
+    done = run(tmp_path, "--strict", "--check=run", str(tmp_path / "flat.py"))
+    assert (done.returncode, done.stdout) == (0, "[[0, 1], [2, 3]]\n"), done.stderr
+    assert run(tmp_path, str(tmp_path / "flat.py")).returncode == 2
+    assert "unknown option --chek=run" in run(tmp_path, "--chek=run", str(tmp_path / "flat.py")).stderr
+    assert "check='never' is not known" in run(tmp_path, "--check=never", str(tmp_path / "flat.py")).stderr

@@ -84,7 +84,7 @@ def test_targets_are_found_by_name_when_asked_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("allo_dse.lang.targets._BUILDERS", {})
     register_target("toy", "a_backend:build")
     assert known_targets() == ("toy",)
-    assert builder_of("toy") is module.build
+    assert builder_of("toy")(1, strict=True, mode="fast") == (1, {"mode": "fast"})
     assert df.build("region", target="toy", project="x") == ("region", {"project": "x"})
     with pytest.raises(ProgramError, match=r"unknown target 'tpu'\n  hint: known targets: toy"):
         df.build("region", target="tpu")

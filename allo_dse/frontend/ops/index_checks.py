@@ -100,6 +100,11 @@ def _extreme_task(task: Task, bound: Number, largest: bool) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(where.argmax()), shape))
 
 
+def is_flat(task: Task, value: Value, extent: int) -> bool:
+    """Whether an index that may leave its dimension means the element that lies there in memory (`Rules.check`)."""
+    return task.source.rules.check == "run" and not is_known(task, value, extent)
+
+
 def is_known(task: Task, value: Value, limit: int) -> bool:
     """Whether an index is known to be at least 0 and less than a limit."""
     form = form_of(value)

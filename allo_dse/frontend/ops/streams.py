@@ -78,7 +78,7 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tu
     port = task.ports.get(key)
     if port is None:
         port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
-    port.add(task.count)
+    port.add(task.count, node)
     return port, port.ssa
 
 
@@ -150,7 +150,7 @@ def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Se
         if name not in port.parts:
             port.parts[name] = PortUse(ref.stream, port.direction, port.ssa, index_, node, certain=exact)
         port.parts[name].certain &= exact
-        port.parts[name].add(each)
+        port.parts[name].add(each, node)
     port.tokens = None
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, Scalar, StreamRef, Value
 from ..regions.task_state import Task
 from .bits import bits_of
-from .index_checks import Limit, bounds_of, check_attribute, wrong_index
+from .index_checks import Limit, bounds_of, check_attribute, is_flat, wrong_index
 from .linear_forms import constant_difference
 from .scalars import as_scalar, convert
 
@@ -71,11 +73,30 @@ def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Positio
 def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[ast.expr]) -> Position:
     """The element of an array at an index per dimension."""
     indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
+    if any(is_flat(task, value, extent) for value, extent in zip(values, base.shape, strict=True)):
+        return _flat_position(task, base, indices, nodes)
     limits = [
         Limit(dimension, value, extent, node, f"dimension {dimension} of size {extent}")
         for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
     ]
     return Position(indices, check_attribute(task, limits))
+
+
+def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequence[ast.expr]) -> Position:
+    """The element that lies where the indices point to, row by row; checked to be one of the array when it runs."""
+    size = math.prod(base.shape)
+    flat = task.text.constant(0, index)
+    for value, extent in zip(indices, base.shape, strict=True):
+        row = task.text.op(f"arith.muli {flat}, {task.text.constant(extent, index)} : index")
+        flat = task.text.op(f"arith.addi {row}, {value} : index")
+    whole = ast.copy_location(ast.Tuple(list(nodes), ast.Load()), nodes[0])
+    check = check_attribute(task, [Limit(0, Scalar(flat, index), size, whole, f"an array of {size} elements")])
+    rest = task.text.op(f"arith.addi {task.text.constant(0, index)}, {flat}{check} : index")
+    places = []
+    for extent in reversed(base.shape):
+        places.append(task.text.op(f"arith.remui {rest}, {task.text.constant(extent, index)} : index"))
+        rest = task.text.op(f"arith.divui {rest}, {task.text.constant(extent, index)} : index")
+    return Position(tuple(reversed(places)))
 
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:
@@ -89,17 +110,17 @@ def _part(task: Task, node: ast.expr, dimension: int, extent: int) -> Value | Ra
     if isinstance(node, ast.Slice):
         return _slice(task, node, dimension, extent)
     value = task.lower(task, node)
-    _check_index(task, value, dimension, extent, node)
+    _check_index(task, value, dimension, extent, node, flat=True)
     return value
 
 
-def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST) -> None:
+def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST, flat: bool = False) -> None:
     if isinstance(value, Const):
         is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool)
         if not is_integer:
             task.fail(node, f"an index must be an integer, not {value.value!r}")
     wrong = wrong_index(task, value, extent)
-    if wrong is not None:
+    if wrong is not None and not (flat and is_flat(task, value, extent)):
         message = f"index {wrong.value} is out of range for dimension {dimension} of size {extent}"
         task.fail(node, message, wrong.where)
 
@@ -181,7 +202,10 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
 
 def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     if any(isinstance(p, ast.Slice) for p in parts_of(node)):
-        return Const(task.source.file.evaluate(node, task.constants()))
+        if all(isinstance(task.find(name), (Const, NoneType)) for name in _names(node.slice)):
+            return Const(task.source.file.evaluate(node, task.constants()))
+        array = _numbers(task, base, node)
+        return view(task, task.constant_buffer(array), node)[0]
     indices = [task.lower(task, p) for p in parts_of(node)]
     if isinstance(base, Region):
         indices = [Const(task.uniform(i)) if isinstance(i, Meta) else i for i in indices]
@@ -191,9 +215,9 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
             return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
         except Exception as error:
             task.fail(node, f"cannot index this constant: {error}")
-    array = np.asarray(base)
-    if array.dtype.kind not in "biuf" or len(indices) > array.ndim:
-        task.fail(node, "only arrays of numbers can be indexed by values that differ between tasks")
+    array = _numbers(task, base, node)
+    if len(indices) > array.ndim:
+        task.fail(node, f"{len(indices)} indices for an array of {array.ndim} dimensions")
     for dimension, (value, part) in enumerate(zip(indices, parts_of(node), strict=True)):
         _check_index(task, value, dimension, array.shape[dimension], part)
     if len(indices) == array.ndim and all(isinstance(i, (Const, Meta)) for i in indices):
@@ -202,10 +226,23 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     return _constant_element(task, array, indices, node)
 
 
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _numbers(task: Task, base: Any, node: ast.AST) -> Array:
+    """A constant as an array in memory."""
+    array = np.asarray(base) if isinstance(base, (list, tuple, np.ndarray, np.generic)) else np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        message = f"{type(base).__name__} {base!r} cannot be indexed by values that differ between tasks"
+        task.fail(node, message, "only arrays of numbers can")
+    return array
+
+
 def _constant_element(task: Task, array: Array, indices: Sequence[Value], node: ast.Subscript) -> Value:
-    """An element of a constant array at a run-time position."""
-    if len(indices) != array.ndim:
-        task.fail(node, "parts of constant arrays at run-time positions are not supported", "give all indices")
+    """An element, or a part, of a constant array at a run-time position."""
     buffer = task.constant_buffer(array)
+    if len(indices) != array.ndim:
+        return subview(task, buffer, [*indices, *(Range(Const(0), n) for n in array.shape[len(indices) :])], node)
     where = position(task, buffer, indices, parts_of(node))
     return Scalar(task.text.op(f"memref.load {where.of(buffer)}"), buffer.dtype)

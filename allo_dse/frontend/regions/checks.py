@@ -19,8 +19,8 @@ def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequen
     """Check the streams of a program; returns warnings.
 
     Raises:
-        ProgramError: for a stream with two producers or consumers, with other counts of puts than of gets, or one that
-            is read but never written.
+        ProgramError: for a stream with two producers or consumers, with more gets than puts, or one that is read but
+            never written; by strict rules also with more puts than gets.
     """
     ends: dict[tuple[str, str], list[Endpoint]] = {}
     for kernel, sets in zip(kernels, tasks, strict=True):
@@ -32,7 +32,7 @@ def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequen
         puts, gets = ends.get((stream.name, "put"), []), ends.get((stream.name, "get"), [])
         for group, what in ((puts, "producers"), (gets, "consumers")):
             _check_single(source, stream, group, what)
-        _check_balance(source, stream, puts, gets)
+        warnings.extend(_balance_warnings(source, stream, puts, gets))
         warnings.extend(_stream_warnings(source, stream, puts, gets))
     warnings.extend(dict.fromkeys(one for group in tasks for task in group for one in task.warnings))
     warnings.extend(_argument_warnings(source, kernels, tasks))
@@ -77,10 +77,10 @@ def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endp
             )
 
 
-def _check_balance(
+def _balance_warnings(
     source: RegionSource, stream: StreamArray, puts: Sequence[Endpoint], gets: Sequence[Endpoint]
-) -> None:
-    """As many puts as gets, where both are known."""
+) -> Iterator[str]:
+    """As many puts as gets, where both are known: gets without a token would wait for ever, tokens may be left over."""
     rank = len(stream.shape)
     produced, consumed = _total(puts, rank), _total(gets, rank)
     put_tokens, gets_tokens = _tokens(puts, rank), _tokens(gets, rank)
@@ -92,14 +92,16 @@ def _check_balance(
     if put_tokens is None or gets_tokens is None:
         return
     unequal = (produced > 0) & (consumed > 0) & (put_tokens != gets_tokens)
-    for index in _streams_where(stream, unequal):
-        put = next(e for e in puts if at(e.users, index))
-        a, b = at(np.asarray(put_tokens), index), at(np.asarray(gets_tokens), index)
-        put.task.fail(
-            put.port.node,
-            f"stream `{_label(stream, index)}`: {a} puts, {b} gets",
-            "every token that is put must be taken out",
-        )
+    if not unequal.any():
+        return
+    fatal = unequal & (source.rules.strict | (put_tokens < gets_tokens))
+    index = next(_streams_where(stream, fatal if fatal.any() else unequal))
+    put = [end for end in puts if at(end.users, index)][-1]
+    node = put.port.last or put.port.node  # the put that makes the tokens too many, or leaves them too few
+    message = f"stream `{_label(stream, index)}`: {at(put_tokens, index)} puts, {at(gets_tokens, index)} gets"
+    if fatal.any():
+        put.task.fail(node, message, "every token that is put must be taken out")
+    yield f"{source.file.location(node)}: warning: {message}; what is left is lost"
 
 
 def _tokens(ends: Sequence[Endpoint], rank: int) -> IntArray | None:

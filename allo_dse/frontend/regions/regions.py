@@ -14,7 +14,8 @@ import numpy as np
 from allo_dse.aliases import Array
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.memory import Layout
-from allo_dse.lang.region import Region, kernel
+from allo_dse.lang.region import Region, kernel, rules_of
+from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
 from allo_dse.program.index_maps import IndexMap, IntArray
 from allo_dse.program.source import SourceLocation
@@ -136,6 +137,7 @@ class RegionSource:
         stream_nodes: the declaration of each stream.
         enclosing: local variables of the functions around the region, as they were when it was defined.
         scope: how qualified names of functions defined beside the region begin; empty for regions of a module.
+        rules: how strictly it is checked.
     """
 
     name: str
@@ -149,6 +151,7 @@ class RegionSource:
     kernels: list[KernelSource] = field(default_factory=list)
     enclosing: Mapping[str, object] = field(default_factory=dict)
     scope: str = ""
+    rules: Rules = field(default_factory=current_rules)
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -177,6 +180,7 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
     file, node = function_source(region.function)
     source = RegionSource(region.name, file, names_of(region.function, region.enclosing), prefix)
     source.enclosing = region.enclosing
+    source.rules = rules_of(region)
     source.scope = region.function.__qualname__.removesuffix(region.function.__name__)
     _bind_type_parameters(source, node, region.arguments)
     arguments = plain_arguments(file, node)

@@ -68,6 +68,7 @@ class PortUse:
         tokens: tokens that move.
         parts: where the body computes the index, the streams that it can reach.
         certain: whether all tasks surely use the stream.
+        last: the last operation on it.
     """
 
     stream: StreamArray
@@ -78,14 +79,16 @@ class PortUse:
     tokens: Count = 0
     parts: dict[Any, PortUse] = field(default_factory=dict)
     certain: bool = True
+    last: ast.AST | None = None
 
     @property
     def fixed(self) -> list[PortUse]:
         """The ports with known indices that this stands for."""
         return [self] if self.index is not None else list(self.parts.values())
 
-    def add(self, tokens: Count) -> None:
-        """Count more tokens."""
+    def add(self, tokens: Count, node: ast.AST) -> None:
+        """Count more tokens, which `node` moves."""
+        self.last = node
         self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
 
 

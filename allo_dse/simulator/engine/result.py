@@ -169,6 +169,16 @@ class RunResult:
         return self._arena.streams[:, Stream.HEAD]
 
     @property
+    def left(self) -> dict[str, int]:
+        """The tokens that are still in streams, by the name of the array of streams."""
+        found: dict[str, int] = {}
+        tokens = self._arena.streams[:, Stream.TAIL] - self._arena.streams[:, Stream.HEAD]
+        for stream in np.flatnonzero(tokens).tolist():
+            name = stream_group(self.labels, stream)
+            found[name] = found.get(name, 0) + int(tokens[stream])
+        return found
+
+    @property
     def occupancy(self) -> IntArray:
         """Per stream the most tokens it held at one time: the smallest depth that gives the same times."""
         streams = self._arena.streams
