@@ -93,6 +93,16 @@ def test_it_learns_from_each_of_the_first_measurements_and_then_in_steps(count: 
     assert used == count or count > 16
 
 
+def test_what_is_not_yet_learned_from_says_when_to_learn_again() -> None:
+    pairs = [pair(100 + n, 0.5, 120.0 + n) for n in range(120)]
+    times = 0
+    for count in range(len(pairs)):
+        before, after = Correction.of(pairs[:count]), Correction.of(pairs[: count + 1])
+        assert (after.used != before.used) == (before.unused + 1 >= before.step)
+        times += after.used != before.used
+    assert times < len(pairs) / 3
+
+
 def test_each_design_is_judged_by_the_others() -> None:
     pairs = [pair(100.0 + n, 0.5, 200.0 + n) for n in range(6)]
     odd = [*pairs, pair(100.0, 0.5, 50.0)]
