@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .errors import StudyError as StudyError
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
+    from .eval.fpga.depth_front import depth_front as depth_front
     from .eval.fpga.evaluator import FpgaSimulator as FpgaSimulator
     from .eval.hardware.command import Command as Command
     from .eval.hardware.command import CommandError as CommandError
@@ -109,6 +110,7 @@ _names, __getattr__ = lazy_exports(
         "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
         "eval.evaluator": ["Evaluator", "Metrics"],
+        "eval.fpga.depth_front": ["depth_front"],
         "eval.fpga.evaluator": ["FpgaSimulator"],
         "eval.hardware.command": ["Command", "CommandError", "DesignRefused"],
         "eval.hardware.npu_run": ["DeviceWedged", "NpuRun"],

@@ -10,7 +10,19 @@ from allo_dse.errors import AlloDseError
 
 from .output import print_error
 
-COMMANDS = ("best", "calibrate", "compare", "dashboard", "lint", "pareto", "replay", "report", "show", "status")
+COMMANDS = (
+    "best",
+    "calibrate",
+    "compare",
+    "dashboard",
+    "depths",
+    "lint",
+    "pareto",
+    "replay",
+    "report",
+    "show",
+    "status",
+)
 """Words that are commands: a study file of that name must be given as a path (`./status`)."""
 
 EXIT_USER_ERROR = 2
@@ -21,7 +33,7 @@ def commands() -> typer.Typer:
     """Everything but running a study."""
     from allo_dse.dashboard import cli as dashboard
 
-    from . import calibrate, designs, lint, runs
+    from . import calibrate, depths, designs, lint, runs
 
     app = typer.Typer(
         name="allo-tune",
@@ -33,6 +45,7 @@ def commands() -> typer.Typer:
     runs.add_commands(app)
     designs.add_commands(app)
     lint.add_commands(app)
+    depths.add_commands(app)
     calibrate.add_commands(app)
     dashboard.add_commands(app)
     return app

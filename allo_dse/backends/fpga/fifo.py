@@ -7,6 +7,8 @@ import math
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 
+BRAM18_BITS = 18 * 1024
+
 
 def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:
     """What one FIFO of `depth` elements of `bits` takes physically."""
@@ -19,6 +21,24 @@ def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:
     if size <= rules.lutram_bits:
         return Resources(ff=rules.lutram_ff, lut=rules.lut + storage * math.ceil(depth / 64))
     return Resources(ff=rules.lutram_ff, lut=rules.lut, bram18=device.arrays.bram18(depth, bits))
+
+
+def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, int]]:
+    """The memories that a FIFO can be, as (depth when full, bits of memory); the last as deep as the tokens it holds.
+
+    A BRAM18 counts with all its bits, however few of them are used.
+    """
+    rules = device.fifo
+    plain = {rules.register_depth, rules.shift_bits // bits, *range(64, rules.lutram_bits // bits + 1, 64)}
+    found = [(depth, depth * bits) for depth in sorted(plain) if depth >= rules.register_depth]
+    blocks = 0
+    while found[-1][0] < tokens:
+        blocks += 1
+        depth = max(blocks // math.ceil(bits / width) * words for words, width in device.arrays.bram18_shapes)
+        if depth > found[-1][0]:
+            found.append((depth, blocks * BRAM18_BITS))
+    used = [step for step in found if step[0] < tokens]
+    return [*used, (max(tokens, 1), found[len(used)][1])]
 
 
 def reported_bram18(device: FpgaDevice, bits: int, depth: int) -> int:

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.fifo import fifo_resources, reported_bram18
+from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps, reported_bram18
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.operators import unit_of
@@ -155,6 +157,21 @@ def test_physical_and_reported_block_rams_of_streams() -> None:
     assert reported_bram18(U280, 32, 524288) == 1
     assert reported_bram18(U280, 512, 768) == 15
     assert fifo_resources(U280, 32, 524288).bram18 == 1024
+
+
+@given(st.integers(1, 600), st.integers(1, 200_000))
+def test_the_memories_of_a_stream_are_where_what_it_takes_changes(bits: int, tokens: int) -> None:
+    steps = fifo_steps(U280, bits, tokens)
+    depths, sizes = zip(*steps, strict=True)
+    assert list(depths) == sorted(set(depths))
+    assert list(sizes) == sorted(set(sizes))
+    assert depths[-1] == tokens
+    for depth, size in steps:
+        blocks = fifo_resources(U280, bits, depth).bram18
+        assert blocks * BRAM18_BITS == (size if blocks else 0)
+    for depth in depths[:-1]:
+        one, more = (fifo_resources(U280, bits, n) for n in (depth, depth + 1))
+        assert one != more or bits * depth <= U280.fifo.lutram_bits
 
 
 @pytest.mark.parametrize(("words", "bram18"), [(128, 0), (512, 1), (1024, 2), (2048, 4), (4096, 8)])

@@ -1,0 +1,135 @@
+"""`allo-tune depths TRACE`: what stream depths cost in memory, and save in cycles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from allo_dse.aliases import JsonObject
+from allo_dse.errors import StudyError
+
+from .output import JSON, console, json_only, print_json
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import FpgaDevice
+    from allo_dse.simulator.replay.depth_front import DepthFront, DepthPoint
+    from allo_dse.simulator.replay.trace import Trace
+
+_DEPTHS = """The front of cycles against FIFO memory over the stream depths of a trace.
+
+Several traces are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
+whatever the depths; `--json` has the depths of every point. docs/replay.md says how a trace is made.
+
+[bold]Examples[/]
+
+  allo-tune depths design.npz
+  allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
+  allo-tune depths first_input.npz second_input.npz --json | jq .lossless.depths
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("depths", help=_DEPTHS)(depths)
+
+
+def depths(
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace files.", show_default=False)],
+    bits: Annotated[
+        list[str] | None, typer.Option(metavar="N | STREAM=N", help="Width of tokens, 32 unless given; repeatable.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="The FPGA that builds the FIFOs.")] = "u280",
+    max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.eval.fpga.depth_front import depth_front, fpga_of
+    from allo_dse.simulator.replay.trace import Trace
+
+    with json_only() if as_json else nullcontext():
+        fpga = fpga_of(device)
+        loaded = [Trace.load(path) for path in traces]
+        widths = _widths(bits or [], loaded[0].streams)
+        front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
+    view = _View(front, fpga, loaded[0], widths)
+    if as_json:
+        print_json(view.facts())
+    else:
+        view.show()
+
+
+def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
+    """Widths by stream, of `N` for all streams and `STREAM=N` for one.
+
+    Raises:
+        StudyError: for what is no positive number.
+    """
+    found: dict[str, int] = {}
+    for text in sorted(given, key=lambda text: "=" in text):
+        name, _, number = text.rpartition("=")
+        if not number.isdecimal() or not int(number):
+            raise StudyError(f"--bits {text}: {number!r} is no width in bits", hint="for example 32, or pipe_0=64")
+        found.update({name: int(number)} if name else dict.fromkeys(streams, int(number)))
+    return found
+
+
+class _View:
+    """A front with what the FPGA takes for each point."""
+
+    def __init__(self, front: DepthFront, device: FpgaDevice, trace: Trace, widths: dict[str, int]) -> None:
+        self._front, self._device, self._trace, self._widths = front, device, trace, widths
+
+    def _resources(self, point: DepthPoint) -> JsonObject:
+        from allo_dse.eval.fpga.depth_front import fifo_total
+
+        total = fifo_total(self._device, self._trace, self._widths, point.depths)
+        return {"bram18": total.bram18, "lut": total.lut, "ff": total.ff}
+
+    def _facts(self, point: DepthPoint | None) -> JsonObject | None:
+        if point is None:
+            return None
+        return {"cycles": point.cycles, "memory_bits": point.memory_bits, **self._resources(point),
+                "run": point.run, "depths": dict(point.depths)}  # fmt: skip
+
+    def facts(self) -> JsonObject:
+        """For machines."""
+        front = self._front
+        return {
+            "best_cycles": front.best_cycles,
+            "points": [self._facts(point) for point in front.points],
+            "lossless": self._facts(front.lossless),
+            "built": self._facts(front.built),
+            "proven": front.proven,
+            "at_least_bits": front.at_least_bits,
+            "least_depths": dict(front.least_depths),
+            "runs": front.runs,
+            "proof_runs": front.proof_runs,
+        }
+
+    def show(self) -> None:
+        """For people."""
+        front, to = self._front, console()
+        columns = ("cycles", "slower", "memory (bits)", "BRAM18", "LUT", "FF", "found by replay")
+        table = Table(*columns, box=None, header_style="bold")
+        for column in table.columns:
+            column.justify = "right"
+        for point in front.points:
+            table.add_row(*self._row(point, f"{point.run}"), style="bold" if point is front.lossless else None)
+        if front.built is not None:
+            table.add_row(*self._row(front.built, "as built"), style="dim")
+        to.print(table)
+        to.print(front.words)
+        common, _ = Counter(front.lossless.depths.values()).most_common(1)[0]
+        others = [f"{name} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
+        to.print(f"its depths: {common}" + (f", but {', '.join(others)}" if others else " everywhere"))
+
+    def _row(self, point: DepthPoint, origin: str) -> list[str]:
+        slower = point.cycles / self._front.best_cycles - 1 if self._front.best_cycles else 0.0
+        return [
+            f"{point.cycles:,}", f"{round(slower, 4) + 0.0:+.2%}", f"{point.memory_bits:,}",
+            *(f"{value:,.0f}" for value in self._resources(point).values()), origin,
+        ]  # fmt: skip
