@@ -170,10 +170,10 @@ class Driver:
             self.proposer.revise(told)
 
     def _show(self) -> None:
-        for text in self._executor.news():
-            self.reporter.note(text)
         tick = self.keeper.tick(self._at)
         self.ledger.write([tick] if tick else [])
+        for text in (*self._executor.news(), *self.ledger.news()):
+            self.reporter.note(text)
         self.reporter.update(self._view)
 
     @property

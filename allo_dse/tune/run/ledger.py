@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from ..store.rundir import RunDirectory
 from .restore import History, corrected, correction_of, read_history
 from .storage import SharedStudy
 
+LOOK_SECONDS = 0.5  # between looks whether the log is still there
+
 
 class Ledger:
     """Takes in measurements and gives out what is known of their designs. Opening it takes over earlier runs.
@@ -49,6 +52,8 @@ class Ledger:
         self.screen = Screen(study.space, study.check)
         self.shared: SharedStudy | None = None
         self._pending: list[Record] = []  # violations, for the next write
+        self._looked = time.monotonic()  # whether the log is still there
+        self._news: list[str] = []
         self._measured = 0  # at higher rungs since it was last learned from
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
@@ -87,11 +92,32 @@ class Ledger:
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write to the log what is no result."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._stay()
         self._log.append(map(entry_dict, entries))
 
     def sync(self) -> None:
         """Make everything written so far survive a power cut."""
+        self._stay()
         self._log.sync()
+
+    def _stay(self) -> None:
+        """See that directory and log are still there, and go on elsewhere with everything when they are not."""
+        self._looked = time.monotonic()
+        if self.directory.is_there and self._log.is_there:
+            return
+        before = self.directory.path
+        self.directory.settle_elsewhere()
+        self._log.move(self.directory.log)
+        self._news.append(
+            f"{before} was deleted or replaced while the run was writing to it: everything is kept in "
+            f"{self.directory.path} from now on; name it with --run-dir to go on there"
+        )
+
+    def news(self) -> list[str]:
+        """What has happened to the log since it was last asked, in words."""
+        said, self._news = self._news, []
+        return said
 
     def note_violations(self, at: float) -> None:
         """Keep the designs that were found to break a device limit for the next write.

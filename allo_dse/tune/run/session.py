@@ -72,8 +72,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 with suppress(StepLeft), stop.leaving():
                     _verify(ledger, reporter, stop, seed)
                     _place(ledger, reporter, stop)
-            result = ledger.result(stop.requested or reason)
             ledger.sync()
+            for note in ledger.news():
+                reporter.note(note)
+            result = ledger.result(stop.requested or reason)
             write_tables(result, directory)
             try:
                 with stop.leaving():

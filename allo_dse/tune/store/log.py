@@ -29,6 +29,7 @@ BLOCK_LINES = 5000  # that are decoded together
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
 """What entries raise that are intact and yet not what this version writes."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_COPIED_AT_ONCE = 1 << 20
 _SEAL = b',"crc":"'
 _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
 
@@ -41,6 +42,14 @@ def disk_full(path: Path, error: OSError) -> StudyError | None:
         f"{path}: cannot write: {os.strerror(error.errno or 0)}",
         hint="free some space and run the same command again: everything evaluated so far is kept",
     )
+
+
+def same_file(path: Path, descriptor: int) -> bool:
+    """Whether a path still leads to a file that is open."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def encode_line(values: dict[str, Any]) -> bytes:
@@ -183,6 +192,20 @@ class RunLog:
         self._dirty = False
         if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
             self._write(b"\n")
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the path still leads to the file that is written to."""
+        return same_file(self.path, self._fd)
+
+    def move(self, path: Path) -> None:
+        """Go on in a new file, with everything that is in this one: the system keeps it as long as it is open."""
+        target = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        for start in range(0, self._end, _COPIED_AT_ONCE):
+            os.pwrite(target, os.pread(self._fd, min(_COPIED_AT_ONCE, self._end - start), start), start)
+        os.close(self._fd)
+        self._fd, self.path, self._dirty = target, path, True
+        self.sync()
 
     def forget(self) -> None:
         """Let go of what was in the log, once it has been taken over."""

@@ -6,17 +6,19 @@ import fcntl
 import os
 import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from allo_dse.errors import StudyError
 
 from .file_names import file_name
-from .log import disk_full
+from .log import disk_full, same_file
 from .run_info import MARKER, RunInfo, read_info
 
 LOCK = ".lock"
 LOGS = "logs"
+MOST_KEPT = 100  # directories beside one that was deleted again and again
 LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
 
 
@@ -75,6 +77,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._info: RunInfo | None = None
         if path.exists() and not path.is_dir():
             raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
         try:
@@ -149,6 +152,32 @@ class RunDirectory:
                     hint="--fresh discards that run, another --run-dir keeps it",
                 )
         self.write(MARKER, info.text)
+        self._info = info
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the directory is still the one that this process has the lock of."""
+        return same_file(self.path / LOCK, self._lock)
+
+    def settle_elsewhere(self) -> None:
+        """Go on in a new directory beside the one that was deleted or replaced, or where temporary files go.
+
+        Raises:
+            StudyError: when there is no room for it.
+        """
+        self.close()
+        beside = (self.path.with_name(f"{self.path.name}.kept{number}") for number in range(1, MOST_KEPT))
+        for path in (*beside, Path(tempfile.mkdtemp()) / self.path.name):
+            try:
+                path.mkdir(parents=True)
+            except OSError:
+                continue
+            self.path = path
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._take_lock()
+            if self._info is not None:
+                self.write(MARKER, self._info.text)
+            return
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
