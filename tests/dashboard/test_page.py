@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from dash.dash import Dash
+from werkzeug.test import create_environ
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.server import Site, host_of
+from allo_dse.dashboard.app.sockets import LOCAL
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.figures.style import DARK, LIGHT, Theme
 from allo_dse.dashboard.programs import Programs
@@ -19,8 +22,12 @@ from .synthetic import write_run
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Dash:
-    board = Board.open([write_run(tmp_path_factory.mktemp("runs") / "made", 100)])
+def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    return Board.open([write_run(tmp_path_factory.mktemp("runs") / "made", 100)])
+
+
+@pytest.fixture(scope="module")
+def app(board: Board) -> Dash:
     return make_app(Context(board, Programs(board, None)))
 
 
@@ -58,3 +65,40 @@ def test_the_tables_script_comes_after_the_page_and_plotly_is_kept_by_the_browse
     plotly = client.get(present(re.search(r'src: "([^"]+)"', page))[1])
     assert "immutable" in plotly.headers["Cache-Control"]
     assert plotly.data.startswith(b"//# allFunctionsCalledOnLoad\n/**\n* plotly.js v")
+
+
+NONSENSE = [b"{", b"[]", b"{}", b"3", b"\xff\xfe", b'{"output": "x", "inputs": []}', b'{"state": {}, "gestures": 3}']
+
+
+@pytest.mark.parametrize("path", ["/_dash-update-component", "/gestures", "/rows"])
+@pytest.mark.parametrize("body", NONSENSE)
+def test_requests_that_make_no_sense_are_refused(app: Dash, path: str, body: bytes) -> None:
+    found = app.server.test_client().post(path, data=body, content_type="application/json")
+    assert found.status_code == 400
+
+
+@pytest.mark.parametrize("header", ["localhost", "localhost:8050", "[::1]:8050", "127.0.0.1:1"])
+def test_names_of_this_computer(header: str) -> None:
+    assert host_of(header) in LOCAL
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["localhost:evil.com", "localhost:80:evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost\n", "", "::1"],
+)
+def test_names_of_others(header: str) -> None:
+    assert host_of(header) not in LOCAL
+
+
+def test_every_answer_keeps_other_sites_out(board: Board, app: Dash) -> None:
+    site = Site(app, board, any_host=False)
+    for host, status in [("localhost:1", "200 OK"), ("localhost:evil.com", "403 Forbidden")]:
+        seen: dict[str, Any] = {}
+
+        def start(said: str, headers: Any, *_: Any, seen: Any = seen) -> None:
+            seen.update(status=said, headers=dict(headers))
+
+        b"".join(site({**create_environ("/opening"), "HTTP_HOST": host}, start))
+        assert seen["status"] == status
+        assert "frame-ancestors 'self'" in seen["headers"]["Content-Security-Policy"]
+        assert seen["headers"]["X-Frame-Options"] == "SAMEORIGIN"

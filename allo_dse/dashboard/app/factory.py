@@ -82,6 +82,15 @@ def make_app(context: Context) -> Dash:
         kept = {"Cache-Control": "public, max-age=31536000, immutable"}
         return flask.Response(script, mimetype="text/javascript", headers=kept)
 
+    @app.server.before_request
+    def refuse_nonsense() -> None:
+        """What Dash would fail over: a question that no page of this app asks."""
+        if flask.request.path == "/_dash-update-component":
+            asked = flask.request.get_json()
+            known = isinstance(asked, dict) and str(asked.get("output")) in app.callback_map
+            if not known or not isinstance(asked.get("inputs"), list):
+                flask.abort(400, "not a request of this page")
+
     @app.server.route("/opening")
     def opening() -> flask.Response:
         return flask.jsonify(opening_state(context))

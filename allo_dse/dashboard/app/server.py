@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -27,6 +28,16 @@ _NEED_RUNS = (
     "/api",
     "/artifacts",
 )
+_HOST = re.compile(r"(?:(?P<name>[^:\[\]]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::\d+)?")
+_GUARDS = {
+    # Plotly makes functions of texts, Dash writes its settings into the page, and pictures are saved from memory.
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
+    "connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'",
+    "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
 _OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/artifacts", "/img")
 
 
@@ -48,8 +59,8 @@ class Site:
         self._optuna: tuple[str, Wsgi] | None = None
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        host = str(environ.get("HTTP_HOST", "")).rsplit(":", 1)[0].strip("[]")
-        if not self._any_host and host not in LOCAL:
+        start_response = _guarded(start_response)
+        if not self._any_host and host_of(str(environ.get("HTTP_HOST", ""))) not in LOCAL:
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"this server is for this computer only\n"]
         path = str(environ.get("PATH_INFO", "/"))
@@ -70,6 +81,21 @@ class Site:
             if self._optuna is None or (renew and self._optuna[0] != self._board.version):
                 self._optuna = self._board.version, wsgi(storage_of(self._board))
             return self._optuna[1]
+
+
+def host_of(header: str) -> str:
+    """The host that a Host header names, without its port; "" where it names none."""
+    found = _HOST.fullmatch(header)
+    return (found["name"] or found["address"]) if found else ""
+
+
+def _guarded(start_response: Any) -> Any:
+    """The same with headers that keep other sites' pages, frames and scripts out."""
+
+    def guarded(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        return start_response(status, [*headers, *_GUARDS.items()], *more)
+
+    return guarded
 
 
 class _Quiet(WSGIRequestHandler):

@@ -150,6 +150,8 @@ class Driver:
         here."""
         found, self._early = self._early + self.ledger.others(), []
         first = [(c, m) for c, m in found if not m.rung]
+        if self.budget.trials is not None:  # no more designs than were asked for
+            del first[max(0, self.budget.trials - self.ledger.tally.done - self._executor.outstanding(0)) :]
         records = [self.ledger.record(candidate, measured, at=self._at) for candidate, measured in first]
         told = self.ledger.judge.told
         numbers = [self.proposer.learn(record.key, record.genes, told(record)) for record in records]

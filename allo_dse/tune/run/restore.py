@@ -58,10 +58,13 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
     """
     history, found = History(), []
     stated: dict[str, Revaluation] = {}  # by key, what the log said last
+    seen: set[tuple[int, str, str]] = set()  # a line that is there twice counts once
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
-            found.append(entry)
+            if (one := (entry.rung, entry.key, entry.evaluator)) not in seen:
+                seen.add(one)
+                found.append(entry)
         elif isinstance(entry, Revaluation):
             stated[entry.key] = entry
         elif isinstance(entry, Verification):

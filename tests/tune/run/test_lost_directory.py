@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.tune.run import ledger
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import read_log
@@ -72,3 +73,16 @@ def test_a_run_whose_directory_goes_keeps_everything_elsewhere(
         assert [path.name for path in run_dir.iterdir()] == ["thesis.tex"]
     again = fake_study(evaluator=FakeEvaluator).run(TRIALS + 5, run_dir=result.run_dir, progress="quiet", verify=False)
     assert len(again.records) == TRIALS + 5
+
+
+def test_lines_that_are_there_twice_count_once(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    fake_study().run(20, run_dir=run_dir, progress="quiet", verify=False)
+    log = run_dir / "log.jsonl"
+    log.write_bytes(log.read_bytes() * 2)
+    table = RunTable(run_dir)
+    table.refresh()
+    assert (len(table), {len(rungs) for rungs in table.rungs.values()}) == (20, {1})
+    again = fake_study().run(20, run_dir=run_dir, progress="quiet", verify=False)
+    assert len(again.records) == 20
+    assert len(again.trials) == len(set(again.trials["key"])) == 20

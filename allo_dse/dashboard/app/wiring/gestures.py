@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import flask
+import msgspec
 from dash import ClientsideFunction, Dash, Input, Output
 from dash.development.base_component import Component
 
@@ -43,6 +44,24 @@ from .design_table import FIRST_ROWS, query_of, table_rows
 from .plots import FIRST_LOG, axis_choices, drawn_note, view_of
 
 Gesture = JsonObject
+T = TypeVar("T")
+
+
+class Gestures(TypedDict):
+    """What a page sends when somebody does something: its state, what was done, and what it shows."""
+
+    state: State
+    gestures: list[Gesture]
+    drawn: JsonObject
+
+
+class Rows(TypedDict):
+    """What the table asks for: rows from `start` to before `end`."""
+
+    state: State
+    start: int
+    end: int
+
 
 _DONE_IN_DASH = (
     *[(name, "value") for name in ("x", "y", "z", "log", "show", "runs", "filter")],
@@ -79,7 +98,7 @@ def register(app: Dash, context: Context) -> None:
 
     @app.server.post("/gestures")
     def gestures() -> flask.Response:
-        asked = flask.request.get_json()
+        asked = _asked(Gestures)
         state, error = asked["state"], ""
         with context.board.lock:
             for gesture in asked["gestures"]:
@@ -96,10 +115,18 @@ def register(app: Dash, context: Context) -> None:
 
     @app.server.post("/rows")
     def rows() -> flask.Response:
-        asked = flask.request.get_json()
+        asked = _asked(Rows)
         with context.board.lock:
             found = table_rows(context, asked["state"], asked["start"], asked["end"])
         return flask.Response(json.dumps(found), mimetype="application/json")
+
+
+def _asked(kind: type[T]) -> T:
+    """What a request asks for; one that asks for nothing that makes sense is refused."""
+    try:
+        return msgspec.json.decode(flask.request.get_data(), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        flask.abort(400, f"not a request of this page: {error}")
 
 
 def first_answer(context: Context, look: str) -> JsonObject:

@@ -65,6 +65,7 @@ class RunTable:
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self.keys: list[str] = []
+        self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
         self.ruled_out: list[RuledOut] = []
         self.rungs: dict[str, list[Rung]] = {}
@@ -171,6 +172,9 @@ class RunTable:
             self._stale |= not entry.ok or entry.key in self.verified
             self.verified[entry.key] = entry
         elif isinstance(entry, Record):
+            if entry.key in self._ruled_out:
+                return
+            self._ruled_out.add(entry.key)
             limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
             self.ruled_out.append(RuledOut(entry.at, limits))
         elif isinstance(entry, Tick):
@@ -209,6 +213,8 @@ class RunTable:
     def _promote(self, key: str, entry: Record, where: Where) -> None:
         """A more expensive evaluator's numbers take the place of a cheaper one's."""
         rung = _rung(entry, where)
+        if any((known.rung, known.evaluator) == (rung.rung, rung.evaluator) for known in self.rungs[key]):
+            return  # a line that is there twice counts once
         self.rungs[key].append(rung)
         row = self.row_of[key]
         self._top[row] = max(self._top[row], rung.rung)
