@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,8 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     """The coding of a distribution's values; positions stand for categories and steps, a fine grid for the reals."""
     if isinstance(distribution, CategoricalDistribution):
         choices, number = distribution.choices, distribution.to_internal_repr
-        return Coding(Gene(0, len(choices) - 1, "categorical"), lambda n: choices[n], lambda v: int(number(v)))
+        of_category: Kind = "ordinal" if _ascending(choices) else "categorical"
+        return Coding(Gene(0, len(choices) - 1, of_category), lambda n: choices[n], lambda v: int(number(v)))
     if not isinstance(distribution, IntDistribution | FloatDistribution):
         raise TypeError(f"{distribution!r} is no distribution of Optuna")
     low, high, step = distribution.low, distribution.high, distribution.step
@@ -67,6 +69,12 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     steps = round((high - low) / step)
     gene = Gene(0, steps, "fine" if steps > FINE else "ordinal")
     return Coding(gene, lambda n: min(low + n * step, high), lambda v: gene.clip(round((v - low) / step)))
+
+
+def _ascending(choices: Sequence[Any]) -> bool:
+    """Whether categories are numbers in order, as tile sizes are: Optuna has no other way to say which numbers."""
+    numbers = [choice for choice in choices if isinstance(choice, int | float) and not isinstance(choice, bool)]
+    return len(numbers) == len(choices) and all(a < b for a, b in itertools.pairwise(numbers))
 
 
 def _grid(distribution: IntDistribution | FloatDistribution) -> Coding:

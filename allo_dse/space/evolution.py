@@ -2,6 +2,7 @@
 
 What it does differently from Optuna's own NSGA-II:
 
+* while there are few results, a model chooses among many children (`prospects`);
 * it screens a child before anything is spent on it, and breeds another one until a new and legal design is found;
 * mutation takes small steps along ordered genes;
 * a proposal depends only on the seed, its number and the results of finished generations, so a resumed run goes on
@@ -15,16 +16,21 @@ Selection by rank and crowding, and crossover and mutation of a child of two tou
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
 from .gene import Gene, Genes, Suggest, random_suggest, suggest_from
+from .one_thread import one_thread
+from .prospects import Memory
 from .selection import Individual, Parents, Results
 
 MAX_ATTEMPTS = 1000  # per proposal, before the space counts as exhausted
+NEAR = 3  # parents whose neighbours are candidates
+VALUES = 12  # of a gene that neighbours have
+BRED, STRAYS = 200, 60  # candidates with parents, and without
 
 T = TypeVar("T")
 
@@ -40,14 +46,16 @@ class Breeding:
         crossover: probability that a child has two parents.
         mutations: expected number of genes that change, beside the one that always does.
         wild: probability that a child has no parents at all.
+        modelled: how many of the first designs are chosen by a model among many children.
     """
 
-    initial: int = 24
-    population: int = 32
-    children: int = 8
+    initial: int = 12
+    population: int = 16
+    children: int = 4
     crossover: float = 0.7
     mutations: float = 1.0
     wild: float = 0.05
+    modelled: int = 256
 
     def generation(self, number: int) -> int:
         """The generation of a proposal: the first is random and larger than the others."""
@@ -56,6 +64,11 @@ class Breeding:
     def first_of(self, generation: int) -> int:
         """The number of the first proposal of a generation."""
         return 0 if generation == 0 else self.initial + (generation - 1) * self.children
+
+
+def default_sizes(objectives: int) -> dict[str, int]:
+    """How many designs are drawn, kept and bred: a front is made of more of them than a minimum."""
+    return {"initial": 12, "population": 8 if objectives == 1 else 16, "children": 4}
 
 
 @dataclass
@@ -67,6 +80,9 @@ class _State:
     generation: int = -1
     told: list[Individual] = field(default_factory=list)
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
+    promising: list[Genes] | None = (
+        None  # children of this generation by what a model expects, best first; None: not yet
+    )
 
 
 class Evolution:
@@ -80,8 +96,9 @@ class Evolution:
     def __init__(self, seed: int, genes: Mapping[str, Gene], breeding: Breeding) -> None:
         self._seed = seed
         self._genes = genes
-        self._breeding = breeding
+        self.breeding = breeding
         self._state = _State(Parents(breeding.population))
+        self._memory: Memory | None = Memory(genes)
 
     @property
     def next_number(self) -> int:
@@ -91,10 +108,10 @@ class Evolution:
     def room(self, outstanding: int) -> int:
         """How many proposals can be made before results of the current generation are needed."""
         number = self._state.next_number
-        generation = self._breeding.generation(number)
-        if outstanding and number == self._breeding.first_of(generation):
+        generation = self.breeding.generation(number)
+        if outstanding and number == self.breeding.first_of(generation):
             return 0
-        return self._breeding.first_of(generation + 1) - number
+        return self.breeding.first_of(generation + 1) - number
 
     def restore(self, results: Results, genes: Callable[[int], Mapping[str, int]], next_number: int) -> None:
         """Go on after `next_number` proposals.
@@ -103,21 +120,25 @@ class Evolution:
             results: those that there are so far.
             genes: of the result at a position.
         """
-        self._state = state = _State(Parents(self._breeding.population), next_number)
+        self._state = state = _State(Parents(self.breeding.population), next_number)
+        self._memory = Memory(self._genes)
         order = np.argsort(results.numbers, kind="stable")
         results = results[order]
-        state.generation = self._breeding.generation(max(0, next_number - 1))
-        firsts = [self._breeding.first_of(generation) for generation in range(state.generation + 1)]
+        state.generation = self.breeding.generation(max(0, next_number - 1))
+        firsts = [self.breeding.first_of(generation) for generation in range(state.generation + 1)]
         starts = np.searchsorted(results.numbers, firsts).tolist()
         for start, end in itertools.pairwise(starts):
             state.selection.renew(results[start:end])
         best = np.searchsorted(results.numbers, state.selection.best.numbers)
         state.parents = [genes(int(order[n])) for n in best]
         numbers, losses, penalty = results.numbers.tolist(), results.losses, results.penalty.tolist()
-        state.told = [
-            Individual(numbers[n], genes(int(order[n])), tuple(losses[n].tolist()), penalty[n])
-            for n in range(starts[-1], len(results))
-        ]
+
+        def individual(n: int) -> Individual:
+            return Individual(numbers[n], genes(int(order[n])), tuple(losses[n].tolist()), penalty[n])
+
+        state.told = [individual(n) for n in range(starts[-1], len(results))]
+        learnt = starts[-1] if firsts[-1] < self.breeding.modelled else 0
+        self._memorise([individual(n) for n in range(learnt)])
 
     def learn(self, individual: Individual) -> None:
         """Take in a result."""
@@ -136,6 +157,9 @@ class Evolution:
         """
         state = self._state
         state.told = [Individual(i.number, i.genes, *results[i.number]) for i in state.told]
+        if self._memory is not None:
+            known = self._memory.designs
+            self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise(results)
 
     def propose(self, screen: Callable[[Suggest], T | None]) -> T | None:
@@ -153,26 +177,76 @@ class Evolution:
 
     def children(self, number: int) -> Iterator[tuple[Genes, np.random.Generator]]:
         """The genes of a proposal, ever wilder ones until one is taken, and where missing ones are drawn from."""
-        generation = self._breeding.generation(number)
+        generation = self.breeding.generation(number)
         if generation > self._state.generation:
-            self._select()
-            self._state.generation = generation
+            self._select(generation)
         rng = np.random.default_rng((self._seed, number))
+        if self._state.promising is None:
+            self._state.promising = self._promising()
+        # Designs that are proposed at the same time begin at different places.
+        rank = number - self.breeding.first_of(generation)
+        for child in self._state.promising[rank:]:
+            yield child, rng
         for attempt in range(MAX_ATTEMPTS):
             yield self._child(rng, attempt), rng
 
-    def _select(self) -> None:
-        """Choose the parents of the next generation."""
+    def _promising(self) -> list[Genes]:
+        """What a model expects most of; empty where there is none."""
+        if self._memory is None:
+            return []
+        with one_thread():
+            prospects = self._memory.models()
+            rng = np.random.default_rng((self._seed, self._state.generation, 1))
+            return [] if prospects is None else prospects.ranked(self._candidates(rng), rng)
+
+    def _candidates(self, rng: np.random.Generator) -> list[Genes]:
+        """Children of all kinds: near ones, bred ones, and some that share nothing with their parents."""
+        parents = self._state.parents
+        near = {int(rng.integers(min(len(parents), NEAR))) for _ in range(NEAR)}
+        found = [child for n in sorted(near) for child in self._neighbours(parents[n], rng)]
+        found += [self._child(rng, attempt % 40) or self._stray(rng) for attempt in range(BRED)]
+        found += [self._stray(rng) for _ in range(STRAYS)]
+        return [dict(genes) for genes in dict.fromkeys(tuple(sorted(child.items())) for child in found)]
+
+    def _neighbours(self, parent: Mapping[str, int], rng: np.random.Generator) -> list[Genes]:
+        """All designs that differ from a parent in one gene; of genes with many values some."""
+        found = []
+        for name in sorted(parent):
+            gene = self._genes[name]
+            if gene.high - gene.low < VALUES:
+                values = list(range(gene.low, gene.high + 1))
+            else:
+                values = [gene.step(parent[name], rng) for _ in range(VALUES)]
+            found += [{**parent, name: value} for value in values if value != parent[name]]
+        return found
+
+    def _stray(self, rng: np.random.Generator) -> Genes:
+        """Any design that has the same genes as one of the parents."""
+        parent = self._state.parents[int(rng.integers(len(self._state.parents)))]
+        return {name: self._genes[name].draw(rng) for name in sorted(parent)}
+
+    def _select(self, generation: int) -> None:
+        """Choose the parents of a generation, and let models learn from those before it."""
         state = self._state
+        state.generation = generation
         told = sorted(state.told, key=lambda i: i.number)
         known = dict(zip(state.selection.best.numbers.tolist(), state.parents, strict=True))
         known.update((individual.number, individual.genes) for individual in told)
         state.selection.renew(Results.of(told))
         state.parents = [known[number] for number in state.selection.best.numbers.tolist()]
+        self._memorise(told)
         state.told = []
 
+    def _memorise(self, told: Sequence[Individual]) -> None:
+        """Let models learn of designs, as long as they are used."""
+        self._state.promising = None
+        if self.breeding.first_of(self._state.generation) >= self.breeding.modelled:
+            self._memory = None
+        elif self._memory is not None:
+            self._memory.designs += told
+
     def _child(self, rng: np.random.Generator, attempt: int) -> Genes:
-        parents, breeding = self._state.parents, self._breeding
+        parents, breeding = self._state.parents, self.breeding
         wild = breeding.wild + 0.3 * min(1.0, attempt / 100)
         if not parents or rng.random() < wild:
             return {}
@@ -194,7 +268,7 @@ class Evolution:
         names = sorted(genes)
         if not names:
             return
-        rate = min(0.5, self._breeding.mutations * (1 + attempt / 20) / len(names))
+        rate = min(0.5, self.breeding.mutations * (1 + attempt / 20) / len(names))
         forced = int(rng.integers(len(names)))
         draws = rng.random(len(names))
         for position, name in enumerate(names):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from .distributions import Coding, coding_of
-from .evolution import Breeding, Evolution
+from .evolution import Breeding, Evolution, default_sizes
 from .gene import Gene, Genes
 from .selection import Individual, Results
 
@@ -45,41 +46,47 @@ class EvolutionSampler(BaseSampler):
 
     Args:
         seed: fixes every proposal, given the results told so far; by default another one each time.
-        initial: how many trials are drawn at random to begin with.
-        population: how many trials are kept as parents.
-        children: how many trials are bred from them before parents are chosen anew.
+        initial: how many trials are drawn at random to begin with; by default 12.
+        population: how many trials are kept as parents; by default 8 with one objective, else 16.
+        children: how many trials are bred from them before parents are chosen anew; by default 4.
         crossover: probability that a child has two parents.
         mutations: expected number of parameters that change, beside the one that always does.
         wild: probability that a child has no parents at all.
+        modelled: how many of the first trials a model of the objectives and of what fails chooses among many children.
     """
 
     def __init__(
         self,
         seed: int | None = None,
         *,
-        initial: int = 24,
-        population: int = 32,
-        children: int = 8,
+        initial: int | None = None,
+        population: int | None = None,
+        children: int | None = None,
         crossover: float = 0.7,
         mutations: float = 1.0,
         wild: float = 0.05,
+        modelled: int = 256,
     ) -> None:
         self._seed = np.random.SeedSequence().generate_state(1).tolist()[0] if seed is None else seed
-        self._breeding = Breeding(initial, population, children, crossover, mutations, wild)
+        self._sizes = {"initial": initial, "population": population, "children": children}
+        self._breeding = Breeding(crossover=crossover, mutations=mutations, wild=wild, modelled=modelled)
         self._searches: WeakKeyDictionary[Study, _StudySearch] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Everything else follows from the trials of a study.
-        return functools.partial(EvolutionSampler, **asdict(self._breeding)), (self._seed,)
+        options: dict[str, Any] = {**asdict(self._breeding), **self._sizes}
+        return functools.partial(EvolutionSampler, **options), (self._seed,)
 
-    def search(self, genes: Mapping[str, Gene]) -> Evolution:
+    def search(self, genes: Mapping[str, Gene], objectives: int) -> Evolution:
         """A search outside Optuna.
 
         Args:
             genes: the range of every gene met so far (a live view).
+            objectives: how many there are.
         """
-        return Evolution(self._seed, genes, self._breeding)
+        sizes = {**default_sizes(objectives), **{name: size for name, size in self._sizes.items() if size is not None}}
+        return Evolution(self._seed, genes, replace(self._breeding, **sizes))
 
     # Parameters are decided one by one as the objective asks for them: which ones there are, and in which ranges, may
     # depend on the values of those before. So to Optuna all of this is "independent" sampling.
@@ -107,18 +114,18 @@ class EvolutionSampler(BaseSampler):
 
     def _search_of(self, study: Study) -> _StudySearch:
         if study not in self._searches:
-            self._searches[study] = _StudySearch(self)
+            self._searches[study] = _StudySearch(self, len(study.directions))
         return self._searches[study]
 
 
 class _StudySearch:
     """What is known of one Optuna study."""
 
-    def __init__(self, sampler: EvolutionSampler) -> None:
+    def __init__(self, sampler: EvolutionSampler, objectives: int) -> None:
         self._genes: dict[str, Gene] = {}
         self._codings: dict[str, Coding] = {}
-        self._evolution = sampler.search(self._genes)
-        self._generation = sampler._breeding.generation
+        self._evolution = sampler.search(self._genes, objectives)
+        self._generation = self._evolution.breeding.generation
         self._current = -1  # the generation that the trials were looked at for
         self._looked = 0  # trials looked at so far
         self._open: list[int] = []  # of them those that had not finished
@@ -151,7 +158,7 @@ class _StudySearch:
         trials = study.get_trials(deepcopy=False)
         waiting = [*self._open, *range(self._looked, len(trials))]
         finished = [trials[n] for n in waiting if trials[n].state.is_finished()]
-        found = [self._individual(study, t) for t in finished if t.state == TrialState.COMPLETE]
+        found = [self._individual(study, t) for t in finished if t.params]
         if self._looked:
             for individual in found:
                 self._evolution.learn(individual)
@@ -163,10 +170,13 @@ class _StudySearch:
         self._looked, self._current = len(trials), self._generation(number)
 
     def _individual(self, study: Study, trial: FrozenTrial) -> Individual:
+        """A trial that failed or was pruned has no losses, and ranks behind all that have."""
+        genes = self._encoded(trial)
+        if trial.state != TrialState.COMPLETE:
+            return Individual(trial.number, genes, (math.inf,) * len(study.directions), math.inf)
         signs = [-1.0 if d == StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         losses = tuple(s * v for s, v in zip(signs, trial.values, strict=True))
-        penalty = sum(max(0.0, v) for v in trial.constraints.values())
-        return Individual(trial.number, self._encoded(trial), losses, penalty)
+        return Individual(trial.number, genes, losses, sum(max(0.0, v) for v in trial.constraints.values()))
 
     def _drawn(self, rng: np.random.Generator, name: str) -> int:
         return self._rounded(name, self._genes[name].draw(rng))

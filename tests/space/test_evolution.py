@@ -237,7 +237,7 @@ def test_restoring_gives_the_state_of_the_uninterrupted_run(generations: Any, mi
         first, end = max(0, 4 * generation), 4 * generation + 4
         parents.renew(Results.of([i for i in told if first <= i.number < end]))
     random.shuffle(shuffled := list(told))
-    sampler = Evolution(0, {}, Breeding(initial=4, children=4, population=6))
+    sampler = Evolution(0, {"g": Gene(0, 200)}, Breeding(initial=4, children=4, population=6))
     sampler.restore(Results.of(shuffled), lambda position: shuffled[position].genes, next_number)
     assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
     assert sampler._state.told == [i for i in told if i.number >= 4 * current]

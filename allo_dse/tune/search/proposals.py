@@ -192,7 +192,7 @@ class EvolutionProposer:
     def __init__(
         self, space: Space, screen: Screen, objectives: Sequence[Objective], sampler: EvolutionSampler, *, strict: bool
     ) -> None:
-        self._search = sampler.search(space.genes)
+        self._search = sampler.search(space.genes, len(objectives))
         self._screen = screen
         self._space = space
         self._signs = [o.sign for o in objectives]

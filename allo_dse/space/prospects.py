@@ -1,0 +1,230 @@
+"""Which of many candidates to evaluate next, by models of the objectives and of what designs fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .gene import Gene, Genes
+from .selection import Booleans, Floats, Individual, Integers, domination_ranks
+from .surrogate import LENGTH, NOISE, Scales, Surrogate, fitted_scales
+
+DRAWS = 64  # values and directions in which the improvement by a candidate is averaged
+WORST_SHARE = 0.1  # of the losses that count as equally bad, so that models attend to what is good
+REFERENCE_MARGIN = 0.1  # of the hypervolume's reference point beyond the front, as a share of its span
+GROWTH = 1.2  # of the number of designs between two fits of a model's scales
+FEWEST = 3  # designs with losses to learn from
+ABSENT = -0.5  # feature of a gene that a design does not have; those that it has are 0 to 1
+
+
+@dataclass(frozen=True)
+class Features:
+    """Genes as numbers: positions in their ranges from 0 to 1, and one number per category.
+
+    Attributes:
+        names: of the genes.
+        groups: the position in `names` of the gene that each feature belongs to, (features,).
+    """
+
+    names: tuple[str, ...]
+    ranges: tuple[Gene, ...]
+    groups: Integers
+
+    @classmethod
+    def of(cls, designs: Sequence[Mapping[str, int]], genes: Mapping[str, Gene]) -> Features:
+        """For everything that differs between designs."""
+        known = sorted({name for design in designs for name in design})
+        names = tuple(name for name in known if len({design.get(name) for design in designs}) > 1)
+        ranges = tuple(genes[name] for name in names)
+        widths = [_width(gene) for gene in ranges]
+        return cls(names, ranges, np.repeat(np.arange(len(names)), widths))
+
+    def encode(self, designs: Sequence[Mapping[str, int]]) -> Floats:
+        """(designs, features)."""
+        columns: list[Floats] = []
+        for name, gene in zip(self.names, self.ranges, strict=True):
+            values = np.array([design.get(name, gene.low - 1) for design in designs], float)
+            if gene.kind == "categorical":
+                # Different categories are at distance 1.
+                columns += [(values == value) * 0.5**0.5 for value in range(gene.low, gene.high + 1)]
+            else:
+                columns.append(np.where(values < gene.low, ABSENT, _position(values, gene)))
+        return np.stack(columns, 1)
+
+
+def _width(gene: Gene) -> int:
+    return gene.high - gene.low + 1 if gene.kind == "categorical" else 1
+
+
+def _position(values: Floats, gene: Gene) -> Floats:
+    low, high = float(gene.low), float(gene.high)
+    if gene.kind == "log":
+        values, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
+    found: Floats = (values - low) / max(1e-9, high - low)
+    return found
+
+
+class Memory:
+    """The designs that models learn from, and the scales found for the first of them.
+
+    What is found depends on the designs only, not on when it was asked for: a resumed search goes on with the same.
+    """
+
+    def __init__(self, genes: Mapping[str, Gene], designs: Sequence[Individual] = ()) -> None:
+        self.designs = list(designs)
+        self._genes = genes
+        self._scales: dict[tuple[int, int], tuple[dict[str, float], float]] = {}
+
+    def models(self) -> Prospects | None:
+        """Models of all designs; None when there is nothing to learn."""
+        lessons = _Lessons.of(sorted(self.designs, key=lambda i: i.number), self._genes)
+        if lessons is None:
+            return None
+        features = lessons.features
+        fits = []
+        for position, (known, values) in enumerate(lessons.subjects):
+            scales = self._found_scales(position, [lessons.designs[n] for n in known.tolist()], features)
+            fits.append(Surrogate(lessons.coded[known], values, features.groups, scales))
+        return Prospects(lessons, fits)
+
+    def _found_scales(self, position: int, designs: Sequence[Individual], features: Features) -> Scales:
+        """The scales of the first designs, as many as at the last milestone."""
+        count = _milestone(len(designs))
+        if (position, count) not in self._scales:
+            first = _Lessons.of(designs[:count], self._genes)
+            lengths, noise = {}, NOISE
+            if first is not None and position < len(first.subjects):
+                known, values = first.subjects[position]
+                found = fitted_scales(first.coded[known], values, first.features.groups)
+                lengths, noise = dict(zip(first.features.names, found.lengths.tolist(), strict=True)), found.noise
+            self._scales[position, count] = lengths, noise
+        lengths, noise = self._scales[position, count]
+        return Scales(np.array([lengths.get(name, LENGTH) for name in features.names]), noise)
+
+
+@dataclass(frozen=True)
+class _Lessons:
+    """What there is to learn from designs.
+
+    Attributes:
+        coded: their features, (designs, features).
+        subjects: which designs each model learns from, and what: the losses of each objective, then, when some
+            designs are infeasible, which are. Means are 0 and variances 1.
+        measured: which designs have losses; `feasible`: which of all satisfy everything.
+    """
+
+    designs: Sequence[Individual]
+    features: Features
+    coded: Floats
+    subjects: Sequence[tuple[Integers, Floats]]
+    measured: Integers
+    feasible: Booleans
+
+    @classmethod
+    def of(cls, designs: Sequence[Individual], genes: Mapping[str, Gene]) -> _Lessons | None:
+        """None when there is nothing to learn."""
+        features = Features.of([design.genes for design in designs], genes)
+        losses = np.array([design.losses for design in designs], float)
+        measured = np.flatnonzero(np.isfinite(losses).all(1)) if len(designs) else np.zeros(0, np.int64)
+        if not features.names or len(measured) < FEWEST:
+            return None
+        feasible = np.array([design.penalty <= 0 for design in designs])
+        feasible &= np.isfinite(losses).all(1)
+        subjects = [(measured, _leveled(column[measured])) for column in losses.T]
+        if feasible.any() and not feasible.all():
+            subjects.append((np.arange(len(designs)), (feasible - feasible.mean()) / feasible.std()))
+        coded = features.encode([design.genes for design in designs])
+        return cls(designs, features, coded, subjects, measured, feasible)
+
+
+def _milestone(count: int) -> int:
+    """The largest number of designs up to `count` at which scales are found anew."""
+    milestone = 4
+    while (following := max(milestone + 1, int(GROWTH * milestone))) <= count:
+        milestone = following
+    return min(milestone, count)
+
+
+def _leveled(losses: Floats) -> Floats:
+    """Losses such that ratios count rather than differences, and the worst are all alike; of mean 0 and variance 1."""
+    if (losses > 0).all():
+        losses = np.log(losses)
+    elif (losses < 0).all():
+        losses = -np.log(-losses)
+    losses = np.minimum(losses, np.quantile(losses, 1 - WORST_SHARE))
+    found: Floats = (losses - losses.mean()) / max(float(losses.std()), 1e-12)
+    return found
+
+
+class Prospects:
+    """Ranks candidates by the hypervolume that they are expected to add, times the probability that they are feasible.
+
+    The hypervolume is averaged over directions (D. Golovin and Q. Zhang, "Random hypervolume scalarizations for
+    provable multi-objective black box optimization", ICML 2020); with one objective that is the expected improvement.
+
+    Args:
+        fits: a model of each of the lessons' subjects.
+    """
+
+    def __init__(self, lessons: _Lessons, fits: Sequence[Surrogate]) -> None:
+        self._features, self._fits, self._feasible = lessons.features, fits, lessons.feasible
+        self._objectives = len(lessons.designs[0].losses)
+        known = np.stack([values for _, values in lessons.subjects[: self._objectives]], 1)
+        good = known[lessons.feasible[lessons.measured]]
+        good = good if len(good) else known
+        self._front = good[domination_ranks(good, np.zeros(len(good))) == 0]
+        self._reference = self._front.max(0) + REFERENCE_MARGIN * np.maximum(np.ptp(self._front, 0), 1.0)
+
+    def feasibility(self, designs: Sequence[Mapping[str, int]]) -> Floats:
+        """Probability that each design is feasible."""
+        if len(self._fits) == self._objectives:
+            return np.ones(len(designs))
+        return self._probability(self._features.encode(designs))
+
+    def _probability(self, coded: Floats) -> Floats:
+        known = self._feasible
+        mean = known.mean() + known.std() * self._fits[-1].predict(coded)[0]
+        rest = 1 / (len(known) + 2)  # nothing is impossible, or certain
+        probability: Floats = np.clip(mean, rest, 1 - rest)
+        return probability
+
+    def ranked(self, candidates: Sequence[Genes], rng: np.random.Generator) -> list[Genes]:
+        """The candidates, most promising first."""
+        coded = self._features.encode(candidates)
+        worth = self._gain(coded, rng)
+        if len(self._fits) > self._objectives:
+            worth = worth * self._probability(coded)
+        # Those that are equally good stay in order, also where another machine rounds differently.
+        order = np.argsort(-np.round(worth / worth.max(), 7), kind="stable")
+        return [candidates[n] for n in order.tolist()]
+
+    def _gain(self, coded: Floats, rng: np.random.Generator) -> Floats:
+        count = self._objectives
+        directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        draws = rng.standard_normal((DRAWS, count)) if count > 1 else QUANTILES[:, None]
+        predicted = [fit.predict(coded) for fit in self._fits[:count]]
+        expected, reached = np.full((len(coded), DRAWS), np.inf), np.full((len(coded), DRAWS), np.inf)
+        front = np.full((len(self._front), DRAWS), np.inf)
+        for n, (mean, deviation) in enumerate(predicted):
+            along, limit = directions[:, n], self._reference[n]
+            expected = np.minimum(expected, (limit - mean[:, None]) / along)
+            reached = np.minimum(reached, (limit - mean[:, None] - deviation[:, None] * draws[:, n]) / along)
+            front = np.minimum(front, (limit - self._front[:, None, n]) / along)
+        best = np.maximum(front.max(0), 0)
+        gain: Floats = (np.maximum(reached, best) ** count - best**count).mean(1)
+        # Where no draw is an improvement, what comes nearest to one is the best.
+        gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
+        return gain
+
+
+def _quantiles() -> Floats:
+    """Of the standard normal distribution: the middles of `DRAWS` equally probable parts."""
+    grid = np.linspace(-4, 4, 8001)
+    share = np.cumsum(np.exp(-(grid**2) / 2))
+    return np.interp((np.arange(DRAWS) + 0.5) / DRAWS, share / share[-1], grid)
+
+
+QUANTILES = _quantiles()
