@@ -19,9 +19,11 @@ class Bounding(Protocol):
 
     Attributes:
         levels: how many ways there are, each tighter than the one before, and dearer.
+        metrics: those that it says something of.
     """
 
     levels: int
+    metrics: frozenset[str]
 
     def __call__(self, design: Design, level: int) -> Bounds:
         """Bounds that hold for what the evaluator will say of a design.

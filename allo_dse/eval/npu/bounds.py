@@ -42,6 +42,17 @@ class NpuBounds:
     """Bounds what `NpuSimulator` says of designs; keeps what designs of one program have in common."""
 
     levels = 2
+    metrics = frozenset(
+        {
+            "latency_us",
+            "latency_cycles",
+            "throughput_gops",
+            "pe_count",
+            "utilization",
+            "local_memory_bytes",
+            "dram_bytes",
+        }
+    )
 
     def __init__(self) -> None:
         self._programs: dict[tuple[Program, str], ProgramWork] = {}

@@ -13,6 +13,7 @@ from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
+from ..search.least import LeastLosses
 from ..search.objectives import Constraint, Objective
 from ..store.record import Verification
 
@@ -237,6 +238,16 @@ class StudySpec:
             bind(self.reference)
         evaluator: Evaluator = made
         return evaluator
+
+    def least_losses(self, evaluator: Evaluator) -> LeastLosses:
+        """What the objectives of designs cannot be better than, as an evaluator of every design will find them.
+
+        What rungs above the first measure changes what is predicted: nothing is known beforehand then.
+        """
+        from allo_dse.eval.bounds import bounding_of
+
+        bounding = None if self.rungs else bounding_of(evaluator)
+        return LeastLosses(self.objectives, self.constraints, bounding)
 
     def check(self, design: Design) -> Sequence[Any]:
         """What limits of the device a design breaks."""

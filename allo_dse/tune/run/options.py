@@ -32,7 +32,7 @@ class RunOptions:
         time: Time budget of this run: seconds, or 90s, 5m, 1h30m.
         workers: 1 evaluates in this process, more in worker processes. [default: 1; with a Ray cluster one per CPU]
         seed: Same seed and one worker: same trials. [default: the earlier run's, or 0]
-        sampler: auto, evolution, random, nsga2, tpe or exhaustive; from Python also an Optuna sampler.
+        sampler: auto, exact, evolution, random, nsga2, tpe or exhaustive; from Python also an Optuna sampler.
         run_dir: Where log and results go. [default: runs/<study>]
         fresh: Discard an earlier run in that directory.
         verify: Run the designs of the final front and compare their numbers.

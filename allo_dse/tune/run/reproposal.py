@@ -105,10 +105,12 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
     screen = Screen(study.space, study.check)
-    names = [full_name(evaluator) for evaluator in study.make_evaluators()]
+    evaluators = study.make_evaluators()
+    names = [full_name(evaluator) for evaluator in evaluators]
     history = read_history(run.before, judge, screen, names)
     proposer = make_proposer(
-        how.sampler, study.space, screen, study.objectives, seed=how.seed, done=how.done, trials=None, strict=True,
+        how.sampler, study.space, screen, study.least_losses(evaluators[0]), seed=how.seed, done=how.done, trials=None,
+        strict=True,
     )  # fmt: skip
     try:
         proposer.restore(history.designs, judge.told, how.done)

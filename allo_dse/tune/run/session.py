@@ -61,7 +61,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reason = "trials"
             else:
                 with stop.leaving():
-                    proposer = _proposer(ledger, options, seed, budget)
+                    proposer = _proposer(ledger, options, seed, budget, evaluators[0])
                     workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
                 keeper = Keeper(directory, ledger.screen, caches)
                 with _sharing(ledger, options, workforce, reporter) as team:
@@ -118,11 +118,11 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     return info
 
 
-def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget) -> Proposer:
+def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
     study, history = ledger.study, ledger.history
     proposer = make_proposer(
-        options.sampler, study.space, ledger.screen, study.objectives,
+        options.sampler, study.space, ledger.screen, study.least_losses(evaluator),
         seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline,
     )  # fmt: skip
     session = Session(

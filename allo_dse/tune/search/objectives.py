@@ -56,10 +56,17 @@ class Objective:
 
 @dataclass(frozen=True)
 class Constraint:
-    """Something a design's metrics must satisfy."""
+    """Something a design's metrics must satisfy.
+
+    Attributes:
+        metric, at_most, at_least: of a bound on a metric.
+    """
 
     name: str
     measure: Measure
+    metric: str | None = None
+    at_most: float | None = None
+    at_least: float | None = None
 
     def violation(self, metrics: Metrics) -> float:
         """How far it is violated: 0 when satisfied; 1 for a condition that is simply false; the excess for one that
@@ -104,7 +111,13 @@ def require(
         raise StudyError(f"require({condition!r}): needs at_most= or at_least=")
     bounds = [f"<= {at_most:g}"] if at_most is not None else []
     bounds += [f">= {at_least:g}"] if at_least is not None else []
-    return Constraint(name or f"{condition} {' and '.join(bounds)}", _excess(condition, at_most, at_least))
+    return Constraint(
+        name or f"{condition} {' and '.join(bounds)}",
+        _excess(condition, at_most, at_least),
+        condition,
+        at_most,
+        at_least,
+    )
 
 
 def _number(value: Any) -> float:

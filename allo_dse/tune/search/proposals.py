@@ -12,6 +12,8 @@ from allo_dse.errors import StudyError
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
+from .exact import ExactProposer
+from .least import LeastLosses
 from .objectives import Objective
 from .protocol import Proposal, Proposer, Told
 from .screening import Screen
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from allo_dse.space.samplers import EvolutionSampler
     from allo_dse.space.selection import Individual
 
-SAMPLERS = ("auto", "evolution", "random", "nsga2", "tpe", "exhaustive")
+SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
+LISTED = 20_000  # designs up to which "auto" lists a space whose designs have bounds: seconds
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
 MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
 MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
@@ -260,7 +263,7 @@ def make_proposer(
     sampler: Any,
     space: Space,
     screen: Screen,
-    objectives: Sequence[Objective],
+    least: LeastLosses,
     *,
     seed: int,
     done: int,
@@ -269,9 +272,11 @@ def make_proposer(
 ) -> Proposer:
     """The proposer for a sampler given by name or as an Optuna sampler.
 
-    "auto" enumerates spaces that have no more designs than there are trials to spend, and breeds in larger ones.
+    "auto" goes by bounds where every objective has one and the space can be listed in seconds, enumerates spaces that
+    have no more designs than there are trials to spend, and breeds in larger ones.
 
     Args:
+        least: the objectives, and what is known of them before a design is evaluated.
         done: proposals made by earlier runs; Optuna's own samplers, which cannot take up their random numbers where
             they left off, start from another seed then.
         strict: whether results must not depend on the time evaluations take.
@@ -279,15 +284,20 @@ def make_proposer(
     Raises:
         StudyError: for an unknown name.
     """
+    objectives = least.objectives
     if not isinstance(sampler, str):
         from allo_dse.space.samplers import EvolutionSampler
 
         if isinstance(sampler, EvolutionSampler):
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
+    if sampler == "auto" and not least.unbounded and space.count(LISTED) is not None:
+        sampler = "exact"
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         sampler = "evolution" if space.count(limit) is None else "exhaustive"
+    if sampler == "exact":
+        return ExactProposer(space, screen, least, strict=strict)
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":

@@ -46,6 +46,11 @@ class Screen:
         if violations is not None:
             self._count(violations)
 
+    @property
+    def anything_known(self) -> bool:
+        """Whether any design was proposed before."""
+        return bool(self._known)
+
     def knows(self, key: str) -> bool:
         """Whether a design was proposed before, here or by others."""
         return key in self._known

@@ -1,0 +1,99 @@
+"""How much of a space is decided: that nothing better exists, or how much better it could be."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """What is left to find in one objective.
+
+    Attributes:
+        share: by how much, of the best value found, a design that is not decided yet can be better at most; None when
+            nothing is known of it.
+    """
+
+    objective: str
+    direction: Literal["minimize", "maximize"]
+    share: float | None
+
+    def __str__(self) -> str:
+        better = "lower" if self.direction == "minimize" else "higher"
+        if self.share is None:
+            return f"any {self.objective}"
+        return (
+            f"no {better} {self.objective}"
+            if not self.share
+            else f"at most {_percent(self.share)} {better} {self.objective}"
+        )
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided of a space's designs.
+
+    Attributes:
+        designs: of the space, as far as it was listed.
+        listed: whether all of them were.
+        evaluated, failed: designs that were measured, and those of them that could not be.
+        refused: designs that break a limit.
+        bounded: designs that were never built: their bounds say that one that was found is at least as good.
+        open: designs that are not decided.
+        gaps: of each objective.
+        unbounded: objectives that nothing is known of before a design is evaluated.
+    """
+
+    designs: int
+    listed: bool
+    evaluated: int
+    failed: int
+    refused: int
+    bounded: int
+    open: int
+    gaps: tuple[Gap, ...] = ()
+    unbounded: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every design is decided."""
+        return self.listed and not self.open
+
+    @property
+    def progress(self) -> str:
+        """In a few words, for a line of progress."""
+        if not self.listed:
+            return f"{self.designs:,} designs listed"
+        found = f"{self.designs - self.open:,} of {self.designs:,} decided"
+        near = [f"{g.objective} within {_percent(g.share)}" for g in self.gaps if g.share]
+        return "; ".join([found, *near])
+
+    def __str__(self) -> str:
+        """The sentence that a run ends with."""
+        if not self.complete:
+            return f"not complete: {self._open}; {self._how}"
+        but = f" but for {self.failed:,} that could not be evaluated," if self.failed else ""
+        return f"complete:{but} none of the space's {self.designs:,} designs is better; {self._how}"
+
+    @property
+    def _open(self) -> str:
+        if not self.listed:
+            return f"{self.designs:,} designs of the space were looked at, and there are more"
+        left = f"{self.open:,} of the space's {self.designs:,} designs are open"
+        return f"{left}, with {', '.join(map(str, self.gaps))}" if self.gaps else left
+
+    @property
+    def _how(self) -> str:
+        said = [
+            f"{self.evaluated:,} evaluated",
+            *([f"{self.refused:,} refused by limits"] if self.refused else []),
+            *([f"{self.bounded:,} ruled out by bounds"] if self.bounded else []),
+        ]
+        unknown = f" (no bounds for {', '.join(self.unbounded)})" if self.unbounded else ""
+        return ", ".join(said) + unknown
+
+
+def _percent(share: float) -> str:
+    """Rounded up, so that it stays a bound."""
+    tenths = -(-share * 1000 // 1)
+    return f"{tenths / 10:,.1f} %"
