@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from allo_dse.aliases import JsonObject
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
         },
         "front_size": len(table.front),
         "hypervolume": float(table.hypervolume[-1]) if len(table.hypervolume) else None,
+        "certificate": None if table.facts.certificate is None else msgspec.to_builtins(table.facts.certificate),
         "verified": sum(v.ok for v in table.verified.values()),
         "wrong": [key for key, v in table.verified.items() if not v.ok],
         "resume": table.facts.command_line,

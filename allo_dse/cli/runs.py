@@ -66,7 +66,12 @@ def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSO
     if as_json:
         print_json(facts)
         return
-    print_facts(_status_words(facts), console())
+    print_facts(_status_words(facts) | _space_words(table), console())
+
+
+def _space_words(table: RunTable) -> dict[str, str]:
+    """What the run has decided about its space."""
+    return {} if table.facts.certificate is None else {"space": str(table.facts.certificate)}
 
 
 def _status_words(facts: JsonObject) -> dict[str, str]:

@@ -73,6 +73,22 @@ def test_the_command_tunes_verifies_and_writes_what_it_says(tmp_path: Path) -> N
     assert folded.node_count == row["pe_count"]
 
 
+def test_the_command_closes_a_space_and_says_so_wherever_it_is_asked(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ["studies/reduction_npu.py", "--sampler", "exact", "--no-verify", "--run-dir", str(run)]
+    stopped = allo_tune(*command, "--trials", "2")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "not complete: " in stopped.stdout
+    done = allo_tune(*command)
+    assert "complete: none of the space's 531 designs is better; " in done.stdout
+    evaluated = len(pd.read_csv(run / "trials.csv"))
+    assert evaluated < 60
+    facts = json.loads(allo_tune("status", str(run), "--json").stdout)["certificate"]
+    assert (facts["designs"], facts["open"], facts["evaluated"]) == (531, 0, evaluated)
+    assert json.loads((run / "run.json").read_text())["certificate"] == facts
+    assert "none of the space's 531 designs is better" in allo_tune("status", str(run)).stdout
+
+
 def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
     fronts = []
     for name in ("a", "b"):

@@ -21,6 +21,7 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.front import knee, pareto_positions
+from ..store.certificate import Certificate
 from ..store.placements import placement_of
 from ..store.record import PlacementNote, Record, Verification
 from .explain import explain, near_words
@@ -148,6 +149,7 @@ class Result:
         stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
         run_dir: where the log and the tables are.
         correction: what measured designs say of predictions.
+        certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
     """
 
     study: StudySpec
@@ -158,6 +160,7 @@ class Result:
     run_dir: Path
     placed: Mapping[str, PlacementNote] = field(default_factory=dict)
     correction: Correction = field(default_factory=Correction)
+    certificate: Certificate | None = None
 
     @property
     def wrong(self) -> list[str]:

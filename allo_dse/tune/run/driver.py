@@ -54,7 +54,7 @@ class Driver:
         self._ladder = Ladder(rungs, ledger.tally, [o.sign for o in study.objectives])
         self._executor = self.workforce.executor
         self._view = View(
-            study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer.name,
+            study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,
         )  # fmt: skip
 
@@ -176,6 +176,7 @@ class Driver:
         self.ledger.write([tick] if tick else [])
         for text in (*self._executor.news(), *self.ledger.news()):
             self.reporter.note(text)
+        self.keeper.certify(self._view.certificate)
         self.reporter.update(self._view)
 
     @property

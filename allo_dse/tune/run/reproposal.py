@@ -113,7 +113,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
         strict=True,
     )  # fmt: skip
     try:
-        proposer.restore(history.designs, judge.told, how.done)
+        proposer.restore(history.designs, history.told(judge), how.done)
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
 
 from allo_dse.eval.calibrate.correction import Correction, Pair
 
-from ..search.judge import Judge
+from ..search.judge import FAILED, Judge
+from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.record import Measurement, PlacementNote, Record, Revaluation, Verification, decode_entry
@@ -41,6 +42,16 @@ class History:
     def next_number(self) -> int:
         """Of the next proposal."""
         return max((record.number for record in self.designs), default=-1) + 1
+
+    def told(self, judge: Judge) -> Callable[[Record], Told]:
+        """What a proposer learns of a record: a design that computed wrong numbers has failed."""
+        wrong = {key for key, verification in self.verified.items() if not verification.ok}
+
+        def tell(record: Record) -> Told:
+            told = judge.told(record)
+            return Told(told.values, {**told.constraints, FAILED: 1.0}) if record.key in wrong else told
+
+        return tell
 
     def count(self, tally: Tally, judge: Judge) -> None:
         """Count everything."""

@@ -9,16 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.proposals import SAMPLERS, make_proposer
-from ..search.protocol import Proposer
+from ..search.protocol import Proposer, certificate_of
 from ..show.output import write_best, write_tables
 from ..show.progress import make_reporter
 from ..show.reporters import Reporter
+from ..store.certificate import Certificate
 from ..store.record import PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
@@ -55,6 +58,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         with closing(Ledger(study, directory, evaluators)) as ledger:
             for note in ledger.notes:
                 reporter.note(note)
+            certificate: Certificate | None = None
             # With rungs, designs may be waiting for their promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
@@ -66,6 +70,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 keeper = Keeper(directory, ledger.screen, caches)
                 with _sharing(ledger, options, workforce, reporter) as team:
                     reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
+                certificate = certificate_of(proposer)
             if reason == "exhausted":
                 ledger.refuse_nothing()
             if options.verify:
@@ -75,7 +80,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             ledger.sync()
             for note in ledger.news():
                 reporter.note(note)
-            result = ledger.result(stop.requested or reason)
+            result = _certified(ledger.result(stop.requested or reason), certificate, directory)
             write_tables(result, directory)
             try:
                 with stop.leaving():
@@ -85,6 +90,15 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 result = replace(result, stopped=stop.requested)
             reporter.finish(result, ledger.screen, options.command)
             return result
+
+
+def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
+    """The result with what was decided about the space, which the directory keeps too."""
+    if certificate is None:
+        return result
+    certificate = structs.replace(certificate, wrong=len(result.wrong))
+    directory.certify(certificate)
+    return replace(result, certificate=certificate)
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
@@ -130,7 +144,7 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
         strict=options.inline, shared=options.storage is not None,
     )  # fmt: skip
     ledger.write([session])
-    proposer.restore(history.designs, ledger.judge.told, history.next_number)
+    proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
     return proposer
 
 

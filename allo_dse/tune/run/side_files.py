@@ -11,6 +11,7 @@ from msgspec import structs
 from allo_dse.space.space import Candidate
 
 from ..search.screening import Screen
+from ..store.certificate import Certificate
 from ..store.record import Measurement, Tick
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
@@ -27,7 +28,7 @@ class Keeper:
 
     def __init__(self, directory: RunDirectory, screen: Screen, caches: Sequence[ResultCache]) -> None:
         self._directory, self._screen, self._caches = directory, screen, caches
-        self._ticked = time.monotonic()
+        self._ticked = self._certified = time.monotonic()
         self._last: Tick | None = None
 
     def known(self, candidate: Candidate, rung: int) -> dict[str, Any] | None:
@@ -56,3 +57,10 @@ class Keeper:
             return None
         self._last = totals
         return structs.replace(totals, at=at)
+
+    def certify(self, certificate: Certificate | None) -> None:
+        """Write down what is decided about the space, now and then, where readers of the run look for it."""
+        now = time.monotonic()
+        if certificate is not None and now - self._certified >= TICK_SECONDS:
+            self._certified = now
+            self._directory.certify(certificate)

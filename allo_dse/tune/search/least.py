@@ -43,6 +43,9 @@ class _Probe(Mapping[str, Any]):
     def __getattr__(self, name: str) -> Any:
         return self[name]
 
+    def __contains__(self, name: object) -> bool:
+        raise TypeError("they are not known yet")
+
     def __iter__(self) -> Iterator[str]:
         raise TypeError("they are not known yet")
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from allo_dse.space.space import Candidate
 
+from ..store.certificate import Certificate
 from ..store.record import Record
 
 
@@ -32,7 +33,10 @@ class Told(NamedTuple):
 
 
 class Proposer(Protocol):
-    """Proposes designs and learns from their results."""
+    """Proposes designs and learns from their results.
+
+    One that decides about designs without evaluating them has a method `certificate()` that says how far it is.
+    """
 
     name: str
     exhausted: bool
@@ -60,3 +64,10 @@ class Proposer(Protocol):
             told: what a model learns of a record.
         """
         ...
+
+
+def certificate_of(proposer: Proposer) -> Certificate | None:
+    """What a proposer has decided about the space; None of one that decides nothing."""
+    decided = getattr(proposer, "certificate", None)
+    found: Certificate | None = decided() if callable(decided) else None
+    return found

@@ -72,6 +72,8 @@ def render(view: View) -> Group:
     best = [f"{displayed(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
     facts.add_row("best so far", "   ".join(best))
     facts.add_row("front", _front(view))
+    if view.certificate is not None:
+        facts.add_row("space", displayed(view.certificate.progress))
     if measured := view.tally.correction.words:
         facts.add_row("measured", measured)
     if view.tally.last_error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -48,6 +49,7 @@ def summary(result: Result) -> JsonObject:
         "run_dir": str(result.run_dir),
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
+        "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
         "prediction": result.correction.to_dict(),
         "rung_failures": [
@@ -90,6 +92,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     path = displayed(str(result.run_dir))
     console.print(f"front: {path}/pareto.csv   all designs: {path}/trials.csv   to build: {path}/best/", soft_wrap=True)
     console.print(_ending(result, command), soft_wrap=True)
+    if result.certificate is not None:
+        console.print(f"[bold]{displayed(str(result.certificate))}[/]", soft_wrap=True)
 
 
 def print_comparison(best: BestDesign, console: Console) -> None:
@@ -151,6 +155,8 @@ def _shown(result: Result) -> list[BestDesign]:
 
 def _ending(result: Result, command: Sequence[str]) -> str:
     resume = f"  Go on with: [bold]{displayed(shlex.join(command))}[/]" if command else ""
+    if result.stopped == "exhausted" and result.certificate is not None:
+        return f"The space is closed: every design is decided after {len(result.records)} trials."
     if result.stopped == "exhausted":
         return f"The space is exhausted: all {len(result.records)} new and legal designs found were evaluated."
     if result.stopped == "trials":

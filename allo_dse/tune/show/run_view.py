@@ -6,12 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from allo_dse.aliases import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
+from ..search.protocol import Proposer, certificate_of
 from ..search.screening import Screen
 from ..search.tally import Tally
+from ..store.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,18 @@ class View:
     screen: Screen
     budget: Budget
     run_dir: Path
-    sampler: str
+    proposer: Proposer
     before: int
+
+    @property
+    def sampler(self) -> str:
+        """What proposes designs, by name."""
+        return self.proposer.name
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What is decided about the space by now; None where the sampler decides nothing."""
+        return certificate_of(self.proposer)
 
     @property
     def per_second(self) -> float:
@@ -67,6 +81,7 @@ class View:
             "hypervolume": front.hypervolume,
             "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
+            "certificate": None if self.certificate is None else msgspec.to_builtins(self.certificate),
             "elapsed_seconds": round(self.budget.elapsed, 3),
             "remaining_seconds": self.remaining_seconds,
         }
@@ -93,6 +108,8 @@ def progress_line(view: View) -> str:
         parts.append(f"hypervolume {tally.front.hypervolume:.4f}")
     if tally.correction.pairs:
         parts.append(f"measured {tally.correction.words}")
+    if view.certificate is not None:
+        parts.append(view.certificate.progress)
     if view.remaining_seconds is not None:
         parts.append(f"{format_duration(view.remaining_seconds)} left")
     return ", ".join(parts)

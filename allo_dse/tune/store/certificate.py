@@ -22,12 +22,10 @@ class Gap(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         better = "lower" if self.direction == "minimize" else "higher"
         if self.share is None:
-            return f"any {self.objective}"
-        return (
-            f"no {better} {self.objective}"
-            if not self.share
-            else f"at most {_percent(self.share)} {better} {self.objective}"
-        )
+            return f"nothing bounds {self.objective}"
+        if not self.share:
+            return f"{self.objective} cannot be {better}"
+        return f"{self.objective} can be {_percent(self.share)} {better} at most"
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +39,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         bounded: designs that were never built: their bounds say that one that was found is at least as good.
         open: designs that are not decided.
         gaps: of each objective.
+        wrong: designs that computed wrong numbers; what only they are better than is decided when the run goes on.
         unbounded: objectives that nothing is known of before a design is evaluated.
     """
 
@@ -52,6 +51,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     bounded: int
     open: int
     gaps: tuple[Gap, ...] = ()
+    wrong: int = 0
     unbounded: tuple[str, ...] = ()
 
     @property
@@ -72,15 +72,20 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         """The sentence that a run ends with."""
         if not self.complete:
             return f"not complete: {self._open}; {self._how}"
-        but = f" but for {self.failed:,} that could not be evaluated," if self.failed else ""
-        return f"complete:{but} none of the space's {self.designs:,} designs is better; {self._how}"
+        left = [
+            *([f"{self.failed:,} that could not be evaluated"] if self.failed else []),
+            *([f"{self.wrong:,} that computed wrong numbers and what only they beat"] if self.wrong else []),
+        ]
+        but = f" but for {' and '.join(left)}" if left else ""
+        return f"complete{but}: none of the space's {self.designs:,} designs is better; {self._how}"
 
     @property
     def _open(self) -> str:
         if not self.listed:
-            return f"{self.designs:,} designs of the space were looked at, and there are more"
+            return f"{self.designs:,} designs of the space were listed, and there are more"
         left = f"{self.open:,} of the space's {self.designs:,} designs are open"
-        return f"{left}, with {', '.join(map(str, self.gaps))}" if self.gaps else left
+        compromises = ": only compromises are left" if all(gap.share == 0 for gap in self.gaps) else ""
+        return "; ".join([left, *([", ".join(map(str, self.gaps)) + compromises] if self.gaps else [])])
 
     @property
     def _how(self) -> str:

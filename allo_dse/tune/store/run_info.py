@@ -12,6 +12,7 @@ import msgspec
 
 from allo_dse.errors import StudyError
 
+from .certificate import Certificate
 from .texts import valid
 
 MARKER = "run.json"
@@ -39,6 +40,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         study_source: file, function and settings of the study, where it came from a file.
         evaluators: name, version and resource of each, cheapest first.
         storage: where else the trials go, without a password.
+        certificate: what is decided about the space, where the sampler decides about designs that it does not evaluate.
     """
 
     study: str
@@ -56,6 +58,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     sampler: str = ""
     workers: int = 1
     storage: str | None = None
+    certificate: Certificate | None = None
 
     @property
     def text(self) -> str:

@@ -10,8 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from msgspec import structs
+
 from allo_dse.errors import StudyError
 
+from .certificate import Certificate
 from .file_names import file_name
 from .log import disk_full, same_file
 from .run_info import MARKER, RunInfo, read_info
@@ -151,6 +154,7 @@ class RunDirectory:
                     f"{self.path} holds a run of something else:\n    " + "\n    ".join(differences),
                     hint="--fresh discards that run, another --run-dir keeps it",
                 )
+        self._info = info
         self.write(MARKER, info.text)
         self._info = info
 
@@ -178,6 +182,11 @@ class RunDirectory:
             if self._info is not None:
                 self.write(MARKER, self._info.text)
             return
+
+    def certify(self, certificate: Certificate) -> None:
+        """Add to what is run what is decided about its space."""
+        if self._info is not None:
+            self.write(MARKER, structs.replace(self._info, certificate=certificate).text)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""

@@ -1,0 +1,199 @@
+"""The exact search finds the front of the whole space, whatever the bounds are worth and whenever results come."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allo_dse.errors import AlloDseError
+from allo_dse.eval.bounds import Bounds
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.results.result import Result
+from allo_dse.tune.run.reproposal import propose_again
+from allo_dse.tune.search.exact import ExactProposer
+from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.search.protocol import Told
+from allo_dse.tune.search.screening import Screen
+from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.run_info import read_info
+from tests.support.values import present
+from tests.tune.fakes import FakeEvaluator, check, fake_study
+
+OPTIONS: dict[str, Any] = {"sampler": "exact", "progress": "quiet"}
+
+
+class Looseness:
+    """Bounds of times that are off by a share that hangs on the design, and get tighter; exact ones of the rest."""
+
+    levels = 2
+    metrics = frozenset({"latency_us", "pe_count", "local_memory_bytes", "dram_bytes"})
+
+    def __init__(self, loose: float) -> None:
+        self._loose = loose
+        self.asked = [0, 0]
+
+    def __call__(self, design: Any, level: int) -> Bounds:
+        self.asked[level] += 1
+        metrics = FakeEvaluator().evaluate(design)
+        part = self._loose * (1 + int(design.key[:4], 16) / 0xFFFF) / (level + 1)
+        if int(design.key, 16) % 17 == level:
+            raise AlloDseError("nothing is known of this one")
+        times = {
+            name: (metrics[name] / (1 + part), metrics[name] * (1 + part)) for name in ("latency_us", "dram_bytes")
+        }
+        return times | {name: (metrics[name], metrics[name]) for name in ("pe_count", "local_memory_bytes")}
+
+
+class Bounded(FakeEvaluator):
+    loose = 0.2
+
+    def bounding(self) -> Looseness:
+        return Looseness(self.loose)
+
+
+class BoundedAndFails(Bounded):
+    def evaluate(self, design: Any) -> Metrics:
+        if int(design.key, 16) % 5 == 0:
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+
+def small(**options: Any) -> Any:
+    return fake_study(size=128, at_most=4, max_nodes=4, **({"evaluator": Bounded} | options))
+
+
+def run(study: Any, run_dir: Path, trials: int = 10**6, **options: Any) -> Result:
+    result: Result = study.run(trials, run_dir=run_dir, **(OPTIONS | {"verify": False} | options))
+    return result
+
+
+def front_of(result: Result) -> set[tuple[float, ...]]:
+    return {result.values[design.key] for design in result.front}
+
+
+def order(run_dir: Path) -> list[str]:
+    entries = read_log(run_dir / "log.jsonl").entries
+    return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
+
+
+@pytest.mark.parametrize(("loose", "fewer"), [(0.0, 10), (0.1, 1.25), (2.0, 1)])
+def test_the_front_is_that_of_the_whole_space_with_fewer_evaluations(
+    tmp_path: Path, loose: float, fewer: float
+) -> None:
+    class Evaluator(Bounded):
+        pass
+
+    Evaluator.loose = loose
+    every = run(small(), tmp_path / "every", sampler="exhaustive")
+    found = run(small(evaluator=Evaluator), tmp_path / "exact")
+    assert front_of(found) == front_of(every)
+    certificate = present(found.certificate)
+    assert certificate.complete
+    assert certificate.designs == present(small().space.count(10**6))
+    assert certificate.evaluated == len(found.records)
+    assert certificate.evaluated + certificate.refused + certificate.bounded == certificate.designs
+    assert len(found.records) <= len(every.records) / fewer
+    assert str(certificate).startswith(f"complete: none of the space's {certificate.designs:,} designs is better")
+    assert read_info(tmp_path / "exact").certificate == certificate
+
+
+def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    run(small(), tmp_path / "once")
+    total = len(order(tmp_path / "once"))
+    for trials in (3, 4, total // 2, 10**6):
+        result = run(small(), tmp_path / "parts", trials)
+        assert present(result.certificate).complete is (trials == 10**6)
+    assert order(tmp_path / "parts") == order(tmp_path / "once")
+    again = propose_again(small(), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    assert (again.difference, again.proposed, again.skipped) == ("", total, {})
+    result = run(small(), tmp_path / "parts")
+    assert present(result.certificate).complete
+    assert len(result.records) == total
+
+
+def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path) -> None:
+    best = front_of(run(small(), tmp_path / "all"))
+    for trials in (1, 5, 20):
+        result = run(small(), tmp_path / "run", trials)
+        found = [min(values) for values in zip(*front_of(result), strict=True)]
+        true = [min(values) for values in zip(*best, strict=True)]
+        for gap, now, least in zip(present(result.certificate).gaps, found, true, strict=True):
+            assert gap.share is None or least >= now * (1 - gap.share) - 1e-9
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32), batch=st.integers(1, 9))
+def test_results_may_come_in_any_order(seed: int, batch: int) -> None:
+    study, rng = small(), random.Random(seed)
+    screen = Screen(study.space, check)
+    proposer = ExactProposer(study.space, screen, study.least_losses(Bounded()), strict=False)
+    outstanding: list[tuple[int, Any]] = []
+    values = set()
+    while not proposer.exhausted or outstanding:
+        outstanding += [(p.number, p.candidate) for p in proposer.ask(rng.randint(1, batch), len(outstanding))]
+        for _ in range(rng.randint(0, len(outstanding))):
+            number, candidate = outstanding.pop(rng.randrange(len(outstanding)))
+            metrics = dict(FakeEvaluator().evaluate(candidate.design))
+            found = tuple(float(o.measure(Metrics(**metrics))) for o in study.objectives)
+            values.add(found)
+            proposer.tell(number, Told(found, {}))
+    assert proposer.certificate().complete
+    beaten = {a for a in values for b in values if a != b and all(y <= x for x, y in zip(a, b, strict=True))}
+    assert values - beaten == _true_front(study)
+
+
+def _true_front(study: Any, _known: dict[str, set[Any]] = {}) -> set[Any]:  # noqa: B006 (the same for every example)
+    if not _known:
+        designs = [c.design for c in study.space.designs() if not check(c.design)]
+        metrics = [FakeEvaluator().evaluate(design) for design in designs]
+        values = {tuple(float(o.measure(m)) for o in study.objectives) for m in metrics}
+        beaten = {a for a in values for b in values if a != b and all(y <= x for x, y in zip(a, b, strict=True))}
+        _known["front"] = values - beaten
+    return _known["front"]
+
+
+def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_path: Path) -> None:
+    every = run(small(), tmp_path / "every", sampler="exhaustive")
+    objectives = [minimize("latency_us"), minimize(lambda m: m.pe_count + 1, name="cost")]
+    found = run(small(objectives=objectives), tmp_path / "cost")
+    assert len(found.records) == len(every.records)
+    assert "(no bounds for cost)" in str(found.certificate)
+    plain = run(small(evaluator=FakeEvaluator), tmp_path / "plain")
+    assert len(plain.records) == len(every.records)
+    assert "no bounds for latency_us" in str(plain.certificate)
+    assert "nothing bounds latency_us" in str(run(small(evaluator=FakeEvaluator), tmp_path / "some", 5).certificate)
+
+
+def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path) -> None:
+    moved = [r.metrics["dram_bytes"] for r in run(small(), tmp_path / "all", sampler="exhaustive").records if r.metrics]
+    narrow = {"constraints": [require("dram_bytes", at_most=sorted(moved)[len(moved) // 3])]}
+    every = run(small(**narrow), tmp_path / "every", sampler="exhaustive")
+    found = run(small(**narrow), tmp_path / "exact")
+    assert front_of(found) == front_of(every) != set()
+    assert sum(r.status == "infeasible" for r in found.records) < sum(r.status == "infeasible" for r in every.records)
+
+
+def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
+    failing = run(small(evaluator=BoundedAndFails), tmp_path / "fails")
+    assert " that could not be evaluated" in str(failing.certificate)
+
+    def verifier(design: Any) -> SimpleNamespace:
+        return SimpleNamespace(ok=design.fold.node_count > 2, message="C[0, 0] is 3, should be 4", seconds=0.0)
+
+    first = run(small(verifier=verifier), tmp_path / "wrong", verify=True)
+    assert "that computed wrong numbers" in str(first.certificate)
+    for _ in range(20):  # what only wrong designs were better than comes next
+        more = run(small(verifier=verifier), tmp_path / "wrong", verify=True)
+        if len(more.records) == len(first.records):
+            break
+        first = more
+    right = {r.key for r in run(small(), tmp_path / "every", sampler="exhaustive").records}
+    assert all(d.metrics.pe_count > 2 for d in more.front)
+    assert more.front
+    assert {d.key for d in more.front} <= right
