@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import csv
 import importlib
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from allo_dse.mapper.model.violation import CONSTRAINTS, TARGET_CONSTRAINTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -47,3 +51,44 @@ def test_documentation_imports_public_names_only(page: Path) -> None:
         assert name in importlib.import_module(module).__all__, f"{module}.{name}"
     for name in re.findall(r"\bdse\.([A-Za-z_]\w*)", text):
         assert name in importlib.import_module("allo_dse").__all__, f"dse.{name}"
+
+
+def _code(page: str) -> list[str]:
+    """The blocks of Python of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def _plain(code: str) -> str:
+    """Code without spaces, its texts and annotations of a signature, so that excerpts can be set more closely."""
+    bare = re.sub(r'"""[^"]*"""|: (?:int|str)\b| -> dse\.Study|\s+', "", code)
+    return re.sub(r",(?=[})\]])", "", bare)
+
+
+def test_the_tutorials_program_is_that_of_the_example() -> None:
+    example = _plain((ROOT / "examples/dense.py").read_text(encoding="utf-8"))
+    *parts, last = _code("tutorial.md")
+    assert last.startswith("result = ")
+    for part in parts:
+        assert _plain(part) in example, part
+
+
+def test_the_tutorials_commands_show_what_it_says(tmp_path: Path) -> None:
+    program = ROOT / "examples/dense.py"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def run(*command: str) -> str:
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-m", "allo_dse.lang", str(program)) == "the program computes what NumPy does\n"
+    run("-m", "allo_dse", str(program), "--trials", "3000", "--run-dir", "runs/dense")
+    table = re.findall(r"^\| ([\d.]+) \| (\d+) \|$", (ROOT / "docs/tutorial.md").read_text(), re.MULTILINE)
+    front = csv.DictReader(run("-m", "allo_dse", "pareto", "runs/dense", "--csv").splitlines())
+    assert [(f"{float(row['latency_us']):.1f}", row["pe_count"]) for row in front] == table
+    assert "on the front" in run("-m", "allo_dse", "best", "runs/dense")
+
+
+def test_troubleshooting_names_every_limit() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    assert [name for name in (*CONSTRAINTS, *TARGET_CONSTRAINTS) if f"`{name}`" not in page] == []
