@@ -208,12 +208,13 @@ class SimulatorModule:
 
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
-    """Arrays for what a plain function returns, when the caller gives none."""
+    """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
     from .frontend.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, program.results
     own = results if len(arrays) == len(tensors) - results else 0
-    return [np.zeros(t.shape, numpy_dtype(t.dtype)) for t in tensors[len(tensors) - own :]]
+    types = [(t.shape, np.dtype(np.float64) if t.dtype.is_fixed else numpy_dtype(t.dtype)) for t in tensors]
+    return [np.zeros(shape, dtype) for shape, dtype in types[len(tensors) - own :]]
 
 
 def returned_values(returned: list[Array]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.lang.region import Region, as_region
+from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import SharedTensor
 
@@ -18,7 +18,10 @@ from .regions.regions import read_region
 
 
 def compile_region(
-    region: Region | Callable[..., object], params: Mapping[str, object] | None = None, *, apart: bool = False
+    region: Region | Instance | Callable[..., object],
+    params: Mapping[str, object] | None = None,
+    *,
+    apart: bool = False,
 ) -> CompiledProgram:
     """Compile a region, or what a function returns for `params`.
 
@@ -35,7 +38,9 @@ def compile_region(
         ProgramError: when the program is wrong; it names the place in the user's source.
     """
     params = dict(params or {})
-    if isinstance(region, FunctionType) and is_typed(region) and not params:
+    if isinstance(region, Instance):
+        name, source = region.function.__name__, read_function(region.function, region.arguments)
+    elif isinstance(region, FunctionType) and is_typed(region) and not params:
         name, source = region.__name__, read_function(region)
     else:
         name, found = _find_region(region, params)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,24 @@ class External:
     def cycles_for(self, shapes: tuple[tuple[int, ...], ...]) -> int | None:
         """Cycles of one call with arguments of these shapes."""
         return int(self.cycles(*shapes)) if callable(self.cycles) else self.cycles
+
+
+@dataclass(frozen=True, eq=False)
+class VliwKernel:
+    """A function of the language that Allo compiles for one core by itself; kernels call it as a vendor kernel.
+
+    Here it is compiled with the kernel that calls it. Its results go into the last arguments of the call.
+    """
+
+    function: FunctionType
+
+    def get_external_module(self) -> VliwKernel:
+        """What kernels call."""
+        return self
+
+    def __call__(self, *args: object) -> object:
+        """Outside of kernels, Python runs it."""
+        return self.function(*args)
 
 
 _KNOWN: dict[str, External] = {}

@@ -25,8 +25,20 @@ MODULES: dict[str, tuple[str, ...]] = {
     "allo.backend": (),
     "allo.backend.aie": ("allo.backend_aie",),
     "allo.backend.aie.external_kernel": ("allo.backend_aie",),
+    "allo.backend.aie.vliw": ("allo.backend_aie_vliw",),
     "allo.backend.hls": ("allo.backend_hls",),
 }
+
+
+FOREIGN: dict[str, str] = {
+    "allo._mlir": "it is the compiled part of Allo",
+    "allo.passes": "it works on the modules of Allo's own compiler",
+    "allo.ir": "it works on the modules of Allo's own compiler",
+    "allo.primitives": "it works on the modules of Allo's own compiler",
+    "allo.autoscheduler": "allo-tune searches for schedules",
+    "allo.library": "it is part of Allo's sources: with a checkout of Allo on Python's path it is loaded from there",
+}
+"""Why modules of Allo are not here, by how their names begin."""
 
 
 class _Loader(Loader):
@@ -49,6 +61,12 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname == "allo.library":
+            return _from_sources(fullname)
+        if fullname not in MODULES and fullname.startswith("allo.") and not fullname.startswith("allo.library."):
+            reasons = (word for name, word in FOREIGN.items() if f"{fullname}.".startswith(f"{name}."))
+            reason = next(reasons, "see docs/language.md for what is")
+            raise ModuleNotFoundError(f"allo-dse has no {fullname}: {reason}", name=fullname)
         if fullname not in MODULES:
             return None
         is_package = any(name.startswith(fullname + ".") for name in MODULES)
@@ -67,6 +85,17 @@ def install() -> bool:
         return False
     sys.meta_path.insert(0, _Finder())  # before the folder that the program is run from: it may be Allo's sources
     return True
+
+
+def _from_sources(fullname: str) -> ModuleSpec:
+    """The package in the sources of Allo: its modules are programs as any others. What it does itself is left out."""
+    folders = [str(Path(folder) / "allo" / "library") for folder in sys.path]
+    folders = [folder for folder in folders if Path(folder).is_dir()]
+    if not folders:
+        raise ModuleNotFoundError(f"allo-dse has no {fullname}: {FOREIGN[fullname]}", name=fullname)
+    spec = ModuleSpec(fullname, None, is_package=True)
+    spec.submodule_search_locations = folders
+    return spec
 
 
 def _is_installed() -> bool:

@@ -1,10 +1,14 @@
-"""Functions that only mean something inside a kernel: the front end recognises them by their name."""
+"""Functions of the language.
+
+In a kernel the front end recognises them by their name; outside they compute with NumPy.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any
 
 from .diagnostics import ProgramError
+from .numerics import MEANINGS, outside
 
 
 class Intrinsic:
@@ -17,8 +21,11 @@ class Intrinsic:
     def __init__(self, name: str) -> None:
         self.name = self.__name__ = name
 
-    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise ProgramError(f"{self.name}() can only be used inside a kernel", hint="put it into a @df.kernel function")
+    def __call__(self, *args: object, **options: object) -> Any:
+        if self.name not in MEANINGS:
+            hint = "put it into a @df.kernel function"
+            raise ProgramError(f"{self.name}() can only be used inside a kernel", hint=hint)
+        return outside(self.name, *args, **options)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

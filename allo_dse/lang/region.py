@@ -49,6 +49,14 @@ class Region:
         return f"<region {self.name}>"
 
 
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A function of the language with values for its type parameters: `gemm[float32, 32, 32]`."""
+
+    function: FunctionType
+    arguments: tuple[object, ...]
+
+
 def region(
     *_args: object, strict: bool | None = None, check: str | None = None, **_options: object
 ) -> Callable[[FunctionType], Region]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins
 import operator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsIndex, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from .diagnostics import ProgramError
 from .memory import Layout, Memory, as_layout
@@ -55,7 +55,9 @@ class DType:
         """Whether the highest bit is a sign. An integer of one bit is 0 or 1: programs use `int1` for flags."""
         return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
-    def __getitem__(self, shape: Shape) -> TensorType:
+    def __getitem__(self, shape: Shape) -> Any:
+        if _names_type_parameter(shape):
+            return GenericType()
         return TensorType(self, _extents(shape, "a tensor"))
 
     def __matmul__(self, layout: object) -> object:
@@ -112,17 +114,34 @@ class StreamType:
         return f"Stream[{token}, {self.depth}]{array}"
 
 
+@dataclass(frozen=True)
+class GenericType:
+    """A type that depends on type parameters (`float32[M]` in `def f[M](...)`): read again where these have values."""
+
+    def __getitem__(self, shape: object) -> GenericType:
+        return self
+
+    def __matmul__(self, layout: object) -> GenericType:
+        return self
+
+
+def _names_type_parameter(shape: object) -> builtins.bool:
+    return any(isinstance(extent, TypeVar) for extent in (shape if isinstance(shape, tuple) else (shape,)))
+
+
 class Stream:
     """`Stream[token, depth]`: a bounded first-in first-out channel from one task to another."""
 
     DEFAULT_DEPTH = 2
 
-    def __class_getitem__(cls, item: object) -> StreamType:
+    def __class_getitem__(cls, item: object) -> Any:
         return stream_type(*item) if isinstance(item, tuple) else stream_type(item)
 
 
-def stream_type(token: object, depth: SupportsIndex = Stream.DEFAULT_DEPTH) -> StreamType:
+def stream_type(token: object, depth: SupportsIndex = Stream.DEFAULT_DEPTH) -> Any:
     """The type of a stream of elements, or of blocks of them."""
+    if isinstance(token, GenericType):
+        return token
     if isinstance(token, DType):
         token = TensorType(token, ())
     if not isinstance(token, TensorType):
@@ -226,6 +245,7 @@ def _extents(shape: Shape, what: str) -> tuple[int, ...]:
     return extents
 
 
+AlloType = DType
 bool = DType("bool", "bool", 1)
 index = DType("index", "index", 64)
 bfloat16 = DType("bfloat16", "bfloat", 16)

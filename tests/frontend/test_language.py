@@ -20,6 +20,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
+from allo.backend.aie import vliw
 from allo.ir.types import (
     ConstExpr,
     Fixed,
@@ -40,6 +41,8 @@ from allo.ir.types import (
 from allo.memory import Layout
 
 from allo_dse.frontend import compile_region
+from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.lang.region import Instance
 from tests.support.random_programs import random_program, wrap
 
 from . import samples
@@ -795,6 +798,99 @@ def test_type_parameters(tmp_path: Any) -> None:
     run(program, a, b)
     assert a.tolist() == [2] * 4 + [0] * 4
     assert b.tolist() == [2] * 8
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12 syntax")
+def test_functions_with_type_parameters(tmp_path: Any) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "from allo.ir.types import float32, int32\n\n\n"
+        "def scaled[T, N](a: 'T[N]', by: int32) -> 'T[N]':\n"
+        "    c: T[N]\n    for i in range(N):\n        c[i] = a[i] * by\n    return c\n\n\n"
+        "def unquoted[N](a: int32[N]) -> int32[N]:\n    return scaled[int32, N](a, 2)\n\n\n"
+        "def top(A: int32[4], B: float32[2], C: int32[4], D: float32[2]):\n"
+        "    C[:] = unquoted[4](A)\n    D[:] = scaled[float32, 2](B, 3)\n"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    c, d = np.zeros(4, np.int32), np.zeros(2, np.float32)
+    run(compile_region(names["top"]), np.arange(4, dtype=np.int32), np.array([1, 2], np.float32), c, d)
+    assert (c.tolist(), d.tolist()) == ([0, 2, 4, 6], [3, 6])
+    whole = compile_region(Instance(names["scaled"], (int32, 3)))
+    assert [tensor.shape for tensor in whole.tensors] == [(3,), (), (3,)]
+    with pytest.raises(ProgramError, match="has 2 type parameters, 1 are given"):
+        compile_region(Instance(names["scaled"], (int32,)))
+
+
+def test_what_runs_as_python_too() -> None:
+    def block(x: float32[2, 3, 4], w: float32[5, 4], b: float32[5]) -> float32[2, 3, 5]:
+        y = allo.gelu(allo.linear(x, w, b))
+        return allo.softmax(allo.layernorm(y, b, b) - allo.abs(y))
+
+    def product(x: float32[2, 3, 4], y: float32[2, 4, 3]) -> float32[2, 3, 3]:
+        return allo.matmul(x, y)
+
+    def count(n: int32[1]):
+        for _i, _j in allo.grid(3, 2):
+            n[0] += 1
+
+    rng = np.random.default_rng(0)
+    x, y, w, b = (rng.random(s, dtype=np.float32) for s in ((2, 3, 4), (2, 4, 3), (5, 4), 5))
+    np.testing.assert_allclose(df.build(block)(x, w, b), block(x, w, b), rtol=1e-4)
+    np.testing.assert_allclose(df.build(product)(x, y), product(x, y), rtol=1e-5)
+    once, twice = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    count(once)
+    df.build(count)(twice)
+    assert once.tolist() == twice.tolist() == [6]
+
+
+def test_bits_of_scalar_arguments() -> None:
+    def bits(a: int32, b: int32[4]):
+        for i in range(4, name="bits"):  # type: ignore[call-overload]
+            b[i] = a[i]
+        a[0:2] = 1
+        b[3] += a
+
+    b = np.zeros(4, np.int32)
+    df.build(bits)(6, b)
+    assert b.tolist() == [0, 1, 1, 5]
+
+
+def test_fixed_point_numbers_as_indices_and_as_results() -> None:
+    T = Fixed(16, 4)
+
+    def half(a: T[4]) -> T[4]:
+        c: T[4]
+        for i in range(4):
+            c[i] = a[i] / 2
+        at: index = a[0]
+        c[at] = 0
+        return c
+
+    assert df.build(half)(np.array([2.5, 1, -3, 0.5])).tolist() == [1.25, 0.5, 0, 0.25]
+
+
+def test_functions_that_allo_compiles_for_one_core() -> None:
+    @vliw.kernel(project="anywhere")
+    def add(a: float32[4], b: float32[4]) -> float32[4]:
+        c: float32[4] = 0.0
+        for i in allo.grid(4):
+            c[i] = a[i] + b[i]
+        return c
+
+    twice = vliw.create_vliw_module(add.function).get_external_module()
+
+    @df.region()
+    def top(A: float32[4], B: float32[4]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: float32[4], b: float32[4]):
+            c: float32[4]
+            add(a, a, c)
+            twice(c, c, b)
+
+    a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    run(compile_region(top), a, b)
+    assert b.tolist() == [0, 4, 8, 12]
 
 
 def test_parts_of_constant_arrays_at_positions_of_tasks_and_data() -> None:

@@ -22,6 +22,16 @@ assert same is ExternalModule
 assert hls("no_such_tool") is False and aie() in (True, False)
 assert allo.dataflow.region is df.region and allo.ir.types.int8 is int8
 assert callable(allo.customize) and allo.add is allo.dsl.add
+from allo.ir.types import AlloType
+from allo.backend.aie.vliw import create_vliw_module
+assert isinstance(int8, AlloType)
+for name, word in (("allo.passes", "compiler"), ("allo._mlir.ir", "compiled part"), ("allo.library.nn", "sources")):
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        assert word in str(error), error
+    else:
+        raise AssertionError(name)
 assert get_np_struct_type(40).itemsize == 5
 """
 
@@ -51,10 +61,13 @@ def test_an_installed_allo_is_never_shadowed(tmp_path: Path) -> None:
 
 def test_sources_without_their_compiled_part_are_no_installation(tmp_path: Path) -> None:
     """So programs run in a checkout of Allo, too."""
-    (tmp_path / "allo").mkdir()
+    (tmp_path / "allo" / "library").mkdir(parents=True)
     (tmp_path / "allo" / "__init__.py").write_text("from . import _mlir\n")
+    (tmp_path / "allo" / "library" / "__init__.py").write_text("from . import _mlir\n")
+    (tmp_path / "allo" / "library" / "shapes.py").write_text("from allo.ir.types import int8\nT = int8[4]\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport allo_dse.lang as lang\nassert lang.install()"
-    run(code + "\nimport allo, allo.dataflow\nassert callable(allo.customize)")
+    code += "\nimport allo, allo.dataflow\nassert callable(allo.customize)"
+    run(code + "\nfrom allo.library.shapes import T\nassert T.shape == (4,)")
 
 
 WRAPPED = """

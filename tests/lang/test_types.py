@@ -10,7 +10,7 @@ import pytest
 
 from allo_dse.lang import ProgramError, builder_of, known_targets, register_target
 from allo_dse.lang.allo import dataflow as df
-from allo_dse.lang.allo.dsl import matmul
+from allo_dse.lang.allo.dsl import get_pid
 from allo_dse.lang.memory import Layout
 from allo_dse.lang.types import ConstExpr, Fixed, Int, Stream, UInt, bfloat16, float32, int8, int16
 
@@ -49,7 +49,7 @@ def test_tensor_and_stream_types() -> None:
         (lambda: Layout("S2").axes(2), "the mesh has 2 axes"),
         (lambda: ConstExpr[3], "expected an element type"),
         (lambda: int16(3), "can only be used inside a kernel"),
-        (lambda: matmul(1, 2), "matmul() can only be used inside a kernel"),
+        (lambda: get_pid(), "get_pid() can only be used inside a kernel"),
     ],
 )
 def test_mistakes_in_types(make: Any, message: str) -> None:

@@ -19,7 +19,7 @@ from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, Scalar, Value, Variable
 from ..regions.task_state import Task
-from .index_checks import bounds_of
+from .index_checks import bounds_of, form_of
 
 _INT = {"+": "addi", "-": "subi", "*": "muli", "&": "andi", "|": "ori", "^": "xori", "<<": "shli"}
 _FLOAT = {"+": "addf", "-": "subf", "*": "mulf", "/": "divf", "min": "minimumf", "max": "maximumf"}
@@ -61,7 +61,7 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
             dtype = like if like is not None and like.is_float else float32
             return Scalar(task.pid_number(value, dtype), dtype)
         else:
-            return Scalar(task.pid(value), index)
+            return Scalar(task.pid(value), index, form_of(value))
     if isinstance(value, Buffer) and value.shape == ():
         task.touch(value, write=False)
         return Scalar(task.text.op(f"memref.load {value.ssa}[] : {value.type}"), value.dtype)
@@ -69,7 +69,7 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
         dtype = const_type(value.value)
         if like is not None and (like.is_float or (like.kind == "index" and dtype.kind == "int")):
             dtype = like
-        return Scalar(task.text.constant(value.value, dtype), dtype)
+        return Scalar(task.text.constant(value.value, dtype), dtype, form_of(value) if dtype.is_integer else None)
     if isinstance(value, Const):
         task.fail(node, f"expected a number, not {_describe(value.value)}")
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
@@ -229,6 +229,8 @@ def _int_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
 
 def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
     source = value.dtype
+    if to.kind == "index":
+        return convert(task, convert(task, value, Int(64)), to)
     if source.is_float:
         scaled = binary_as(task, "*", value, Scalar(task.text.constant(2.0**to.fraction_bits, source), source), source)
         type_ = element_type(source)

@@ -6,13 +6,13 @@ import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
 
 from allo_dse.aliases import Array
-from allo_dse.lang.region import Region
+from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.types import index
 
 from ..model import pid_values as meta
@@ -188,6 +188,8 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
         return task.lower_streams(task, base, node)
     if isinstance(base, Const):
         return _constant_subscript(task, base.value, node)
+    if isinstance(base, Buffer) and base.shape == ():
+        return bits_of(task, as_scalar(task, base, node.value), node)
     if isinstance(base, Buffer):
         part, where = view(task, base, node)
         if where is None:
@@ -207,10 +209,12 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
         array = _numbers(task, base, node)
         return view(task, task.constant_buffer(array), node)[0]
     indices = [task.lower(task, p) for p in parts_of(node)]
-    if isinstance(base, Region):
+    if isinstance(base, (Region, FunctionType)):
         indices = [Const(task.uniform(i)) if isinstance(i, Meta) else i for i in indices]
     if all(isinstance(i, Const) for i in indices):
         values = tuple(i.value for i in indices if isinstance(i, Const))
+        if isinstance(base, FunctionType):
+            return Const(Instance(base, values))
         try:
             return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
         except Exception as error:

@@ -6,7 +6,8 @@ import ast
 import math
 from collections.abc import Callable, Sequence
 
-from allo_dse.lang.types import DType, float32, index
+from allo_dse.lang.types import DType, float32, index, int32
+from allo_dse.lang.types import bool as bool_
 
 from ..model.mlir_text import element_type
 from ..model.values import Buffer, Const, Scalar, TileExpr, Value
@@ -130,10 +131,12 @@ def filled(number: int) -> Callable[[Task, list[Value], Options, ast.AST], Value
 
     def lower(task: Task, args: list[Value], options: Options, node: ast.AST) -> Value:
         shape = _shape(task, args[0] if args else Const(None), "zeros", node)
-        dtype = options.get("dtype", args[1] if len(args) > 1 else Const(float32))
-        if not isinstance(dtype, Const) or not isinstance(dtype.value, DType):
+        given = options.get("dtype", args[1] if len(args) > 1 else Const(float32))
+        python: dict[object, DType] = {float: float32, int: int32, bool: bool_}
+        dtype = python.get(given.value, given.value) if isinstance(given, Const) else None
+        if not isinstance(dtype, DType):
             task.fail(node, "the second argument must be an element type")
-        return TileExpr("fill", (Const(number),), dtype.value, shape, node)
+        return TileExpr("fill", (Const(number),), dtype, shape, node)
 
     return lower
 
@@ -225,13 +228,13 @@ def _layernorm_code(task: Task, expr: TileExpr, operands: Sequence[Value], work:
 
 def _bmm_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
     a, b = _tiles(operands)
-    with loops(task, expr.shape) as (batch, i, j):
+    with loops(task, expr.shape) as (*batch, i, j):
         total = _Accumulator(task, work, 0)
-        with loops(task, a.shape[2:]) as (k,):
-            left = convert(task, load(task, a, (batch, i, k)), work)
-            right = convert(task, load(task, b, (batch, k, j)), work)
+        with loops(task, a.shape[-1:]) as (k,):
+            left = convert(task, load(task, a, (*batch, i, k)), work)
+            right = convert(task, load(task, b, (*batch[: len(b.shape) - 2], k, j)), work)
             total.combine("+", binary_as(task, "*", left, right, work))
-        store(task, convert(task, total.get(), target.dtype), target, (batch, i, j))
+        store(task, convert(task, total.get(), target.dtype), target, (*batch, i, j))
 
 
 def _conv2d_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:

@@ -81,14 +81,14 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST) -
 
 
 def matmul(task: Task, a: Value, b: Value, node: ast.AST) -> TileExpr:
-    """The product of two matrices."""
-    for operand in (a, b):
-        if not is_tile(operand) or len(shape_of(operand)) != 2:
-            task.fail(node, f"matmul needs two matrices, not shapes {_text(shape_of(a))} and {_text(shape_of(b))}")
-    (m, k), (k2, n) = shape_of(a), shape_of(b)
-    if k != k2:
-        task.fail(node, f"matmul of {_text((m, k))} and {_text((k2, n))}: {k} columns against {k2} rows")
-    return TileExpr("matmul", (a, b), _natural((a, b)), (m, n), node)
+    """The product of two matrices, of batches of them, or of a batch with one matrix."""
+    left, right = (shape_of(operand) if is_tile(operand) else () for operand in (a, b))
+    if min(len(left), len(right)) < 2 or right[:-2] not in ((), left[:-2]):
+        task.fail(node, f"matmul needs two matrices, not shapes {_text(left)} and {_text(right)}")
+    if left[-1] != right[-2]:
+        task.fail(node, f"matmul of {_text(left)} and {_text(right)}: {left[-1]} columns against {right[-2]} rows")
+    op = "matmul" if len(left) == 2 else "bmm"
+    return TileExpr(op, (a, b), _natural((a, b)), (*left[:-1], right[-1]), node)
 
 
 # -- code ------------------------------------------------------------------------------------------------------------

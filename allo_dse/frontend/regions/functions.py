@@ -17,7 +17,7 @@ from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.tensors import Tensor
 
 from ..model.source import function_source, names_of
-from .regions import KernelSource, Parameter, Part, RegionSource, plain_arguments, tensor_type
+from .regions import KernelSource, Parameter, Part, RegionSource, bind_type_parameters, plain_arguments, tensor_type
 
 RESULT = "return_"
 
@@ -51,14 +51,17 @@ def _may_be_type(value: object) -> bool:
     return isinstance(value, (DType, TensorType, str))
 
 
-def read_function(function: FunctionType) -> RegionSource:
-    """A function as a region with one kernel of one task.
+def read_function(function: FunctionType, arguments: tuple[object, ...] = ()) -> RegionSource:
+    """A function as a region with one kernel of one task; `arguments` are values for its type parameters.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(function)
-    source = RegionSource(node.name, file, names_of(function, enclosing_names(function.__code__, sys._getframe(1))))
+    enclosing = enclosing_names(function.__code__, sys._getframe(1))
+    source = RegionSource(node.name, file, names_of(function, enclosing), enclosing=enclosing)
+    source.scope = function.__qualname__.removesuffix(function.__name__)
+    bind_type_parameters(source, node, arguments)
     parameters = []
     for argument in plain_arguments(file, node):
         type_ = tensor_type(source, argument)

@@ -182,7 +182,7 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
     source.enclosing = region.enclosing
     source.rules = rules_of(region)
     source.scope = region.function.__qualname__.removesuffix(region.function.__name__)
-    _bind_type_parameters(source, node, region.arguments)
+    bind_type_parameters(source, node, region.arguments)
     arguments = plain_arguments(file, node)
     if actual is not None and len(actual) != len(arguments):
         file.fail(node, f"region `{region.name}` takes {len(arguments)} arguments, {len(actual)} are given")
@@ -213,7 +213,7 @@ def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Par
         )
 
 
-def _bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[object]) -> None:
+def bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[object]) -> None:
     parameters = [p.name for p in getattr(node, "type_params", [])]
     if len(parameters) != len(values):
         source.file.fail(

@@ -10,13 +10,15 @@ from types import FunctionType
 import numpy as np
 
 from allo_dse.aliases import Array
+from allo_dse.lang.externals import VliwKernel
 from allo_dse.lang.intrinsics import BINARY, UNARY, intrinsic_of
-from allo_dse.lang.region import Region, as_region
+from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.types import DType, Float, UInt, float32, int32
 
 from ..model import pid_values as meta
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta, pid_of
+from ..model.source import function_source
 from ..model.values import Buffer, Const, LocalFunction, RegionCall, Scalar, TileExpr, Tuple, Value
 from ..ops import collectives, scalars, tiles
 from ..ops.arithmetic import combined_form
@@ -44,6 +46,8 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     region = as_region(function)
     if region is not None:
         return _call_region(task, region, args, node)
+    if isinstance(function, VliwKernel):
+        return _call_vliw(task, function, args, node)
     module = external_of(function)
     if module is not None:
         return call_external(task, module, args, node)
@@ -59,6 +63,8 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
             task.notice(function.__name__, node)
         return _PYTHON[function](task, args, node)
     if isinstance(function, FunctionType) and is_helper(task, function):
+        function = Instance(function, ())
+    if isinstance(function, Instance):
         task.notice("call", node)
         return call_helper(task, function, args, options, node)
     return _python(task, function, args, options, node)
@@ -82,6 +88,21 @@ def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Ca
     if task.does_more:
         start_and_wait(task, call_)
     task.region_calls.append(call_)
+    return Const(None)
+
+
+def _call_vliw(task: Task, kernel: VliwKernel, args: Sequence[Value], node: ast.Call) -> Value:
+    """A function whose results are written to the last arguments."""
+    _, definition = function_source(kernel.function)
+    inputs = len(definition.args.args)
+    result = call_helper(task, Instance(kernel.function, ()), args[:inputs], {}, node)
+    results = result.items if isinstance(result, Tuple) else (result,)
+    if len(args) != inputs + len(results):
+        task.fail(node, f"`{definition.name}` takes {inputs} inputs and {len(results)} results, {len(args)} are given")
+    for target, value, part in zip(args[inputs:], results, node.args[inputs:], strict=True):
+        if not isinstance(target, Buffer) or target.constant:
+            task.fail(part, f"a result of `{definition.name}` is written and must be a tile")
+        tiles.assign(task, target, value, node)
     return Const(None)
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from types import FunctionType
 
+from allo_dse.lang.region import Instance
 from allo_dse.lang.types import ConstExprType, DType, TensorType
 
 from ..model.mlir_text import element_type
@@ -16,7 +17,7 @@ from ..model.source import function_source
 from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
 from ..ops import tiles
 from ..ops.scalars import as_scalar, convert
-from ..regions.regions import RegionSource
+from ..regions.regions import RegionSource, bind_type_parameters
 from ..regions.task_state import Scope, Task
 from .jumps import may_return_early, new_frame, result_of
 
@@ -88,20 +89,22 @@ def is_helper(task: Task, function: FunctionType) -> bool:
 
 
 def call_helper(
-    task: Task, function: FunctionType, args: Sequence[Value], options: dict[str, Value], node: ast.Call
+    task: Task, instance: Instance, args: Sequence[Value], options: dict[str, Value], node: ast.Call
 ) -> Value:
     """The value that a helper function returns for these arguments.
 
     Raises:
         ProgramError: also for recursion, which has no hardware.
     """
+    function, outer = instance.function, task.source
     file, definition = function_source(function)
-    _check_recursion(task, function.__qualname__, node)
-    outer = task.source
+    name = function.__qualname__ + (f"{list(instance.arguments)}" if instance.arguments else "")
+    _check_recursion(task, name, node)
     inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
     inner.enclosing, inner.scope = outer.enclosing, outer.scope
+    bind_type_parameters(inner, definition, instance.arguments)
     bound, types = _arguments(task, inner, definition, args, options, node)
-    with _inside(task, inner, definition, function.__qualname__), task.scope(helper=True):
+    with _inside(task, inner, definition, name), task.scope(helper=True):
         return _inlined(task, inner, definition, bound, types, node)
 
 

@@ -35,7 +35,7 @@ def for_loop(task: Task, node: ast.For) -> None:
     if not isinstance(call, ast.Call) or not isinstance(callee, Const):
         task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
     if callee.value is range:
-        _nest(task, _targets(task, node, 1), [_range(task, call)], node)
+        _nest(task, _targets(task, node, 1), [_range(task, call)], node, grid=_grid_name(call))
     elif intrinsic_of(callee.value) in ("grid", "reduction"):
         extents = [task.lower(task, a) for a in call.args]
         extents = [e for e in extents if not (isinstance(e, Const) and isinstance(e.value, str))]
@@ -51,6 +51,8 @@ def for_loop(task: Task, node: ast.For) -> None:
 
 
 Bounds = tuple[Value, Value, int | Scalar]
+_FOR_SCHEDULES = ("name", "pipeline", "unroll")
+"""Options of loops that do not change what is computed."""
 
 
 def _grid_name(call: ast.Call) -> str:
@@ -92,8 +94,11 @@ def _targets(task: Task, node: ast.For, count: int) -> list[str]:
 
 
 def _range(task: Task, call: ast.Call) -> Bounds:
-    if not 1 <= len(call.args) <= 3 or call.keywords:
+    if not 1 <= len(call.args) <= 3:
         task.fail(call, f"range() takes one to three arguments, {len(call.args)} are given")
+    unknown = [k for k in call.keywords if k.arg not in _FOR_SCHEDULES]
+    if unknown:
+        task.fail(unknown[0], f"range() has no argument `{unknown[0].arg}`", f"it has {', '.join(_FOR_SCHEDULES)}")
     values = [task.lower(task, a) for a in call.args]
     for value, part in zip(values, call.args, strict=True):
         if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):

@@ -191,6 +191,8 @@ def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
 
 def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast.stmt) -> None:
     base = task.lower(task, target.value)
+    if isinstance(base, Buffer) and base.shape == ():
+        base = scalars.as_scalar(task, base, target.value)
     if isinstance(base, Scalar):
         _assign(task, target.value, with_bits(task, base, target, value), node)
         return

@@ -13,7 +13,8 @@ from ..types import DType, Shape, Stream, StreamType, stream_type
 def pipe(dtype: DType, shape: Shape | list[SupportsIndex] = (), depth: int = Stream.DEFAULT_DEPTH) -> StreamType:
     """A stream in the older spelling: `p = df.pipe(dtype=int8, shape=(M,), depth=4)`, in a region."""
     block = shape if isinstance(shape, tuple) else tuple(shape) if isinstance(shape, list) else (shape,)
-    return stream_type(dtype[block] if block else dtype, depth)
+    stream: StreamType = stream_type(dtype[block] if block else dtype, depth)
+    return stream
 
 
 def array(element: StreamType, shape: Shape | list[SupportsIndex]) -> StreamType:

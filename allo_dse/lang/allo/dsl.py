@@ -24,6 +24,7 @@ sub = INTRINSICS["sub"]
 mul = INTRINSICS["mul"]
 div = INTRINSICS["div"]
 
+abs = INTRINSICS["abs"]
 exp = INTRINSICS["exp"]
 log = INTRINSICS["log"]
 log2 = INTRINSICS["log2"]
