@@ -6,6 +6,9 @@ what to do next. The command line prints these without a traceback; any other ex
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class AlloDseError(Exception):
     """Base of every error a user can cause.
@@ -20,8 +23,24 @@ class AlloDseError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def report(self) -> str:
+        """What is wrong and where, as a compiler says it; without the hint."""
+        return f"error: {self.message}"
+
+    @property
+    def place(self) -> dict[str, str | int]:
+        """Where in the user's source it is, for machines; empty where it is nowhere in it."""
+        return {}
+
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The beginning of a hint for a name that is not known; empty where none is near."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class IllegalFold(AlloDseError):

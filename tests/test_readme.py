@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    program = "from allo_dse.lang import install; install()\n" + code.replace("trials=200", "trials=30")
+    program = code.replace("trials=200", "trials=30")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300

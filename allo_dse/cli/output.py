@@ -83,8 +83,9 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
 
 def print_error(error: AlloDseError, *, as_json: bool) -> None:
     if as_json:
-        print_json({"event": "error", "message": error.message, "hint": error.hint})
+        print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
     to = Console(stderr=True, soft_wrap=True, highlight=False)
-    to.print(f"[bold red]error:[/] {displayed(error.message)}")
+    before, word, after = error.report.partition("error:")
+    to.print(f"{displayed(before)}[bold red]{word}[/]{displayed(after)}")
     if error.hint:
         to.print(f"[bold]hint:[/] {displayed(error.hint)}")

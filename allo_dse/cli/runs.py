@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.errors import StudyError, did_you_mean
 
 from .design_words import print_design
 from .output import JSON, RUN, console, print_facts, print_json
@@ -116,7 +116,8 @@ def best(
     names = table.objectives
     if objective_name is not None:
         if objective_name not in names:
-            raise StudyError(f"no objective {objective_name!r}", hint=f"one of {', '.join(names)}")
+            near = did_you_mean(objective_name, names)
+            raise StudyError(f"no objective {objective_name!r}", hint=f"{near}one of {', '.join(names)}")
         names = [objective_name]
     rows = {name: best_row(table, name) for name in names}
     if as_json:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from allo_dse.errors import did_you_mean
 from allo_dse.space.design import Design
 
 
@@ -41,7 +42,7 @@ class Metrics(Mapping[str, Any]):
         try:
             return self._values[name]
         except KeyError:
-            raise AttributeError(f"no metric {name!r}; there are {', '.join(self._values)}") from None
+            raise AttributeError(no_metric(name, self._values)) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("metrics are read-only")
@@ -51,6 +52,12 @@ class Metrics(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Metrics({', '.join(f'{k}={v!r}' for k, v in self._values.items())})"
+
+
+def no_metric(name: str, metrics: Iterable[str]) -> str:
+    """What to say of a metric that an evaluator does not give."""
+    known = list(metrics)
+    return f"no metric {name!r}; {did_you_mean(name, known)}there are {', '.join(known)}"
 
 
 def _rebuild(values: dict[str, Any]) -> Metrics:

@@ -36,15 +36,26 @@ class ProgramError(AlloDseError):
         self.source_line = source_line
         self.width = width
 
-    def __str__(self) -> str:
+    @property
+    def report(self) -> str:
         if self.file is None or self.line is None or self.column is None:
-            return super().__str__()
+            return super().report
         margin = f"{self.line:>5} | "
         lines = [f"{self.file}:{self.line}:{self.column}: error: {self.message}"]
         if self.source_line:
             lines.append(margin + self.source_line)
             pad = "".join("\t" if c == "\t" else " " for c in self.source_line[: self.column - 1])
             lines.append(" " * 5 + " | " + pad + "^" + "~" * (self.width - 1))
-        if self.hint:
-            lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+    @property
+    def place(self) -> dict[str, str | int]:
+        if self.file is None or self.line is None or self.column is None:
+            return {}
+        where: dict[str, str | int] = {"file": self.file, "line": self.line, "column": self.column}
+        return {**where, "source_line": self.source_line, "width": self.width}
+
+    def __str__(self) -> str:
+        if not self.place:
+            return super().__str__()
+        return f"{self.report}\n  hint: {self.hint}" if self.hint else self.report

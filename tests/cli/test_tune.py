@@ -131,6 +131,36 @@ def test_errors_are_json_too(study: Any) -> None:
     assert json.loads(found.stdout)["event"] == "error"
 
 
+WRONG_PROGRAM = """
+import allo
+import allo.dataflow as df
+from allo.ir.types import int32
+import allo_dse as dse
+
+@df.region()
+def top(A: int32[8], B: int32[8]):
+    @df.kernel(mapping=[1], args=[A, B])
+    def copy(a: int32[8], b: int32[8]):
+        for i in range(8):
+            b[i] = a[i] + nothing
+
+study = dse.Study("wrong", program=top, objectives=[dse.minimize("latency_us")])
+"""
+
+
+def test_errors_in_a_program_arrive_whole(study: Any) -> None:
+    folder = study()
+    (folder / "study.py").write_text(WRONG_PROGRAM)
+    found = allo_tune(folder, "study.py", "--json")
+    assert found.returncode == 2
+    assert "study.py:12:27: error: " in found.stderr
+    assert "   12 |             b[i] = a[i] + nothing\n      |                           ^~~~~~~" in found.stderr
+    told = json.loads(found.stdout)
+    assert (told["line"], told["column"], told["width"]) == (12, 27, 7)
+    assert told["file"].endswith("study.py")
+    assert told["source_line"].endswith("+ nothing")
+
+
 def test_bugs_keep_their_traceback(study: Any) -> None:
     folder = study()
     (folder / "study.py").write_text(

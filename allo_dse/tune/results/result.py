@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.errors import StudyError, did_you_mean
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
@@ -129,6 +129,19 @@ class RungFailures:
         return f"{self.evaluator} failed for {self.failed} of {self.promoted} designs, which are left out: {why}"
 
 
+def failure_words(result: Result) -> str:
+    """How many designs failed, of what, and what to do; "" where none did."""
+    found = result.failures
+    if not found:
+        return ""
+    why = "; ".join(f"{count} x {error}" for error, count in found.most_common(3))
+    more = f"; {len(found) - 3} other reasons" if len(found) > 3 else ""
+    return (
+        f"{found.total()} of {len(result.records)} designs failed: {why}{more} (each in trials.csv; "
+        "`allo-tune replay ID` evaluates one again)"
+    )
+
+
 _TOOK = re.compile(r" after [\d.]+ s\b")
 
 
@@ -181,6 +194,18 @@ class Result:
         return [found[key] for key in sorted(found) if found[key].failed]
 
     @cached_property
+    def failures(self) -> Counter[str]:
+        """Why the evaluator of every design failed, and how often."""
+        failed = (r for r in self.records if r.status == "failed" and not r.rung)
+        return Counter(_kind_of(r.error or "") for r in failed)
+
+    @property
+    def unmet(self) -> dict[str, int]:
+        """Constraints by how many evaluated designs break them."""
+        broken = Counter(n for r in self.records for n, amount in (r.constraints or {}).items() if amount > 0)
+        return dict(broken.most_common())
+
+    @cached_property
     def front(self) -> list[BestDesign]:
         """The designs on the Pareto front, best in the first objective first."""
         usable = [r for r in self.records if r.key in self.values and r.key not in set(self.wrong)]
@@ -204,7 +229,7 @@ class Result:
         names = [o.name for o in self.study.objectives]
         name = names[0] if objective is None else objective
         if name not in names:
-            raise StudyError(f"no objective {name!r}", hint=f"one of {', '.join(names)}")
+            raise StudyError(f"no objective {name!r}", hint=f"{did_you_mean(name, names)}one of {', '.join(names)}")
         if not self.front:
             raise StudyError("no design satisfies all limits and constraints", hint=self._why_none())
         position = names.index(name)
@@ -219,10 +244,10 @@ class Result:
         return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
 
     def _why_none(self) -> str:
-        failures = [r.error for r in self.records if r.error]
-        if failures:
-            return f"{len(failures)} evaluation(s) failed, the last with: {failures[-1]}"
-        return "loosen the constraints, or widen the parameters"
+        if self.failures:
+            return failure_words(self)
+        broken = "; ".join(f"{count} break {name!r}" for name, count in list(self.unmet.items())[:3])
+        return f"loosen the constraints, or widen the parameters{f': {broken}' if broken else ''}"
 
     def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
         signs = np.array([o.sign for o in self.study.objectives])

@@ -11,6 +11,7 @@ from allo_dse.errors import StudyError
 from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
+from ..search.doubt import Doubt
 from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter
@@ -44,6 +45,7 @@ class Driver:
     reporter: Reporter
     stop: StopSignals
     _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
+    _doubt: Doubt = field(init=False)
     _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
     """What others found out about designs that are not known here yet."""
 
@@ -53,6 +55,7 @@ class Driver:
         rungs = [rung if there else None for rung, there in usable]
         self._ladder = Ladder(rungs, ledger.tally, [o.sign for o in study.objectives])
         self._executor = self.workforce.executor
+        self._doubt = Doubt(met=bool(ledger.tally.values))
         self._view = View(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,
@@ -141,6 +144,7 @@ class Driver:
             log = self.keeper.keep(candidate, measured)
             records.append(self.ledger.record(candidate, measured, at=self._at, log=log))
         self.ledger.add(records)
+        self._doubt.look(records)
         for record in records:
             if not record.rung:
                 self.proposer.tell(record.number, self.ledger.judge.told(record))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from allo_dse.errors import StudyError
-from allo_dse.eval.evaluator import Metrics
+from allo_dse.eval.evaluator import Metrics, no_metric
 
 from ..store.texts import error_text, valid_text
 
@@ -43,7 +43,7 @@ class Objective:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a function of the study's author raises
-            raise MetricError(f"objective {self.name!r}: {error_text(error)}") from error
+            raise MetricError(f"objective {self.name!r}: {_words(error, metrics)}") from error
         if not math.isfinite(value):
             raise MetricError(f"objective {self.name!r} is {value}")
         return value
@@ -79,7 +79,7 @@ class Constraint:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # as above
-            raise MetricError(f"constraint {self.name!r}: {error_text(error)}") from error
+            raise MetricError(f"constraint {self.name!r}: {_words(error, metrics)}") from error
         if math.isnan(number):
             raise MetricError(f"constraint {self.name!r} is not a number")
         return max(0.0, number)
@@ -130,6 +130,14 @@ def _number(value: Any) -> float:
         with suppress(TypeError, ValueError):
             return float(value)
     raise TypeError(f"{valid_text(repr(value), 60)} is not a number")
+
+
+def _words(error: BaseException, metrics: Metrics) -> str:
+    """What went wrong, where it is a name that the metrics do not have with the name that may be meant."""
+    if isinstance(error, KeyError) and error.args and error.args[0] not in metrics:
+        return no_metric(str(error.args[0]), metrics)
+    text = error_text(error)
+    return text.removeprefix("AttributeError: ") if "no metric" in text else text
 
 
 def _objective(metric: str | Measure, name: str | None, direction: Literal["minimize", "maximize"]) -> Objective:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from allo_dse.aliases import JsonObject
 
-from ..results.result import BestDesign, Result
+from ..results.result import BestDesign, Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
@@ -19,6 +19,7 @@ from .predicted_reported import HEADINGS, predicted_reported_rows
 from .run_view import format_value
 
 TOP_ROWS = 12
+TOP_LIMITS = 3  # constraints to name where no design is feasible
 
 
 def write_tables(result: Result, directory: RunDirectory) -> None:
@@ -46,6 +47,7 @@ def summary(result: Result) -> JsonObject:
         "stopped": result.stopped,
         "trials": len(result.records),
         "feasible": len(result.values),
+        "failures": dict(result.failures),
         "run_dir": str(result.run_dir),
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
@@ -77,9 +79,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     """The front, the best design in words, and where everything is."""
     if not result.front:
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
-        errors = [r.error for r in result.records if r.error]
-        if errors:
-            console.print(f"last failure: {displayed(errors[-1])}")
+        for name, count in list(result.unmet.items())[:TOP_LIMITS]:
+            console.print(f"{count} break the constraint {displayed(repr(name))}", soft_wrap=True)
     else:
         console.print(front_table(result))
         best = result.best()
@@ -87,6 +88,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         print_comparison(best, console)
     if result.correction.pairs:
         console.print(f"measured {result.correction.words}")
+    if failed := failure_words(result):
+        console.print(f"[bold red]{displayed(failed)}[/]", soft_wrap=True)
     for one in result.rung_failures:
         console.print(f"[bold red]{displayed(str(one))}[/]")
     path = displayed(str(result.run_dir))

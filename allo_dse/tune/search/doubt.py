@@ -1,0 +1,78 @@
+"""When nothing that is evaluated can count, a run stops after a few designs and says why."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from allo_dse.errors import StudyError
+
+from ..store.record import Record
+
+MISSING = 5  # designs in whose metrics an objective or constraint finds nothing
+FAILED = 10  # designs for which the evaluator fails in the same way
+UNMET = 200  # designs that break a constraint by the same amount, so that nothing tells the search where to look
+AGAIN = "the same command tries other designs, and keeps these"
+_DIFFERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+def kind_of(error: str) -> str:
+    """The first line of an error without its numbers, which differ where the reason is the same."""
+    return _DIFFERS.sub("N", error.strip().partition("\n")[0])
+
+
+class Doubt:
+    """Watches the designs that a run evaluates, until one is feasible.
+
+    Args:
+        met: whether an earlier run has found a feasible design, so that the constraints can be met.
+    """
+
+    def __init__(self, *, met: bool = False) -> None:
+        self._over, self._met = False, met
+        self._evaluated = self._missing = 0
+        self._kinds: Counter[str] = Counter()
+        self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same
+
+    def look(self, records: Sequence[Record]) -> None:
+        """Take in what was evaluated by the first rung.
+
+        Raises:
+            StudyError: when there is no point in going on.
+        """
+        for record in records:
+            if self._over or record.rung:
+                continue
+            self._evaluated += 1
+            if record.status == "ok":
+                self._over = True
+            elif record.status == "failed":
+                self._failed(record)
+            elif not self._met:
+                self._infeasible(record)
+
+    def _failed(self, record: Record) -> None:
+        error = record.error or ""
+        self._missing += record.metrics is not None
+        self._kinds[kind_of(error)] += 1
+        self._unmet = {}
+        if self._missing == self._evaluated == MISSING:
+            raise StudyError(f"no design can be judged: {error}", hint="correct the study and run it again")
+        if self._kinds[kind_of(error)] == self._evaluated == FAILED:
+            raise StudyError(
+                f"the first {FAILED} designs all failed in {record.evaluator}: {error}",
+                hint=f"correct the evaluator and give it another version; or {AGAIN}",
+            )
+
+    def _infeasible(self, record: Record) -> None:
+        broken = {name: amount for name, amount in (record.constraints or {}).items() if amount > 0}
+        if self._unmet is None:
+            self._unmet = broken
+        self._unmet = {name: amount for name, amount in self._unmet.items() if broken.get(name) == amount}
+        if self._unmet and self._evaluated >= UNMET:
+            names = " and ".join(repr(name) for name in self._unmet)
+            raise StudyError(
+                f"none of {self._evaluated} designs satisfies the constraint {names} or comes near",
+                hint=f"correct or loosen it; a metric with at_most= or at_least= would guide the search; {AGAIN}",
+            )

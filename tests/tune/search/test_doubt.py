@@ -1,0 +1,68 @@
+"""A run in which nothing can count stops after a few designs, and says what is wrong and what may be meant."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.tune.results.result import failure_words
+from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt, kind_of
+from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.store.log import read_log
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+
+class Failing(FakeEvaluator):
+    calls = 0
+
+    def evaluate(self, design: Any) -> Any:
+        Failing.calls += 1
+        raise RuntimeError(f"no licence for process {Failing.calls}")
+
+
+class OftenFailing(FakeEvaluator):
+    def evaluate(self, design: Any) -> Any:
+        if int(design.key, 16) % 3:
+            raise RuntimeError("no licence" if int(design.key, 16) % 2 else "no board")
+        return super().evaluate(design)
+
+
+WRONG: list[tuple[dict[str, Any], str, int]] = [
+    ({"objectives": [minimize("latncy_us")]}, "objective 'latncy_us': .*did you mean latency_us", MISSING),
+    ({"objectives": [minimize(lambda m: m.pe_cuont, name="cores")]}, "'cores': .*did you mean pe_count", MISSING),
+    ({"constraints": [require("dram_byte", at_most=3)]}, "constraint .*did you mean dram_bytes", MISSING),
+    ({"evaluator": Failing}, f"first {FAILED} designs all failed in formula 1: RuntimeError: no licence", FAILED),
+    ({"constraints": [require(lambda m: m.pe_count < 0, name="few")]}, "satisfies the constraint 'few'", UNMET),
+]
+
+
+@pytest.mark.parametrize(("changes", "text", "designs"), WRONG)
+def test_a_run_in_which_nothing_counts_stops_early(tmp_path: Path, changes: Any, text: str, designs: int) -> None:
+    with pytest.raises(StudyError, match=text):
+        fake_study(**changes).run(2000, run_dir=tmp_path / "run", progress="quiet")
+    entries = read_log(tmp_path / "run" / "log.jsonl").entries
+    evaluated = sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries)
+    assert designs <= evaluated < designs + 300
+
+
+def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path) -> None:
+    result = fake_study(evaluator=OftenFailing).run(60, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    assert len(result.records) == 60
+    failed = sum(record.status == "failed" for record in result.records)
+    assert result.failures.total() == failed > 0
+    assert f"{failed} of 60 designs failed: " in failure_words(result)
+    assert "x RuntimeError: no licence" in failure_words(result)
+
+
+def test_constraints_that_were_met_before_are_not_doubted() -> None:
+    result = Doubt(met=True)
+    result.look([])
+    assert kind_of("E: at 0x7f3a after 1.5e-3 s, 12 left\nmore") == "E: at N after N s, N left"
+
+
+def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:
+    study = fake_study(constraints=[require("latency_us", at_most=1e-9)])
+    result = study.run(30, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    with pytest.raises(StudyError, match="30 break 'latency_us <= 1e-09'"):
+        result.best()
