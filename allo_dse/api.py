@@ -13,7 +13,6 @@ import numpy as np
 from .aliases import Array
 from .device.device import Device, FpgaDevice
 from .errors import AlloDseError, SimulationError
-from .frontend.regions.schedules import checked_schedule
 from .lang.diagnostics import ProgramWarning
 from .lang.region import as_region, rules_of
 from .mapper.fold.vmg import VMG
@@ -167,12 +166,10 @@ class SimulatorModule:
     warning; an error when it was built with `strict=True`.
     """
 
-    def __init__(self, region: Any, *, mapping_primitives: Any = None, schedule: Any = None, **_options: Any) -> None:
+    def __init__(self, region: Any, *, mapping_primitives: Any = None, **_options: Any) -> None:
         self.program = load_program(region)
         self._rules = rules_of(as_region(region))
         _show_warnings(self.program)
-        if schedule is not None:
-            self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
         self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
         self.result: RunResult | None = None
         """The last call's cycles, stalls and occupancies."""
@@ -248,7 +245,6 @@ class HlsModule:
         mode: str | None = None,
         project: str | None = None,
         mapping_primitives: Any = None,
-        schedule: Any = None,
         depths: Mapping[str, int] | None = None,
         device: FpgaDevice | str | None = None,
         **_options: Any,
@@ -260,8 +256,6 @@ class HlsModule:
         check_mode(mode)
         self.program = load_program(region)
         _show_warnings(self.program)
-        if schedule is not None:
-            self.program = replace(self.program, schedule=checked_schedule(self.program, schedule.primitives))
         target = FpgaDevice.load(device) if isinstance(device, str) else device
         folded = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
         folding = folding_of(folded, depths)
@@ -306,6 +300,6 @@ def build_hls(region: Any, **options: Any) -> HlsModule:
 
     Args:
         options: `mode` ("csim", "csynth", "cosim", "hw_emu", "hw"), `project` (a directory, written at once),
-            `mapping_primitives`, `schedule`, `depths`, `device`.
+            `mapping_primitives`, `depths`, `device`.
     """
     return HlsModule(region, **options)

@@ -11,6 +11,7 @@ import numpy as np
 
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.kernel import Kernel
+from allo_dse.program.source import SourceArray
 from allo_dse.program.streams import StreamArray, StreamPort
 from allo_dse.program.tasks import TaskBody, TaskClass
 from allo_dse.program.tensors import TensorPort
@@ -155,7 +156,17 @@ def _task_class(task: Task, name: str) -> TaskClass:
         loops=tuple(task.source_loops),
         layouts=task.layouts.uses(),
         index_checks=tuple(task.index_checks),
+        arrays=tuple(_named_arrays(task, [name for name, _ in arguments])),
     )
+
+
+def _named_arrays(task: Task, arguments: list[str]) -> Iterator[SourceArray]:
+    """What the source calls the arrays of a body with these parameters."""
+    for (function, call, name), ssa in task.named.items():
+        if ssa in arguments:
+            yield SourceArray(function, call, name, arguments.index(ssa))
+        elif ssa in task.text.arrays:
+            yield SourceArray(function, call, name, None, task.text.arrays.index(ssa))
 
 
 def _tensor_port(task: Task, position: int) -> TensorPort:

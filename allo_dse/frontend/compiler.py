@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance, Region, as_region
+from allo_dse.lang.schedule import DIRECTIVES, Schedule
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import SharedTensor
 
@@ -14,11 +16,12 @@ from .hierarchy import compile_hierarchy
 from .model.source import function_source
 from .regions.functions import is_typed, read_function
 from .regions.independent_parts import split_kernels
-from .regions.regions import read_region
+from .regions.regions import RegionSource, read_region
+from .regions.schedules import checked_schedule
 
 
 def compile_region(
-    region: Region | Instance | Callable[..., object],
+    region: Region | Instance | Schedule | Callable[..., object],
     params: Mapping[str, object] | None = None,
     *,
     apart: bool = False,
@@ -29,8 +32,8 @@ def compile_region(
     milliseconds. Nothing in it grows with the number of tasks.
 
     Args:
-        region: a function decorated with `@df.region()`, a function that returns one, or a plain function whose
-            parameters have types (its results become arguments `return_0`, ... at the end).
+        region: a function decorated with `@df.region()`, a schedule, a function that returns one of them, or a plain
+            function whose parameters have types (its results become arguments `return_0`, ... at the end).
         params: arguments of that function.
         apart: parts of a kernel that do not depend on each other are kernels of their own.
 
@@ -38,15 +41,23 @@ def compile_region(
         ProgramError: when the program is wrong; it names the place in the user's source.
     """
     params = dict(params or {})
+    if isinstance(region, Schedule) and not params:
+        return _scheduled(region)
     if isinstance(region, Instance):
         name, source = region.function.__name__, read_function(region.function, region.arguments)
     elif isinstance(region, FunctionType) and is_typed(region) and not params:
         name, source = region.__name__, read_function(region)
     else:
         name, found = _find_region(region, params)
+        if isinstance(found, Schedule):
+            return replace(_scheduled(found), params=params)
         source = read_region(found)
     if apart:
         split_kernels(source)
+    return _compiled(name, source, params)
+
+
+def _compiled(name: str, source: RegionSource, params: dict[str, object]) -> CompiledProgram:
     parts = compile_hierarchy(source)
     return CompiledProgram(
         name=name,
@@ -61,8 +72,18 @@ def compile_region(
     )
 
 
-def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region]:
-    """The region and the program's name: the function's that returned it, or its own."""
+def _scheduled(schedule: Schedule) -> CompiledProgram:
+    """A program with its schedule: what a session made of a function, or a region with directives."""
+    if schedule.is_function:
+        program: CompiledProgram = schedule.session.program
+        return program
+    base = schedule.session.program if schedule.is_rewritten else compile_region(schedule.region)
+    said = [one for one in schedule.primitives if one.name in DIRECTIVES]
+    return replace(base, schedule=(*base.schedule, *checked_schedule(base, said)))
+
+
+def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region | Schedule]:
+    """The region or schedule, and the program's name: the function's that returned it, or its own."""
     found = as_region(value)
     if found is not None:
         if params:
@@ -79,7 +100,13 @@ def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region]
         file, node = function_source(value)
         raise file.error(node, f"cannot call `{value.__name__}` with parameters {params}: {error}") from None
     found = as_region(result)
+    if isinstance(result, Schedule):
+        return value.__name__, result
     if found is None:
         file, node = function_source(value)
-        file.fail(node, f"`{value.__name__}` returns no region", "return the function decorated with @df.region()")
+        file.fail(
+            node,
+            f"`{value.__name__}` returns no region",
+            "return the function decorated with @df.region(), or a schedule",
+        )
     return value.__name__, found

@@ -1,14 +1,36 @@
-"""Schedules: what `df.customize(region)` returns."""
+"""Schedules: what `allo.customize(function)` and `df.customize(region)` return.
+
+A schedule is the program and the primitives applied to it, each at once, so that one that cannot be applied is an error
+at its own line. How primitives are carried out is not the language's business: a session does it, which an upper layer
+registers (see `targets`).
+"""
 
 from __future__ import annotations
 
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Protocol, cast
 
 from .diagnostics import ProgramError
 from .targets import builder_of
 
 DEFAULT_TARGET = "llvm"
+DIRECTIVES = ("partition", "pipeline", "unroll")
+"""Primitives that change nothing of a program: code generators and cost models read them."""
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+class Partition:
+    """Ways to split an array into banks."""
+
+    Complete = "complete"
+    Block = "block"
+    Cyclic = "cyclic"
 
 
 @dataclass(frozen=True)
@@ -20,49 +42,342 @@ class Primitive:
     options: tuple[tuple[str, object], ...]
 
 
+@dataclass(frozen=True)
+class Axis:
+    """A loop: the function and the nest that it stands in, and its name."""
+
+    function: str
+    band: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.function}:{self.band}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array: the function that it belongs to, and its name there."""
+
+    function: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.function}:{self.name}"
+
+
+class Bands:
+    """Loops by name, or nests (bands) of loops by name: `loops["S_i_j_0"]["j"]` or `loops.S_i_j_0.j`."""
+
+    def __init__(self, loops: dict[str, Any]) -> None:
+        self.loops = loops
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.loops:
+            raise _placed(ProgramError(f"there is no loop or nest {name!r}", hint=f"known: {', '.join(self.loops)}"))
+        return self.loops[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return iter(self.loops.items())
+
+    def __repr__(self) -> str:
+        return f"LoopBand({list(self.loops)})"
+
+
+class Session(Protocol):
+    """A program while it is rewritten."""
+
+    top: str
+
+    def apply(self, primitive: Primitive) -> Any:
+        """Carry out a primitive; raises ProgramError where it cannot be."""
+
+    def loops(self, function: str) -> dict[str, list[str]]:
+        """The nests of a function and the names of their loops."""
+
+    def has_array(self, name: str) -> bool:
+        """Whether the outermost function has an array of this name."""
+
+    @property
+    def program(self) -> Any:
+        """The program with what has been applied."""
+
+    @property
+    def module(self) -> Any:
+        """The program as MLIR."""
+
+
+_SESSION = ["allo_dse.frontend.schedule.session", "Session"]
+
+
+def _open_session(function: object, arguments: Sequence[object]) -> Session:
+    opener: Callable[..., Session] = getattr(importlib.import_module(_SESSION[0]), _SESSION[1])
+    return opener(function, arguments)
+
+
 @dataclass
 class Schedule:
-    """A region and the customizations applied to it, in order.
+    """A program and the customizations applied to it, in order; they do not change results.
 
-    They do not change results; the cost model and the code generators read them.
+    Attributes:
+        region: the region or function.
+        arguments: values of its type parameters (`instantiate=`).
+        primitives: what has been applied; cost models and code generators read what they say.
     """
 
-    region: object
+    region: Any
+    arguments: tuple[object, ...] = ()
     primitives: list[Primitive] = field(default_factory=list)
+    _session: Session | None = field(default=None, repr=False)
 
-    def partition(self, target: str, dim: int = 0, factor: int = 0, partition_type: object = "complete") -> None:
-        """Split an array `"region:name"` into banks along dimension `dim` (1-based; 0: all dimensions)."""
-        self._record("partition", target, dim=dim, factor=factor, partition_type=str(partition_type))
+    # -- loops -------------------------------------------------------------------------------------------------------
 
-    def pipeline(self, axis: str, initiation_interval: int = 1, rewind: bool = False) -> None:
+    def split(self, axis: object, factor: int) -> None:
+        """Split the loop `i` into `i.outer` and, inside it, `i.inner` of `factor` rounds."""
+        self._apply("split", axis, factor=factor)
+
+    def reorder(self, *axes: object) -> None:
+        """Nest loops in this order, outermost first; loops that are not named stay where they are."""
+        self._apply("reorder", *axes)
+
+    def fuse(self, *axes: object) -> Any:
+        """Make one loop, `i_j_fused`, of loops that stand directly in each other, and return it."""
+        return self._apply("fuse", *axes)
+
+    def tile(self, *axes_and_factors: object) -> None:
+        """Split each loop by its factor, and nest the outer loops outside the inner ones: `tile("i", "j", 8, 4)`."""
+        self._apply("tile", *axes_and_factors)
+
+    def compute_at(self, from_loop: object, target_loop: object) -> None:
+        """Run the nest of `from_loop` inside another nest, in the rounds of its loop `target_loop`."""
+        self._apply("compute_at", from_loop, target_loop)
+
+    # -- arrays ------------------------------------------------------------------------------------------------------
+
+    def buffer_at(self, target: object, axis: object) -> Any:
+        """Keep what each round of the loop `axis` writes of an array in a buffer, written back at the round's end."""
+        return self._apply("buffer_at", target, axis=axis)
+
+    def reuse_at(self, target: object, axis: object) -> Any:
+        """Keep the elements of an array that the next rounds of `axis` read again in a buffer, which is returned."""
+        return self._apply("reuse_at", target, axis=axis)
+
+    def reshape(self, target: object, shape: Sequence[int]) -> None:
+        """Give an array another shape with as many elements, in the same order."""
+        self._apply("reshape", target, shape=tuple(shape))
+
+    def partition(
+        self, target: object, partition_type: object = Partition.Complete, dim: int = 0, factor: int = 0
+    ) -> None:
+        """Split an array into banks along dimension `dim` (1-based; 0: all dimensions)."""
+        self._apply("partition", target, dim=dim, factor=factor, partition_type=str(partition_type))
+
+    # -- hardware ----------------------------------------------------------------------------------------------------
+
+    def pipeline(self, axis: object, initiation_interval: int = 1, rewind: bool = False) -> None:
         """Pipeline the loop `axis`."""
-        self._record("pipeline", axis, initiation_interval=initiation_interval, rewind=rewind)
+        self._apply("pipeline", axis, initiation_interval=initiation_interval, rewind=rewind)
 
-    def unroll(self, axis: str, factor: int = 0) -> None:
+    def unroll(self, axis: object, factor: int = 0) -> None:
         """Unroll the loop `axis` (factor 0: completely)."""
-        self._record("unroll", axis, factor=factor)
+        self._apply("unroll", axis, factor=factor)
 
-    def build(self, target: str = DEFAULT_TARGET, **options: Any) -> Any:
+    def parallel(self, axis: object) -> None:
+        """Run the rounds of the loop `axis` at the same time."""
+        self._apply("parallel", axis)
+
+    def unfold(self, band_name: str, axes: Sequence[int]) -> Any:
+        """Make hardware of its own for every round of loops of a nest, given by their positions in it."""
+        return self._apply("unfold", band_name, axes=tuple(axes))
+
+    def dataflow(self, axis: object) -> None:
+        """Run what a function or a loop does one after the other at the same time, connected by streams."""
+        self._apply("dataflow", axis)
+
+    def to(self, target: object, dst: object, axis: object = None, depth: int = -1) -> None:
+        """Pass an array to the function that reads it as a stream."""
+        self._apply("to", target, dst, axis=axis, depth=depth)
+
+    # -- functions ---------------------------------------------------------------------------------------------------
+
+    def inline(self, axis: str | None = None) -> None:
+        """Compile a function in place, as all helper functions are here."""
+        self._apply("inline", *([] if axis is None else [axis]))
+
+    def outline(self, axis: object, name: str | None = None) -> None:
+        """Make a function of its own of a loop."""
+        self._apply("outline", axis, function=name)
+
+    def compose(self, schs: Any, id: object = None, instantiate: Sequence[object] | None = None) -> None:
+        """Apply the schedules of functions that this one calls.
+
+        Args:
+            schs: a schedule, or several; or a function for which a schedule is registered.
+            id: of the call, where a function is called with several (`f[T, N, "id"]`).
+            instantiate: type parameters of a function.
+        """
+        for given in schs if isinstance(schs, (list, tuple)) else [schs]:
+            inner = given if isinstance(given, Schedule) else _registered(given, instantiate)
+            for primitive in inner.primitives:
+                own = primitive if id is None else _renamed(primitive, f"{_name(inner.region)}_{id}")
+                self._record(own if id is not None else _qualified(own, inner.top_func_name))
+
+    # -- looking at it -----------------------------------------------------------------------------------------------
+
+    def get_loops(self, func: object = None) -> Bands:
+        """The nests of a function (of the outermost one), and their loops."""
+        name = self.top_func_name if func is None else _name(func)
+        try:
+            found = self.session.loops(name)
+        except ProgramError as error:
+            raise _placed(error) from None
+        return Bands({b: Bands({n: Axis(name, b, n) for n in names}) for b, names in found.items()})
+
+    @property
+    def top_func_name(self) -> str:
+        """The name of the outermost function."""
+        return _name(self.region)
+
+    @property
+    def primitive_sequences(self) -> list[tuple[str, list[object], dict[str, object]]]:
+        """What has been applied: names, positional and named arguments."""
+        return [(one.name, list(one.args), dict(one.options)) for one in self.primitives]
+
+    @property
+    def module(self) -> Any:
+        """The program as MLIR, with the schedule applied."""
+        return self.session.module
+
+    @property
+    def session(self) -> Session:
+        """The program while it is rewritten."""
+        if self._session is None:
+            self._session = _open_session(self.region, self.arguments)
+        return self._session
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is the schedule of a plain function."""
+        return isinstance(self.region, FunctionType)
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether there is more to it than directives."""
+        return self._session is not None
+
+    def build(self, target: str | None = None, **options: Any) -> Any:
         """Build for `target`; see `df.build`."""
-        return builder_of(target)(self.region, schedule=self, **options)
+        return builder_of(target or DEFAULT_TARGET)(self, **options)
 
-    def _record(self, name: str, *args: object, **options: object) -> None:
-        self.primitives.append(Primitive(name, args, tuple(sorted(options.items()))))
+    def _apply(self, name: str, *args: object, **options: object) -> Any:
+        return self._record(Primitive(name, args, tuple(sorted(options.items()))))
 
-    def __getattr__(self, name: str) -> str:
-        """`s.A` names the argument `A` of the region, as in `s.partition(s.A, dim=1)`."""
+    def _record(self, primitive: Primitive) -> Any:
+        if not self.is_function and primitive.name in DIRECTIVES:
+            self.primitives.append(primitive)  # checked when the region is built
+            return None
+        try:
+            found = self.session.apply(primitive)
+        except ProgramError as error:
+            raise _placed(error) from None
+        self.primitives.append(primitive)
+        return found
+
+    def __getattr__(self, name: str) -> Array:
+        """`s.A` is the array `A` of the outermost function, as in `s.partition(s.A, dim=1)`."""
         if name.startswith("_"):
             raise AttributeError(name)
+        if self._has_array(name):
+            return Array(self.top_func_name, name)
+        raise _placed(
+            ProgramError(
+                f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
+                hint=f"primitives: {', '.join(_PRIMITIVES)}",
+            )
+        )
+
+    def _has_array(self, name: str) -> bool:
         function = getattr(self.region, "function", self.region)
-        code = getattr(function, "__code__", None)
-        if code is not None and name in code.co_varnames[: code.co_argcount]:
-            return f"{getattr(function, '__name__', code.co_name)}:{name}"
-        raise ProgramError(f"unknown schedule primitive {name!r}", hint="known: partition, pipeline, unroll, build")
+        code = function.__code__
+        return name in code.co_varnames[: code.co_argcount] or self.session.has_array(name)
 
 
-def customize(region: object, **_options: object) -> Schedule:
-    """A schedule of `region` without any customization yet."""
-    return Schedule(region)
+_PRIMITIVES = [name for name, value in vars(Schedule).items() if not name.startswith("_") and callable(value)]
+REGISTERED: dict[object, Callable[[Schedule], Schedule]] = {}
+"""How functions of a library are customized, for `compose(function)`."""
+
+
+def _registered(function: object, arguments: Sequence[object] | None) -> Schedule:
+    if not isinstance(function, FunctionType):
+        raise _placed(ProgramError(f"compose takes schedules, not {function!r}", hint="s.compose(allo.customize(f))"))
+    schedule = customize(function, instantiate=arguments)
+    make = REGISTERED.get(function)
+    return schedule if make is None else make(schedule)
+
+
+def _name(value: object) -> str:
+    function = getattr(value, "function", value)
+    return value if isinstance(value, str) else str(getattr(function, "__name__", value))
+
+
+def _qualified(primitive: Primitive, function: str) -> Primitive:
+    """The same primitive, its names those of a function."""
+    args = tuple(_in_function(arg, function) for arg in primitive.args)
+    options = tuple((k, _in_function(v, function) if k == "axis" else v) for k, v in primitive.options)
+    return Primitive(primitive.name, args, options)
+
+
+def _in_function(arg: object, function: str) -> object:
+    return f"{function}:{arg}" if isinstance(arg, str) and ":" not in arg and arg != function else arg
+
+
+def _renamed(primitive: Primitive, function: str) -> Primitive:
+    """The same primitive for another instance of its function."""
+
+    def renamed(arg: object) -> object:
+        if isinstance(arg, Axis):
+            return Axis(function, arg.band, arg.name)
+        if isinstance(arg, Array):
+            return Array(function, arg.name)
+        return f"{function}:{arg.rpartition(':')[2]}" if isinstance(arg, str) else arg
+
+    args = tuple(renamed(arg) for arg in primitive.args)
+    return Primitive(primitive.name, args, tuple((k, renamed(v) if k == "axis" else v) for k, v in primitive.options))
+
+
+def _placed(error: ProgramError) -> ProgramError:
+    """The error at the line of the user's program that is running, if it has no place yet."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = cast(Any, frame.f_back)
+    if error.file is not None or frame is None:
+        return error
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, line).rstrip("\n")
+    column = len(text) - len(text.lstrip()) + 1
+    return ProgramError(
+        error.message, hint=error.hint, file=file, line=line, column=column, source_line=text,
+        width=max(1, len(text.strip())),
+    )  # fmt: skip
+
+
+def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] | None = None, **_: object) -> Schedule:
+    """A schedule of a region or of a plain function, without any customization yet.
+
+    Args:
+        instantiate: values of the function's type parameters, in order.
+
+    Raises:
+        ProgramError: when a plain function does not compile.
+    """
+    schedule = Schedule(region, tuple(instantiate or ()))
+    if isinstance(region, FunctionType):
+        schedule._session = _open_session(region, schedule.arguments)
+    return schedule
 
 
 def build(region: object, target: str = DEFAULT_TARGET, **options: Any) -> Any:

@@ -24,11 +24,43 @@ class SourceLoop:
     Attributes:
         name: its variable; empty for `while`.
         grid: the name given to the `allo.grid` it belongs to, if any.
+        function: the function that it stands in: the kernel, or a helper compiled in place.
+        call: the number of the call of that function, among all that the task makes; 0 for the kernel itself.
+        band: the nest of that function it belongs to, where a schedule was made.
     """
 
     name: str
     grid: str
     location: SourceLocation
+    function: str = ""
+    call: int = 0
+    band: str = ""
+
+    @property
+    def label(self) -> str:
+        """How schedules tell it from other loops: `function:band.name`."""
+        return f"{self.function}:{self.band}.{self.name}"
+
+    def is_called(self, name: str) -> bool:
+        """Whether a directive means it by a name."""
+        return name in (self.name, self.grid, self.label)
+
+
+@dataclass(frozen=True)
+class SourceArray:
+    """What an array, or a variable that changes, is called in a function of the source.
+
+    Attributes:
+        function, call: as of a loop.
+        argument: its position among the body's parameters, or None for the body's own memory.
+        allocation: the position among the body's allocations of its own memory.
+    """
+
+    function: str
+    call: int
+    name: str
+    argument: int | None
+    allocation: int = -1
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from allo_dse.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexCheck
-from .source import SourceLocation, SourceLoop
+from .source import SourceArray, SourceLocation, SourceLoop
 from .streams import StreamArray, StreamOp, StreamPort
 from .tensors import LayoutUse, TensorPort
 
@@ -95,6 +95,7 @@ class TaskClass:
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
         index_checks: what must be checked when the body runs.
+        arrays: what its functions call their arrays.
         layouts: tensor arguments that are only read, or only written, in another layout.
     """
 
@@ -111,6 +112,7 @@ class TaskClass:
     loops: tuple[SourceLoop, ...] = ()
     layouts: tuple[LayoutUse, ...] = ()
     index_checks: tuple[IndexCheck, ...] = ()
+    arrays: tuple[SourceArray, ...] = ()
 
     @property
     def polls(self) -> bool:

@@ -101,7 +101,7 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
             fabric = directive.options["impl"] == "fabric"
         elif directive.kind in ("pipeline", "unroll"):
             for number, source in enumerate(task_class.loops):
-                if directive.name in (source.name, source.grid):
+                if source.is_called(directive.name):
                     loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
         else:
             for name in _arrays(directive, program, task_class, nest):

@@ -71,6 +71,9 @@ class FunctionText:
     """The body of a function under construction.
 
     Constants, values that depend on the pid only, and local arrays stand at the top; arrays are freed at the end.
+
+    Attributes:
+        arrays: the values of local arrays and mutable scalars, in the order in which they are allocated.
     """
 
     def __init__(self) -> None:
@@ -80,6 +83,7 @@ class FunctionText:
         self._shared: dict[str, str] = {}
         self._globals: dict[tuple[str, str], str] = {}
         self._counter = 0
+        self.arrays: list[str] = []
         self._depth = 1
 
     def name(self) -> str:
@@ -114,12 +118,14 @@ class FunctionText:
         result = self.name()
         self._head.append(f"  {result} = memref.alloc(){_named(name)} : {type_}")
         self._allocated.append((result, type_))
+        self.arrays.append(result)
         return result
 
     def slot(self, type_: str, name: str = "") -> str:
         """A mutable scalar; `name` is its name in the source."""
         result = self.name()
         self._head.append(f"  {result} = memref.alloca(){_named(name)} : {type_}")
+        self.arrays.append(result)
         return result
 
     def global_constant(self, symbol: str, dense: str, type_: str) -> str:

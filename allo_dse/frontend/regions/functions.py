@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Sequence
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
@@ -51,7 +52,7 @@ def _may_be_type(value: object) -> bool:
     return isinstance(value, (DType, TensorType, str))
 
 
-def read_function(function: FunctionType, arguments: tuple[object, ...] = ()) -> RegionSource:
+def read_function(function: FunctionType, arguments: Sequence[object] = ()) -> RegionSource:
     """A function as a region with one kernel of one task; `arguments` are values for its type parameters.
 
     Raises:

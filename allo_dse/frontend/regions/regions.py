@@ -218,7 +218,7 @@ def bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Se
     if len(parameters) != len(values):
         source.file.fail(
             node,
-            f"region `{node.name}` has {len(parameters)} type parameters, {len(values)} are given",
+            f"`{node.name}` has {len(parameters)} type parameters, {len(values)} are given",
             f"instantiate it: {node.name}[{', '.join(parameters)}]" if parameters else "",
         )
     source.names.update(zip(parameters, values, strict=True))

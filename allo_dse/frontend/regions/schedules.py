@@ -45,7 +45,7 @@ def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
         raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=_known(name, known))
     options = dict(primitive.options)
     if primitive.name == "partition":
-        options = _partition(target, known[name], options)
+        options = partition_options(target, known[name], options)
     for option, least in (("initiation_interval", 1), ("factor", 0)):
         value = options.get(option, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -62,7 +62,7 @@ def _only_scope(program: CompiledProgram, name: str) -> str:
     return program.kernels[0].name
 
 
-def _partition(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
+def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
     dim, factor = options.get("dim", 0), options.get("factor", 0)
     kind = str(options.get("partition_type", "complete")).rpartition(".")[2].lower()
     if kind not in PARTITION_TYPES:
@@ -114,7 +114,8 @@ def _of_kernel(kernel: Kernel, arrays: bool) -> Shapes:
     if node is None:
         return {}
     if not arrays:
-        return dict.fromkeys(_loops(node))
+        rewritten = (loop.name for task_class in kernel.classes for loop in task_class.loops)
+        return dict.fromkeys([*_loops(node), *rewritten])
     found: dict[str, tuple[int, ...] | None] = {}
     for argument, tensor in zip(node.args.args, kernel.args, strict=False):
         found[argument.arg] = tensor.shape

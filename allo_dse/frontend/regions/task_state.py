@@ -26,7 +26,7 @@ from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
 from ..model.index_forms import Form
 from ..model.mlir_text import FunctionText, dense, memref_type
 from ..model.pid_values import Meta, Tree, selected
-from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value
+from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value, Variable
 from .layout_notes import LayoutNotes
 from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
 
@@ -163,6 +163,8 @@ class Task:
         guards: how many data-dependent conditions surround the code being written.
         facts: forms that those conditions say are at least 0.
         calls: names of the helper functions being inlined.
+        numbers: of those calls, and 0 before them; `called` is how many calls there have been.
+        named: the arrays and variables by (function, call, name), as they were declared first.
         frames: where jumps go, innermost last.
         does_more: whether the tasks call regions and do other things as well (see `region_calls.py`).
         handovers: per called region how its tasks are started and say that they are done.
@@ -210,6 +212,9 @@ class Task:
     guards: int = 0
     facts: list[Form] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=lambda: [0])
+    called: int = 0
+    named: dict[tuple[str, int, str], str] = field(default_factory=dict)
     spreads: dict[str, Any] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
     warnings: dict[str, None] = field(default_factory=dict)
@@ -268,6 +273,13 @@ class Task:
 
     def declare(self, name: str, value: Value) -> None:
         self.scopes[-1].names[name] = value
+        if isinstance(value, Variable) or (isinstance(value, Buffer) and value.ssa == value.root):
+            self.named.setdefault((self.function, self.numbers[-1], name), value.ssa)
+
+    @property
+    def function(self) -> str:
+        """The name of the function being compiled: the kernel's, or that of a helper."""
+        return self.calls[-1].rpartition(".")[2] if self.calls else self.kernel.name
 
     def declare_loop(self, name: str, value: Value, node: ast.AST) -> None:
         """The variable of a loop."""

@@ -174,9 +174,12 @@ def _inside(task: Task, source: RegionSource, definition: ast.FunctionDef, name:
     saved = task.source, task.returned, task.dead
     task.source, task.returned, task.dead = source, False, False
     task.calls.append(name)
+    task.called += 1
+    task.numbers.append(task.called)
     task.mutable.append(mutable_names(definition))
     yield
     task.mutable.pop()
+    task.numbers.pop()
     task.calls.pop()
     task.source, task.returned, task.dead = saved
 

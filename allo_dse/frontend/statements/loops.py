@@ -192,7 +192,7 @@ def _counting(
 
 def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
     """The attribute that numbers a loop, after recording where it stands in the source."""
-    task.source_loops.append(SourceLoop(name, grid, task.location(node)))
+    task.source_loops.append(SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1]))
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
 
 

@@ -203,7 +203,7 @@ def _trips(program: CompiledProgram, target: str) -> list[int]:
                 if source is None or not (scope in ("", kernel.name) or is_region(scope, program)):
                     continue
                 known.append(f"{kernel.name}:{source.name}")
-                if name in (source.name, source.grid) and loop.trips is not None and loop.trips.is_constant:
+                if source.is_called(name) and loop.trips is not None and loop.trips.is_constant:
                     found.append(loop.trips.constant)
     if not found:
         raise StudyError(f"schedules: there is no loop {target!r}", hint=f"known: {', '.join(dict.fromkeys(known))}")

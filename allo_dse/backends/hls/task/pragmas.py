@@ -48,9 +48,10 @@ class LoopPragmas:
             return self._tile_loop(op)
         number = ir.IntegerAttr(op.attributes["df.loop"]).value
         loop = self.task_class.loops[number]
-        label = f"{identifier(loop.name or 'while_')}_{number}".replace("__", "_")
-        pragmas = self._loop([loop.name], [loop.grid] if _is_innermost(op) else [])
-        return LoopSource(label, loop.name or "i", place(loop.location), pragmas, loop.location)
+        name = loop.name.replace(".", "_")  # `i.outer`
+        label = f"{identifier(name or 'while_')}_{number}".replace("__", "_")
+        pragmas = self._loop([loop.name, loop.label], [loop.grid] if _is_innermost(op) else [])
+        return LoopSource(label, name or "i", place(loop.location), pragmas, loop.location)
 
     def _tile_loop(self, op: ir.Operation) -> LoopSource:
         """A loop of an operation on tiles: the next cost in its block, or around it, tells which.

@@ -1,0 +1,196 @@
+"""buffer_at and reuse_at: small memories beside large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from allo_dse.ir.bindings import arith, ir, memref, scf
+from allo_dse.ir.linear import Linear
+from allo_dse.lang.diagnostics import ProgramError
+
+from .body import LOOP, NAME, Body, inner_block
+from .find import Found
+from .reshape_loops import bounds, constant, known, variable
+from .windows import IndexForms, Window, accesses, indices, windows
+
+
+def buffer_at(found: Found, array: ir.Value, name: str) -> str:
+    """What the rounds of a loop use of an array lies in a buffer meanwhile; returns the buffer's name.
+
+    before:  for i: for k: for j: C[i, j] += ...
+    after:   for i: { b[:] = C[i, :]; for k: for j: b[j] += ...; C[i, :] = b[:] }
+    """
+    body, loop = found.body, found.op
+    ops = accesses(loop, array)
+    if not any(op.name == "memref.store" for op in ops):
+        raise ProgramError(f"loop `{found.name}` does not write `{name}`", hint="reuse_at is for arrays that are read")
+    shape = list(ir.MemRefType(array.type).shape)
+    forms = IndexForms(body)
+    used = windows(forms, ops, shape, forms.inside(loop))
+    kept = [axis for axis, window in enumerate(used) if window.size > 1]
+    buffer = _new_array(body, found, array, [used[axis].size for axis in kept], f"{name}_buffer")
+    _redirect(forms, ops, buffer, used, kept)
+    sizes = [used[axis].size for axis in kept]
+    source = body.source(loop)
+    block = inner_block(loop)
+    for at_end in (False, True):
+        point = ir.InsertionPoint.at_block_terminator(block) if at_end else ir.InsertionPoint.at_block_begin(block)
+        with point, _loops(body, source.name, sizes, "back" if at_end else "init", found) as position:
+            there = _global(forms, used, dict(zip(kept, position, strict=True)))
+            if at_end:
+                memref.StoreOp(memref.LoadOp(buffer, position).result, array, there)
+            else:
+                memref.StoreOp(memref.LoadOp(array, there).result, buffer, position)
+    return body.name_of(buffer)
+
+
+def reuse_at(found: Found, array: ir.Value, name: str) -> str:
+    """Elements of an array that the next rounds of a loop read again lie in a buffer; returns the buffer's name.
+
+    before:  for i: ... A[i] + A[i + 1] + A[i + 2]
+    after:   for i: { b[0] = b[1]; b[1] = b[2]; b[2] = A[i + 2] (in the first round all of b); ... b[0] + b[1] + b[2] }
+    """
+    body, loop = found.body, found.op
+    ops = accesses(loop, array)
+    if not ops:
+        raise ProgramError(f"loop `{found.name}` does not use `{name}`")
+    if any(op.name == "memref.store" for op in ops):
+        raise ProgramError(f"loop `{found.name}` writes `{name}`", hint="buffer_at is for arrays that are written")
+    first, _, step = (known(value) for value in bounds(loop))
+    if first is None or step != 1:
+        raise ProgramError(f"`{found.name}` must begin at a number and count by one")
+    shape = list(ir.MemRefType(array.type).shape)
+    forms = IndexForms(body)
+    used = windows(forms, ops, shape, forms.inside(loop))
+    own = forms.number(variable(loop))
+    axes = [axis for axis, window in enumerate(used) if window.base.factor(own)]
+    if len(axes) != 1 or used[axes[0]].base.factor(own) != 1 or used[axes[0]].size < 2:
+        raise ProgramError(f"rounds of `{found.name}` do not read elements of `{name}` that lie in a row again")
+    kept = [axis for axis, window in enumerate(used) if window.size > 1]
+    sizes = [used[axis].size for axis in kept]
+    buffer = _new_array(body, found, array, sizes, f"{name}_reuse_{found.name}")
+    _redirect(forms, ops, buffer, used, kept)
+    with ir.InsertionPoint.at_block_begin(inner_block(loop)):
+        is_first = arith.CmpIOp(arith.CmpIPredicate.eq, variable(loop), constant(first)).result
+        _fill(_Filling(found, array, buffer, used, kept, forms), kept.index(axes[0]), is_first)
+    return body.name_of(buffer)
+
+
+class _Filling:
+    """How a buffer gets what the next round needs."""
+
+    def __init__(
+        self, found: Found, array: ir.Value, buffer: ir.Value, used: Sequence[Window], kept: list[int],
+        forms: IndexForms,
+    ) -> None:  # fmt: skip
+        self.found, self.array, self.buffer = found, array, buffer
+        self.used, self.kept, self.forms = used, kept, forms
+
+    def load(self, position: Sequence[ir.Value]) -> ir.Value:
+        """The element of the array that belongs at a position of the buffer."""
+        there = _global(self.forms, self.used, dict(zip(self.kept, position, strict=True)))
+        return memref.LoadOp(self.array, there).result
+
+
+def _fill(filling: _Filling, axis: int, is_first: ir.Value) -> None:
+    """The elements of the buffer move up by one, and the last ones are read; in the first round all are."""
+    found, sizes = filling.found, [filling.used[a].size for a in filling.kept]
+    others = [size for position, size in enumerate(sizes) if position != axis]
+    last = sizes[axis] - 1
+
+    def at(rest: Sequence[ir.Value], index: ir.Value) -> list[ir.Value]:
+        return [*rest[:axis], index, *rest[axis:]]
+
+    with _loops(found.body, found.name, others, "reuse", found) as rest:
+        choice = scf.IfOp(is_first, has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            for slot in range(last):
+                where = at(rest, constant(slot))
+                memref.StoreOp(filling.load(where), filling.buffer, where)
+            scf.YieldOp([])
+        with ir.InsertionPoint(choice.else_block):
+            for slot in range(last):
+                moved = memref.LoadOp(filling.buffer, at(rest, constant(slot + 1))).result
+                memref.StoreOp(moved, filling.buffer, at(rest, constant(slot)))
+            scf.YieldOp([])
+        where = at(rest, constant(last))
+        memref.StoreOp(filling.load(where), filling.buffer, where)
+
+
+def _new_array(body: Body, found: Found, like: ir.Value, sizes: Sequence[int], name: str) -> ir.Value:
+    """A local array, known by a name in the function of the loop."""
+    type_ = ir.MemRefType.get(sizes, ir.MemRefType(like.type).element_type)
+    taken = {body.name_of(value) for value in body.arrays.values()} | set(body.parameters)
+    unique, number = name, 1
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    with ir.InsertionPoint.at_block_begin(body.block):
+        made = memref.AllocOp(type_, [], []).operation
+    made.attributes[NAME] = ir.StringAttr.get(unique)
+    with ir.InsertionPoint.at_block_terminator(body.block):
+        memref.DeallocOp(made.results[0])
+    source = body.source(found.op)
+    body.arrays[source.function, source.call, name] = made.results[0]
+    return made.results[0]
+
+
+def _redirect(
+    forms: IndexForms, ops: Sequence[ir.Operation], buffer: ir.Value, used: Sequence[Window], kept: Sequence[int]
+) -> None:
+    """Let accesses of an array go to its buffer."""
+    for op in ops:
+        with ir.InsertionPoint(op):
+            where = []
+            for axis in kept:
+                index, window = indices(op)[axis], used[axis]
+                form = forms.of(index)
+                moved = window.base.scaled(-1) + Linear((), -window.low)
+                if form is not None and not form.derived:
+                    where.append(forms.write(form + moved))
+                else:
+                    where.append(index)  # the dimension is there from end to end
+            if op.name == "memref.load":
+                op.results[0].replace_all_uses_with(memref.LoadOp(buffer, where).result)
+            else:
+                memref.StoreOp(op.operands[0], buffer, where)
+        op.erase()
+
+
+def _global(forms: IndexForms, used: Sequence[Window], inner: dict[int, ir.Value]) -> list[ir.Value]:
+    """Where in the array an element of the buffer belongs."""
+    found = []
+    for axis, window in enumerate(used):
+        start = window.base + Linear((), window.low)
+        if axis not in inner:
+            found.append(forms.write(start))
+        elif start.is_constant and not start.constant:
+            found.append(inner[axis])
+        else:
+            found.append(arith.AddIOp(forms.write(start), inner[axis]).result)
+    return found
+
+
+@contextmanager
+def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found) -> Iterator[list[ir.Value]]:
+    """A nest of new loops, with a name each; what is written meanwhile stands inside."""
+    source = body.source(found.op)
+    points: list[ir.InsertionPoint] = []
+    variables: list[ir.Value] = []
+    for depth, size in enumerate(sizes):
+        own = f"{name}_{what}" + (f"_{depth}" if depth else "")
+        loop = scf.ForOp(constant(0), constant(size), constant(1)).operation
+        loop.attributes[LOOP] = body.marked(replace(source, grid=""), own)
+        block = inner_block(loop)
+        with ir.InsertionPoint(block):
+            end = scf.YieldOp([])
+        variables.append(block.arguments[0])
+        points.append(ir.InsertionPoint(end))
+        points[-1].__enter__()
+    try:
+        yield variables
+    finally:
+        for point in reversed(points):
+            point.__exit__(None, None, None)

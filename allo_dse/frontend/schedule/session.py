@@ -1,0 +1,268 @@
+"""A program while a schedule rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import new_context
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.region import Instance, Region
+from allo_dse.lang.schedule import Array, Axis, Primitive
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+
+from ..compiler import compile_region
+from . import find
+from .body import NAME, Body
+from .buffers import buffer_at, reuse_at
+from .directives import loop_directive, partition_directive
+from .find import Found
+from .fusion import compute_at
+from .printed import PrintedModule
+from .reshape_loops import erase_unused, fuse, reorder, share_constants, split
+
+
+class Session:
+    """A compiled program and the bodies of its task classes, as far as they have been rewritten.
+
+    Attributes:
+        top: the name of the outermost function or region.
+    """
+
+    def __init__(self, function: Region | FunctionType, arguments: Sequence[object] = ()) -> None:
+        plain = Instance(function, tuple(arguments)) if isinstance(function, FunctionType) else None
+        self._compiled = compile_region(plain or function)
+        self.top = self._compiled.name
+        self._applied: list[Primitive] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        context = new_context()
+        self._bodies = [
+            Body.of(task_class, context) for kernel in self._compiled.kernels for task_class in kernel.classes
+        ]
+        self._directives: list[Directive] = []
+        for body in self._bodies:
+            find.name_bands(body)
+            _tell_apart(body)
+
+    @property
+    def _context(self) -> ir.Context:
+        return self._bodies[0].module.context
+
+    # -- what is asked of it -----------------------------------------------------------------------------------------
+
+    @property
+    def program(self) -> CompiledProgram:
+        """The program with the schedule applied."""
+        done = {id(body.task_class): body.finished() for body in self._bodies}
+        kernels = tuple(
+            replace(kernel, classes=tuple(done[id(task_class)] for task_class in kernel.classes))
+            for kernel in self._compiled.kernels
+        )
+        return replace(self._compiled, kernels=kernels, schedule=(*self._compiled.schedule, *self._directives))
+
+    @property
+    def module(self) -> PrintedModule:
+        """The program as MLIR."""
+        return PrintedModule.of(self._bodies, self._directives, self.top)
+
+    def loops(self, function: str) -> dict[str, list[str]]:
+        """The nests of a function and the names of their loops."""
+        found: dict[str, list[str]] = {}
+        for body in self._bodies:
+            for loop in body.loops():
+                source = body.source(loop)
+                names = found.setdefault(source.band, []) if source.function == function else []
+                if source.name not in names:
+                    names.append(source.name)
+        if not found and function not in find.functions(self._bodies):
+            raise ProgramError(f"there is no function `{function}`", hint="helper functions are known by their names")
+        return found
+
+    def has_array(self, name: str) -> bool:
+        return any((function, own) == (self.top, name) for body in self._bodies for function, _, own in body.arrays)
+
+    def apply(self, primitive: Primitive) -> Any:
+        """Carry out a primitive.
+
+        Raises:
+            ProgramError: where it cannot be; the program is then as it was.
+        """
+        try:
+            found = self._carry_out(primitive)
+        except ProgramError:
+            self._begin()
+            for earlier in self._applied:
+                self._carry_out(earlier)
+            raise
+        self._applied.append(primitive)
+        return found
+
+    def _carry_out(self, primitive: Primitive) -> Any:
+        with self._context, ir.Location.unknown():
+            if primitive.name not in _PRIMITIVES:
+                raise ProgramError(f"{primitive.name}: there is no such primitive yet")
+            found = _PRIMITIVES[primitive.name](self, *primitive.args, **dict(primitive.options))
+            for body in self._bodies:
+                share_constants(body.function)
+                erase_unused(body.block)
+        return found
+
+    # -- primitives --------------------------------------------------------------------------------------------------
+
+    def _find(self, axis: object) -> list[Found]:
+        return find.loops(self._bodies, axis, self.top)
+
+    def _split(self, axis: object, factor: object) -> None:
+        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+            raise ProgramError(f"split: the factor must be a positive integer, not {factor!r}")
+        for found in self._find(axis):
+            split(found, factor)
+
+    def _reorder(self, *axes: object) -> None:
+        for chain in self._together(axes):
+            reorder(chain[0].body, [one.op for one in chain])
+
+    def _fuse(self, *axes: object) -> Axis:
+        name = ""
+        source = None
+        for chain in self._together(axes):
+            source = chain[0].body.source(chain[0].op)
+            name = fuse(chain)
+        assert source is not None
+        return Axis(source.function, source.band, name)
+
+    def _tile(self, *given: object) -> None:
+        axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
+        if not axes or len(axes) != len(factors):
+            raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
+        for axis, factor in zip(axes, factors, strict=True):
+            self._split(axis, factor)
+        self._reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
+
+    def _compute_at(self, from_loop: object, target_loop: object) -> None:
+        for producer, target in self._together((from_loop, target_loop)):
+            compute_at(producer, target)
+
+    def _buffer_at(self, target: object, axis: object) -> Array:
+        return self._beside(buffer_at, target, axis)
+
+    def _reuse_at(self, target: object, axis: object) -> Array:
+        return self._beside(reuse_at, target, axis)
+
+    def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
+        """A small memory beside an array, for each call of the function of the loop; its name in that function."""
+        array = find.array(target, self.top)
+        made: Array | None = None
+        for found in self._find(axis):
+            source = found.body.source(found.op)
+            value = find.array_of(found.body, array, source.call)
+            name = make(found, value, array.name)
+            made = made or Array(source.function, name)
+        assert made is not None
+        return made
+
+    def _together(self, axes: Sequence[object]) -> list[list[Found]]:
+        """The loops of several names, for each call of the functions that they stand in."""
+        if not axes:
+            raise ProgramError("which loops?", hint='s.reorder("j", "i")')
+        found = [self._find(axis) for axis in axes]
+        if len({len(one) for one in found}) != 1:
+            raise ProgramError("these loops belong to functions that are not called equally often")
+        return [list(one) for one in zip(*found, strict=True)]
+
+    def _directive(self, kind: str) -> Callable[..., None]:
+        def record(axis: object, **options: object) -> None:
+            for found in self._find(axis):
+                self._add(loop_directive(kind, found, options))
+
+        return record
+
+    def _pipeline(self, axis: object, **options: object) -> None:
+        self._directive("pipeline")(axis, **options)
+
+    def _unroll(self, axis: object, **options: object) -> None:
+        self._directive("unroll")(axis, **options)
+
+    def _parallel(self, axis: object) -> None:
+        self._directive("parallel")(axis)
+
+    def _partition(self, target: object, **options: object) -> None:
+        for body, array in find.arrays(self._bodies, target, self.top):
+            self._add(partition_directive(body, array, str(target), options))
+
+    def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+        for nest in find.band(self._bodies, str(band_name), self.top):
+            if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
+                raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
+            for axis in axes:
+                self._add(loop_directive("unroll", nest[axis], {"factor": 0}))
+        return list(axes)
+
+    def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+        for body, array in find.arrays(self._bodies, target, self.top):
+            options = {"to": str(dst), "depth": depth}
+            self._add(Directive("stream", body.task_class.kernel, body.name_of(array), options))
+
+    def _add(self, directive: Directive) -> None:
+        if directive not in self._directives:
+            self._directives.append(directive)
+
+    def _dataflow(self, axis: object) -> None:
+        if isinstance(axis, str) and axis in find.functions(self._bodies):
+            self._add(Directive("dataflow", self._compiled.kernels[0].name, axis))
+        else:
+            self._directive("dataflow")(axis)
+
+    def _inline(self, function: str | None = None) -> None:
+        known = find.functions(self._bodies)
+        if function is not None and function not in known:
+            raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
+
+
+_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
+    "split": Session._split,
+    "reorder": Session._reorder,
+    "fuse": Session._fuse,
+    "tile": Session._tile,
+    "compute_at": Session._compute_at,
+    "buffer_at": Session._buffer_at,
+    "reuse_at": Session._reuse_at,
+    "pipeline": Session._pipeline,
+    "unroll": Session._unroll,
+    "parallel": Session._parallel,
+    "partition": Session._partition,
+    "dataflow": Session._dataflow,
+    "inline": Session._inline,
+    "unfold": Session._unfold,
+    "to": Session._to,
+}
+
+
+def _part(axis: object, part: str) -> object:
+    """The outer or inner loop of one that has been split."""
+    if isinstance(axis, Axis):
+        return Axis(axis.function, axis.band, f"{axis.name}.{part}")
+    return f"{axis}.{part}"
+
+
+def _tell_apart(body: Body) -> None:
+    """Give local arrays of one name different ones."""
+    taken = set(body.parameters)
+    seen: set[ir.Value] = set()
+    for (_, _, name), value in body.arrays.items():
+        if isinstance(value, ir.BlockArgument) or value in seen:
+            continue
+        seen.add(value)
+        unique, number = name, 1
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique)
+        with body.module.context:
+            value.owner.attributes[NAME] = ir.StringAttr.get(unique)

@@ -1,0 +1,72 @@
+"""Programs that schedules rewrite."""
+
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo
+from allo.ir.types import float32, int32
+
+M, N, K = 6, 8, 10
+
+
+def product(A: int32[M, K], B: int32[K, N]) -> int32[M, N]:
+    C: int32[M, N] = 3
+    for i, j, k in allo.grid(M, N, K):
+        C[i, j] += A[i, k] * B[k, j]
+    return C
+
+
+def triangle(A: int32[N, N], B: int32[N, N]):
+    for i in range(N):
+        for j in range(i + 1):
+            for k in range(2, 7):
+                B[i, j] += A[i, k] * A[k, j]
+
+
+def two_nests(A: int32[M, N]) -> int32[M, N]:
+    B: int32[M, N] = 0
+    C: int32[M, N] = 0
+    for i, j in allo.grid(M, N, name="first"):
+        B[i, j] = A[i, j] + 1
+    for i, j in allo.grid(M, N, name="second"):
+        C[i, j] = B[i, j] * 2
+    return C
+
+
+def row_sums(A: int32[M, N], B: int32[M, N]):
+    for i in range(M):
+        for j in range(N):
+            total: int32 = 0
+            for k in range(N):
+                total += A[i, k] * (j + 1)
+            B[i, j] = total
+
+
+def diagonal(A: int32[N, N]):
+    for i, j in allo.grid(N - 1, N - 1):
+        A[i + 1, j] = A[i, j + 1] + A[i + 1, j]
+
+
+def stencil(A: int32[M, N], B: int32[M, N]):
+    for i, j in allo.grid(M - 2, N - 2, name="B"):
+        B[i + 1, j + 1] = A[i, j + 1] + A[i + 1, j] + 3 * A[i + 1, j + 1] + A[i + 1, j + 2] + A[i + 2, j + 1]
+
+
+def multiply(X: int32[N, N], Y: int32[N, N], Z: int32[N, N]):
+    for i, j in allo.grid(N, N, name="mm"):
+        for k in allo.reduction(N):
+            Z[i, j] += X[i, k] * Y[k, j]
+
+
+def twice(A: int32[N, N], B: int32[N, N]) -> int32[N, N]:
+    C: int32[N, N] = 0
+    D: int32[N, N] = 1
+    multiply(A, B, C)
+    multiply(C, B, D)
+    return D
+
+
+def scaled(A: float32[M, N], B: float32[M, N]):
+    for i, j in allo.grid(M, N):
+        B[i, j] = A[i, j] * 0.5

@@ -1,0 +1,107 @@
+"""Laws: whatever a schedule accepts keeps the results of a program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.schedule import customize
+
+from . import programs
+
+TRANSFORMABLE = [programs.product, programs.triangle, programs.two_nests, programs.row_sums, programs.diagonal]
+quick = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def outcome(built: Any, seed: int = 0) -> list[np.ndarray]:
+    """The arrays of a program after a run on random numbers, and what it returns."""
+    generator = np.random.default_rng(seed)
+    program = built.program
+    tensors = program.tensors[: len(program.tensors) - program.results]
+    arrays = [generator.integers(-9, 9, t.shape).astype(np.int32) for t in tensors]
+    returned = built(*arrays)
+    return [*arrays, *([] if returned is None else [returned])]
+
+
+def same(schedule: Any) -> None:
+    """Assert that a scheduled program gives what the program gives without."""
+    expected = outcome(customize(schedule.region).build())
+    for mine, theirs in zip(outcome(schedule.build()), expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def names(schedule: Any) -> list[Any]:
+    return [axis for _, band in schedule.get_loops() for _, axis in band]
+
+
+@st.composite
+def steps(draw: st.DrawFn, schedule: Any) -> Callable[[], object]:
+    """One primitive on loops that the program has."""
+    loops = names(schedule)
+    kind = draw(st.sampled_from(["split", "reorder", "fuse", "tile", "compute_at"]))
+    some = draw(st.lists(st.sampled_from(loops), min_size=1, max_size=3, unique=True))
+    if kind == "split":
+        return lambda factor=draw(st.integers(1, 7)): schedule.split(some[0], factor)
+    if kind == "tile":
+        factors = draw(st.lists(st.integers(1, 4), min_size=len(some), max_size=len(some)))
+        return lambda: schedule.tile(*some, *factors)
+    if kind == "compute_at":
+        return lambda: schedule.compute_at(some[0], some[-1])
+    return lambda: getattr(schedule, kind)(*some)
+
+
+@quick
+@given(data=st.data(), program=st.sampled_from(TRANSFORMABLE))
+def test_accepted_steps_keep_results(data: st.DataObject, program: Any) -> None:
+    schedule = customize(program)
+    for _ in range(4):
+        step = data.draw(steps(schedule))
+        before = str(schedule.module)
+        try:
+            step()
+        except ProgramError as error:
+            assert error.file is not None
+            assert str(schedule.module) == before, "a refused step changes nothing"
+    same(schedule)
+
+
+@pytest.mark.parametrize("axis", ["i", "j", "k"])
+@pytest.mark.parametrize("inner", ["j", "k"])
+def test_buffer_at_keeps_results(axis: str, inner: str) -> None:
+    schedule = customize(programs.product)
+    schedule.reorder("k", "j") if inner == "j" else None
+    schedule.buffer_at(schedule.C, axis=axis)
+    same(schedule)
+
+
+@pytest.mark.parametrize("axes", [["i"], ["j"], ["i", "j"]])
+def test_reuse_at_keeps_results(axes: list[str]) -> None:
+    schedule = customize(programs.stencil)
+    target = schedule.A
+    for axis in axes:
+        target = schedule.reuse_at(target, axis)
+    same(schedule)
+
+
+def test_composed_schedules_keep_results() -> None:
+    inner = customize(programs.multiply)
+    inner.reorder("k", "j")
+    inner.buffer_at(inner.Z, axis="i")
+    inner.split("j", 3)
+    inner.pipeline("j.inner")
+    schedule = customize(programs.twice)
+    schedule.compose(inner)
+    assert str(schedule.module).count("scf.for") == 2 * 6, "both calls are rewritten"
+    same(schedule)
+
+
+def test_an_illegal_order_is_refused_at_its_line() -> None:
+    schedule = customize(programs.diagonal)
+    with pytest.raises(ProgramError, match="element of `A` is used too early") as caught:
+        schedule.reorder("j", "i")
+    assert caught.value.file == __file__
+    assert "i <, j >" in caught.value.hint
