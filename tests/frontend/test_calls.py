@@ -515,7 +515,7 @@ def test_schedules_become_attributes() -> None:
         (lambda s: s.unroll("send:k"), "unroll: `send` has no loop `k`"),
         (
             lambda s: s.blocking("send:k"),
-            "unknown schedule primitive 'blocking'\n  hint: known: partition, pipeline, unroll",
+            "`scheduled` has no array `blocking`, and there is no schedule primitive of that name",
         ),
     ],
 )

@@ -279,7 +279,7 @@ class Task:
     @property
     def function(self) -> str:
         """The name of the function being compiled: the kernel's, or that of a helper."""
-        return self.calls[-1].rpartition(".")[2] if self.calls else self.kernel.name
+        return self.calls[-1].partition("[")[0].rpartition(".")[2] if self.calls else self.kernel.name
 
     def declare_loop(self, name: str, value: Value, node: ast.AST) -> None:
         """The variable of a loop."""

