@@ -66,7 +66,7 @@ def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSO
     if as_json:
         print_json(facts)
         return
-    print_facts(_status_words(facts) | _space_words(table), console())
+    print_facts({**_status_words(facts), **_space_words(table)}, console())
 
 
 def _space_words(table: RunTable) -> dict[str, str]:

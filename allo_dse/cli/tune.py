@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -101,7 +102,7 @@ def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 @app.command(help=_HELP, epilog=_EPILOG)
 @_taking_flags
-def tune(
+def tune(  # noqa: PLR0913 (the flags of a command)
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.", show_default=False)
     ],
@@ -129,6 +130,9 @@ def tune(
             show_default=False,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how large the space is and how long it takes to close it.")
+    ] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate everything again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")] = False,
@@ -139,6 +143,7 @@ def tune(
 ) -> None:
     """Run every study of a file and print what came out."""
     from allo_dse.eval.hardware.command import located
+    from allo_dse.tune.run.dry_run import outlook
     from allo_dse.tune.run.session import run_study
     from allo_dse.tune.search.budget import StepLeft
     from allo_dse.tune.show.output import print_result
@@ -157,6 +162,10 @@ def tune(
             studies = load_studies(study, parse_settings(chosen))
             for one in studies:
                 progress = JsonReporter(out) if as_json else "quiet" if quiet else "auto"
+                if dry_run:
+                    ahead = outlook(one, RunOptions(**given))
+                    print(json.dumps(ahead.to_dict()) if as_json else ahead, file=out, flush=True)
+                    continue
                 if run_dir is not None and len(studies) > 1:
                     given["run_dir"] = run_dir / file_name(one.name)
                 result = run_study(one, RunOptions(**given, command=command, progress=progress))

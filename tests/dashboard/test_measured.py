@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec import structs
 
-from allo_dse.dashboard.app.pages.progress import learned
+from allo_dse.dashboard.app.pages.progress import decided, learned
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.progress import measured
 from allo_dse.dashboard.figures.measured import measured_figure
 from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.report.plots import progress_plots
+from allo_dse.tune.store.certificate import Certificate, Gap
 from allo_dse.tune.store.log import RunLog
 
 from .conftest import wait_text
@@ -72,3 +73,17 @@ def test_the_page_has_the_figure_where_something_was_measured(tmp_path: Path, vi
     other = visit(serve(write_run(tmp_path / "other", 30))[0]).open("progress")
     other.wait_for_function("() => document.querySelector('#rate .js-plotly-plot')?.data?.length")
     assert not other.locator("#measured-card").is_visible()
+
+
+def test_the_page_says_what_is_decided_about_the_space() -> None:
+    assert decided(None) == []
+    gaps = (Gap("latency_us", "minimize", 0.018), Gap("pe_count", "minimize", 0.0), Gap("cost", "minimize", None))
+    found = Certificate(
+        designs=904, listed=True, evaluated=3, failed=0, refused=1, bounded=500, open=400, gaps=gaps
+    )  # fmt: skip
+    (number,) = decided(found)
+    text = str(number)
+    assert "504 of 904" in text
+    assert "1.8 % lower at most" in text
+    assert "cannot be lower" in text
+    assert "cost" not in text

@@ -8,6 +8,7 @@ on as if it had not been.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +68,7 @@ class ExactProposer:
         self._proposed: dict[int, tuple[int, Losses]] = {}  # by proposal: which design, and its bounds
         self._front: Points = np.empty((0, len(self._signs)))
         self._number = self._listed = self._evaluated = self._failed = self._bounded = 0
-        self._all_listed = False
+        self._all_listed = self._changed = False
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -192,6 +193,7 @@ class ExactProposer:
             return
         losses = np.array([s * v for s, v in zip(self._signs, told.values, strict=True)])
         if not (self._front <= losses).all(1).any():
+            self._changed = True
             self._front = np.vstack([self._front[(self._front < losses).any(1)], losses])
 
     def revise(self, told: Mapping[int, Told]) -> None:
@@ -204,6 +206,7 @@ class ExactProposer:
 
     def certificate(self) -> Certificate:
         """What is decided by now."""
+        self._sweep()
         objectives = self._least.objectives
         shares = [self._gap(position) for position in range(len(objectives))]
         gaps = tuple(Gap(o.name, o.direction, share) for o, share in zip(objectives, shares, strict=True))
@@ -218,6 +221,20 @@ class ExactProposer:
             gaps=gaps,
             unbounded=tuple(self._least.unbounded),
         )
+
+    def _sweep(self) -> None:
+        """Take out what has been beaten since it was last looked at: the queues only notice when its turn comes."""
+        if not self._changed or not self._open:
+            return
+        self._changed = False
+        numbers = list(self._open)
+        least = np.array([design.least for design in self._open.values()])
+        for point in self._front:
+            beaten = (point <= least).all(1)
+            for position in np.flatnonzero(beaten):
+                del self._open[numbers[position]]
+            self._bounded += int(beaten.sum())
+            least, numbers = least[~beaten], list(itertools.compress(numbers, ~beaten))
 
     def _gap(self, position: int) -> float | None:
         """By how much a design that is not decided can be better at most, as a share of the best value found."""

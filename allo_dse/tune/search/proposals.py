@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from allo_dse.space.selection import Individual
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
+LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
 MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
 MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
@@ -271,7 +272,8 @@ def make_proposer(
 ) -> Proposer:
     """The proposer for a sampler given by name or as an Optuna sampler.
 
-    "auto" enumerates spaces that have no more designs than there are trials to spend, and breeds in larger ones.
+    "auto" goes by bounds where every objective has one and the space can be listed in seconds; else it enumerates
+    spaces that have no more designs than there are trials to spend, and breeds in larger ones.
 
     Args:
         least: the objectives, and what is known of them before a design is evaluated.
@@ -289,6 +291,8 @@ def make_proposer(
         if isinstance(sampler, EvolutionSampler):
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
+    if sampler == "auto" and not least.unbounded and space.count(LISTED) is not None:
+        sampler = "exact"
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         sampler = "evolution" if space.count(limit) is None else "exhaustive"

@@ -9,7 +9,10 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from allo_dse.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
+from allo_dse.tune.store.certificate import Certificate
+from allo_dse.tune.store.run_info import read_info
 
 from ...data.board import Board, Ref
 from ...data.progress import measured, statuses, timeline
@@ -69,7 +72,7 @@ def _drawing(app: Dash, context: Context) -> None:
             spans, correction = timeline(run), measured(run)
             return (
                 failed_card(board, number or 0),
-                [*key_numbers(run), *learned(correction)],
+                [*key_numbers(run), *decided(_certificate(run)), *learned(correction)],
                 measured_figure(correction, paint),
                 not correction.pairs,
                 figures.hypervolume_figure(board, paint, hidden=hidden),
@@ -168,6 +171,24 @@ def key_numbers(run: RunTable) -> list[object]:
         f"hypervolume ({figures.hypervolume_unit(run)})": text(round(volume, 4)),
     }
     return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]
+
+
+def decided(certificate: Certificate | None) -> list[object]:
+    """How much of the space is decided, and how much better each objective can still become; nothing without proofs."""
+    if certificate is None:
+        return []
+    done = certificate.designs - certificate.open
+    gaps = [str(gap) for gap in certificate.gaps if gap.share is not None]
+    words = "; ".join(["of the space decided", *gaps])
+    return [html.Div([html.B(f"{done:,} of {certificate.designs:,}"), html.Span(words)], className="number")]
+
+
+def _certificate(run: RunTable) -> Certificate | None:
+    """What is decided by now: the run's file is written again and again."""
+    try:
+        return read_info(run.path).certificate
+    except StudyError:  # the run is being thrown away
+        return None
 
 
 def learned(correction: Correction) -> list[object]:

@@ -1,0 +1,127 @@
+"""What a run would have before it: how large the space is, how much of it is ruled out, how long it takes to close.
+
+Nothing is written. Designs are evaluated only where evaluating is cheap enough to have bounds: by a simulator.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from allo_dse.aliases import JsonObject
+from allo_dse.eval.evaluator import Evaluator
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import StudySpec
+from ..search.judge import Judge
+from ..search.proposals import make_proposer
+from ..search.protocol import certificate_of
+from ..search.screening import Screen
+from ..show.run_view import format_duration
+from ..store.certificate import Certificate
+from ..store.record import Measurement, Record
+from .ledger import described
+from .options import RunOptions
+
+MOST_COUNTED = 1_000_000
+LOOKED_AT = 64  # designs of a space whose designs have no bounds
+SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run would have before it.
+
+    Attributes:
+        designs: of the space; None when they are more than `MOST_COUNTED`.
+        sampler: what would propose designs.
+        looked_at, refused: designs that were checked, and how many of them break a limit.
+        listing_seconds, seconds: spent until the first design was proposed, and deciding designs.
+        certificate: what was decided in that time; None where the sampler decides nothing.
+    """
+
+    study: str
+    designs: int | None
+    sampler: str
+    looked_at: int
+    refused: int
+    listing_seconds: float
+    seconds: float
+    certificate: Certificate | None
+
+    @property
+    def closing_seconds(self) -> float | None:
+        """Estimated time until the space is closed, if what is open has to be built as what was looked at."""
+        found = self.certificate
+        worked = 0 if found is None else found.evaluated + found.refused
+        if found is None or not worked:
+            return None
+        return self.listing_seconds + self.seconds * (1 + found.open / worked)
+
+    def __str__(self) -> str:
+        size = f"more than {MOST_COUNTED:,}" if self.designs is None else f"{self.designs:,}"
+        lines = [f"{self.study}: a space of {size} designs, searched by {self.sampler}"]
+        if self.certificate is not None:
+            lines.append(f"in {format_duration(self.listing_seconds + self.seconds)}: {self.certificate}")
+            if self.closing_seconds is not None:
+                lines.append(f"to close the space: at most about {format_duration(max(1.0, self.closing_seconds))}")
+        elif self.looked_at:
+            share = 100 * self.refused / self.looked_at
+            lines.append(f"of {self.looked_at:,} designs looked at, {share:.0f} % break a limit")
+        return "\n".join([*lines, "nothing was written"])
+
+    def to_dict(self) -> JsonObject:
+        """For machines."""
+        certificate = None if self.certificate is None else msgspec.to_builtins(self.certificate)
+        return {**vars(self), "certificate": certificate, "closing_seconds": self.closing_seconds}
+
+
+def outlook(study: StudySpec, options: RunOptions) -> Outlook:
+    """Look at a study's space for some seconds.
+
+    Raises:
+        StudyError: for an unknown sampler.
+    """
+    began = time.monotonic()
+    evaluator, screen = study.make_evaluator(), Screen(study.space, study.check)
+    budget = options.budget(study.trials, ladder=bool(study.rungs))
+    least = study.least_losses(evaluator)
+    proposer = make_proposer(
+        options.sampler, study.space, screen, least, seed=options.seed or 0, done=0, trials=budget.trials, strict=True
+    )
+    judge, looked_at, listed = Judge(study.objectives, study.constraints), 0, began
+    if certificate_of(proposer) is not None and not least.unbounded:
+        proposals = proposer.ask(1, 0)
+        listed = time.monotonic()
+        while proposals:
+            (proposal,) = proposals
+            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.candidate)))
+            proposals = proposer.ask(1, 0) if time.monotonic() - listed < SECONDS else []
+    else:
+        for candidate in itertools.islice(study.space.designs(), LOOKED_AT):
+            screen.judge(candidate)
+            looked_at += 1
+    return Outlook(
+        study=study.name,
+        designs=study.space.count(MOST_COUNTED),
+        sampler=proposer.name,
+        looked_at=looked_at,
+        refused=screen.invalid,
+        listing_seconds=listed - began,
+        seconds=time.monotonic() - listed,
+        certificate=None if looked_at else certificate_of(proposer),
+    )
+
+
+def _measured(evaluator: Evaluator, judge: Judge, candidate: Candidate) -> Record:
+    """The record of a design that is evaluated here and not kept."""
+    found = Measurement(number=0, rung=0, evaluator=evaluator.name)
+    fields = {**msgspec.structs.asdict(found), "printed": ""}
+    try:
+        fields |= {"metrics": dict(evaluator.evaluate(candidate.design)), "status": "ok"}
+    except Exception as error:  # it costs that one design
+        fields |= {"error": f"{type(error).__name__}: {error}", "status": "failed"}
+    return judge.judged(Record(**fields, **described(candidate), at=0.0))
