@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
     from .space.samplers import EvolutionSampler as EvolutionSampler
+    from .tune.opened import open_run as open_run
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
@@ -138,6 +139,7 @@ _names, __getattr__ = lazy_exports(
         "space.choices.schedules": ["adders", "memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
+        "tune.opened": ["open_run"],
         "tune.results.result": ["Result"],
         "tune.study": ["Study"],
     },

@@ -9,14 +9,18 @@ import typer
 from allo_dse.errors import AlloDseError
 
 from .output import print_error
+from .settings import print_settings
 
 COMMANDS = (
     "best",
     "calibrate",
+    "clean",
     "compare",
     "dashboard",
     "depths",
+    "export",
     "lint",
+    "list",
     "pareto",
     "replay",
     "report",
@@ -33,7 +37,7 @@ def commands() -> typer.Typer:
     """Everything but running a study."""
     from allo_dse.dashboard import cli as dashboard
 
-    from . import calibrate, depths, designs, lint, runs
+    from . import calibrate, depths, designs, keep, lint, runs
 
     app = typer.Typer(
         name="allo-tune",
@@ -44,6 +48,7 @@ def commands() -> typer.Typer:
     )
     runs.add_commands(app)
     designs.add_commands(app)
+    keep.add_commands(app)
     lint.add_commands(app)
     depths.add_commands(app)
     calibrate.add_commands(app)
@@ -60,7 +65,11 @@ def main() -> None:
         else:
             from .tune import app
 
-            app()
+            try:
+                app()
+            finally:
+                if "--help" in arguments:
+                    print_settings(arguments)
     except AlloDseError as error:
         print_error(error, as_json="--json" in arguments)
         sys.exit(EXIT_USER_ERROR)

@@ -75,7 +75,7 @@ def _space_words(table: RunTable) -> dict[str, str]:
 
 
 def _status_words(facts: JsonObject) -> dict[str, str]:
-    from allo_dse.tune.show.run_view import format_duration, format_value
+    from allo_dse.tune.show.numbers import format_duration, format_value
 
     age = facts["last_result_seconds_ago"]
     since = "" if age is None else f", last result {format_duration(age)} ago"
@@ -160,7 +160,7 @@ def pareto(
 def _print_front(table: RunTable, rows: list[int]) -> None:
     from rich.table import Table
 
-    from allo_dse.tune.show.run_view import format_value
+    from allo_dse.tune.show.numbers import format_value
     from allo_dse.tune.store.file_names import displayed
 
     shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")

@@ -45,6 +45,9 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune show ID                 everything about one design
   allo-tune replay ID               evaluate one again and compare
   allo-tune compare A B             two designs, or two runs, side by side
+  allo-tune export ID               a design's files, to build it
+  allo-tune list                    the runs there are
+  allo-tune clean RUN...            remove runs
   allo-tune dashboard [RUN]         all of it in a browser
   allo-tune report [RUN]            a page to keep or to send
 

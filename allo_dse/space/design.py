@@ -34,6 +34,10 @@ class Design:
     schedule: tuple[Directive, ...] = ()
     depths: tuple[tuple[str, int], ...] = ()
 
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}={value}" for name, value in self.program.params.items())
+        return f"Design({self.key[:8]}, {self.program.name}({params}), {self.device.name})"
+
     @cached_property
     def vmg(self) -> VMG:
         """The program's graph, folded. Cheap: the tasks of a node are computed when asked for."""

@@ -15,12 +15,12 @@ from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate
 
-from .declare.spec import StudySource, StudySpec
+from .opened import study_of
 from .run.reproposal import Reproposal, propose_again
 from .search.screening import FOLDING_RULES
 from .store.log import read_log, sensible
 from .store.record import Measurement, Record, Verification, decode_entry
-from .store.run_info import RunInfo, read_info
+from .store.run_info import read_info
 from .workers.evaluate_one import Bench, make_bench
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
@@ -69,7 +69,7 @@ class Replayer:
     def __init__(self, path: Path, study_file: Path | None = None) -> None:
         self.path = path
         self._info = read_info(path)
-        self._study = _study(self._info, study_file, path)
+        self._study = study_of(self._info, study_file, path)
         self._evaluators = self._study.make_evaluators()
         self._benches: dict[int, Bench] = {}
 
@@ -243,17 +243,6 @@ def _compare(record: Record, found: Measurement) -> tuple[list[tuple[str, Any, A
 
 def _listed(constraints: set[str]) -> str:
     return ", ".join(sorted(constraints)) or "no limit"
-
-
-def _study(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
-    from .study_file import load_study
-
-    source = info.study_source
-    if source is None and study_file is None:
-        raise StudyError(f"{path} was not made from a study file", hint="name the file that defines it with --study")
-    stored = source or {"file": "", "function": info.study, "settings": {}}
-    file = str(study_file or stored["file"])
-    return load_study(StudySource(file, stored["function"], stored["settings"]))
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -59,6 +59,15 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
     return studies
 
 
+def study_functions(path: str | Path) -> list[Callable[..., Any]]:
+    """The functions of a file that return studies. Executes the file.
+
+    Raises:
+        StudyError: when there is no such file, or it does not run.
+    """
+    return list(_study_functions(_execute(Path(path))).values())
+
+
 def load_study(source: StudySource) -> Study:
     """One study again, in another process."""
     for study in load_studies(source.file, source.settings):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -282,3 +283,39 @@ def test_a_report_says_where_it_is(tune: Any, made: Any, tmp_path: Path) -> None
     found = json.loads(tune("report", "runs/fake", "-o", tmp_path / "r.html", "--json"))
     assert found == {"file": str(tmp_path / "r.html"), "bytes": (tmp_path / "r.html").stat().st_size,
                      "runs": [str(made[0] / "runs/fake")]}  # fmt: skip
+
+
+def test_runs_are_listed_exported_and_removed(tune: Any, made: Any, tmp_path: Path) -> None:
+    folder, result = made
+    (found,) = json.loads(tune("list", "--json"))["runs"]
+    assert (found["run_dir"], found["trials"], found["failed"]) == ("runs/fake", 60, result.failures.total())
+    assert "runs/fake  fake on fake_npu" in tune("list")
+    key = result.best().key
+    told = json.loads(tune("export", key[:8], "--to", tmp_path / "design", "--json"))
+    assert told["key"] == key
+    assert {"mapping.py", "parameters.json"} <= {path.name for path in (tmp_path / "design").iterdir()}
+    copy = folder / "runs" / "copy"
+    shutil.copytree(folder / "runs" / "fake", copy)
+    assert "would remove" in tune("clean", copy)
+    assert copy.exists()
+    assert json.loads(tune("clean", copy, "--yes", "--json")) == {"removed": [str(copy)]}
+    assert not copy.exists()
+    assert "is not a run directory" in tune("clean", tmp_path, "--yes", code=2)
+    assert "which runs?" in tune("clean", code=2)
+
+
+def test_help_of_a_study_lists_its_settings(tune: Any) -> None:
+    text = tune("study.py", "--help")
+    assert "--set salt=...  str  default: ''" in text
+
+
+def test_asking_how_far_a_run_is_imports_neither_compiler_nor_tables(made: Any) -> None:
+    folder, _ = made
+    code = (
+        "import sys; sys.argv = ['allo-tune', 'status']\n"
+        "from allo_dse.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([m for m in ('pandas', 'optuna', 'ray', 'torch_mlir', 'mlir') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"

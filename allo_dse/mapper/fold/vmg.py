@@ -54,6 +54,9 @@ class VMG:
         graph, fold = ProgramGraph(program), unfolded(program)
         return VMG(graph, mesh_groups(graph, fold), fold)
 
+    def __repr__(self) -> str:
+        return f"VMG({self.program.name!r}, {self.task_count:,} tasks on {self.node_count:,} nodes)"
+
     @property
     def program(self) -> CompiledProgram:
         return self.graph.program

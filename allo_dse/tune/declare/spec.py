@@ -14,7 +14,7 @@ from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses
-from ..search.objectives import Constraint, Objective
+from ..search.objectives import Constraint, Measure, Objective, as_constraint, as_objective
 from ..store.record import Verification
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ class StudySpec:
         name: str,
         *,
         program: Any,
-        objectives: Sequence[Objective],
+        objectives: Sequence[Objective | Measure],
         params: Mapping[str, Any] | None = None,
         where: Condition | Sequence[Condition] = (),
         device: str | Device = "npu1_4col",
-        constraints: Sequence[Constraint] = (),
+        constraints: Sequence[Constraint | Measure] = (),
         reference: Callable[..., Any] | None = None,
         verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
         output_depths: Sequence[int] = (1, 2),
         schedules: str | Sequence[Any] = (),
         kernels: Sequence[str] = (),
-        evaluator: Evaluator | Callable[[], Evaluator] | None = None,
+        evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any] | None = None,
         check: Callable[[Design], Sequence[Any]] | None = None,
         verifier: Callable[[Design], Verification] | None = None,
         folds: Literal["kernels", "tasks"] | FoldChoice = "kernels",
@@ -82,8 +82,8 @@ class StudySpec:
     ) -> None:
         self.name = name
         self.program = program
-        self.objectives = list(objectives)
-        self.constraints = list(constraints)
+        self.objectives = [as_objective(one) for one in objectives]
+        self.constraints = [as_constraint(one) for one in constraints]
         self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
         self.reference = reference
         self.verify_with = verify_with
@@ -228,12 +228,17 @@ class StudySpec:
         """Take another evaluator of every design than was declared."""
         self._evaluator = evaluator
 
-    def _made(self, given: Evaluator | Callable[[], Evaluator]) -> Evaluator:
+    def _made(self, given: Any) -> Evaluator:
         """An evaluator, told the study's reference where it wants to know."""
+        from allo_dse.eval.function import FunctionEvaluator, takes_a_design
+
+        if takes_a_design(given):
+            return FunctionEvaluator(given)
         ready = hasattr(given, "evaluate") and not isinstance(given, type)
-        made: Any = given if ready else given()  # type: ignore[operator]
+        made: Any = given if ready else given()
         if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
-            raise StudyError(f"{made!r} is not an evaluator", hint="it needs name, version and evaluate(design)")
+            hint = "a function of a design, or an object with name, version and evaluate(design)"
+            raise StudyError(f"{made!r} is not an evaluator", hint=hint)
         if callable(bind := getattr(made, "bind", None)):
             bind(self.reference)
         evaluator: Evaluator = made

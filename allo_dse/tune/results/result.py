@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,16 @@ class BestDesign:
     record: Record
     run_dir: Path | None = None
     near: str = ""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value:,.6g}" for name, value in self.values.items())
+        return f"BestDesign({self.key[:8]}, {values})"
+
+    def _repr_html_(self) -> str:
+        """Values, parameters and metrics, in a notebook."""
+        rows = {"design": self.key, **self.values, **self.params, **self.metrics}
+        cells = "".join(f"<tr><th>{escape(str(n))}</th><td>{escape(str(v))}</td></tr>" for n, v in rows.items())
+        return f"<table>{cells}</table>"
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -174,6 +185,19 @@ class Result:
     placed: Mapping[str, PlacementNote] = field(default_factory=dict)
     correction: Correction = field(default_factory=Correction)
     certificate: Certificate | None = None
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.records):,} designs, {len(self.front)} on the front"
+        return f"Result({self.study.name!r}, {counts}, {self.run_dir})"
+
+    def _repr_html_(self) -> str:
+        """The front, in a notebook."""
+        return f"<p>{escape(repr(self))}</p>{self.pareto.to_html(index=False, max_rows=30)}"
+
+    @property
+    def unverified(self) -> int:
+        """How many designs of the front have not been run and compared with the reference."""
+        return sum(design.key not in self.verified for design in self.front)
 
     @property
     def wrong(self) -> list[str]:

@@ -36,7 +36,7 @@ class ResultCache:
 
     def __init__(self, directory: Path, evaluator: Evaluator, programs: Programs) -> None:
         self._programs = programs
-        self._salt = f"{full_name(evaluator)} {_source_digest(type(evaluator))}"
+        self._salt = f"{full_name(evaluator)} {_source_digest(getattr(evaluator, 'function', type(evaluator)))}"
         self.path = directory / f"{file_name(full_name(evaluator))}.jsonl"
         self.hits = 0
         try:
@@ -107,8 +107,9 @@ class ResultCache:
 
 
 @cache
-def _source_digest(kind: type) -> str:
-    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines it."""
+def _source_digest(kind: Any) -> str:
+    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines its class or
+    function; of a function in a notebook, its own."""
     package = __name__.partition(".")[0]
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
     if kind.__module__.partition(".")[0] == package:
@@ -119,5 +120,8 @@ def _source_digest(kind: type) -> str:
         except (TypeError, OSError):
             files = []
     for file in files:
-        digest.update(file.read_bytes())
+        if file.is_file():
+            digest.update(file.read_bytes())
+        elif code := getattr(kind, "__code__", None):
+            digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
     return digest.hexdigest()[:16]

@@ -20,7 +20,7 @@ from ..search.judge import Judge
 from ..search.proposals import make_proposer
 from ..search.protocol import certificate_of
 from ..search.screening import Screen
-from ..show.run_view import format_duration
+from ..show.numbers import format_duration
 from ..store.certificate import Certificate
 from ..store.record import Measurement, Record
 from .ledger import described

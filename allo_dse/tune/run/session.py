@@ -48,7 +48,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     """
     budget = options.budget(study.trials, ladder=bool(study.rungs))
     reporter = make_reporter(options.progress)
-    opened = RunDirectory(Path(options.run_dir or default_run_dir(study.name)))
+    opened = RunDirectory(
+        Path(options.run_dir or default_run_dir(study.name, study.source.settings if study.source else {}))
+    )
     with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections(), ExitStack() as kept:
         with stop.leaving():
             evaluators = study.make_evaluators()

@@ -95,6 +95,16 @@ def maximize(metric: str | Measure, *, name: str | None = None) -> Objective:
     return _objective(metric, name, "maximize")
 
 
+def as_objective(given: Objective | Measure) -> Objective:
+    """An objective as it is; a function of the metrics is one to be minimised."""
+    return given if isinstance(given, Objective) or not inspect.isfunction(given) else minimize(given)  # type: ignore[return-value]
+
+
+def as_constraint(given: Constraint | Measure) -> Constraint:
+    """A constraint as it is; a function of the metrics is a condition."""
+    return given if isinstance(given, Constraint) or not inspect.isfunction(given) else require(given)  # type: ignore[return-value]
+
+
 def require(
     condition: str | Measure, *, at_most: float | None = None, at_least: float | None = None, name: str | None = None
 ) -> Constraint:

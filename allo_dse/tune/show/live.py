@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from ..results.result import Result
 from ..search.screening import Screen
 from ..store.file_names import displayed, printable
+from .numbers import format_duration, format_value
 from .reporters import QuietReporter
-from .run_view import View, format_duration, format_value
+from .run_view import View
 
 LIVE_SECONDS = 0.25
 MAX_KILLERS = 5
@@ -26,13 +28,14 @@ class LiveReporter(QuietReporter):
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console or Console(stderr=True, highlight=False)
+        self._verifying: Status | None = None
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> LiveReporter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._live.stop()
+        self._stop()
 
     def start(self, view: View) -> None:
         self._console.print(
@@ -51,11 +54,19 @@ class LiveReporter(QuietReporter):
         self._console.print(Text(text, style=style))
 
     def verifying(self, done: int, of: int) -> None:
-        if done == 0:
-            self._console.print(f"verifying {of} design{'s' if of != 1 else ''} of the front against the reference")
+        text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
+        if self._verifying is None:
+            self._verifying = self._console.status(text)
+            self._verifying.start()
+        self._verifying.update(text)
 
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self._live.stop()
+        if self._verifying is not None:
+            self._verifying.stop()
 
 
 def render(view: View) -> Group:

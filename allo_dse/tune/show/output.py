@@ -15,8 +15,8 @@ from ..results.result import BestDesign, Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
+from .numbers import format_value
 from .predicted_reported import HEADINGS, predicted_reported_rows
-from .run_view import format_value
 
 TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name where no design is feasible
@@ -53,6 +53,7 @@ def summary(result: Result) -> JsonObject:
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
         "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
+        "unverified": result.unverified,
         "prediction": result.correction.to_dict(),
         "rung_failures": [
             {"evaluator": one.evaluator, "promoted": one.promoted, "failed": one.failed, "errors": dict(one.errors)}
@@ -86,6 +87,9 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
         print_comparison(best, console)
+    if result.unverified:
+        share = f"{result.unverified} of {len(result.front)} designs of the front"
+        console.print(f"[bold yellow]not verified:[/] {share}; the same command without --no-verify runs them")
     if result.correction.pairs:
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):

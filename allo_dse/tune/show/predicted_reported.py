@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .run_view import format_value
+from .numbers import format_value
 
 METRIC = "predicted_reported"
 """The metric of designs that the HLS tool has measured (`eval.hls.prediction.comparison`)."""

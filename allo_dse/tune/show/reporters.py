@@ -87,6 +87,9 @@ class PlainReporter(QuietReporter):
     def verifying(self, done: int, of: int) -> None:
         if done == 0:
             print(f"verifying {of} design(s) of the front", file=self._stream, flush=True)
+            self._shown = time.monotonic()
+        elif self._due(PLAIN_SECONDS, last=False):
+            print(f"verified {done} of {of}", file=self._stream, flush=True)
 
 
 class JsonReporter(QuietReporter):

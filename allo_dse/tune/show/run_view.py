@@ -16,6 +16,7 @@ from ..search.protocol import Proposer, certificate_of
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
+from .numbers import format_duration, format_value
 
 
 @dataclass(frozen=True)
@@ -113,23 +114,6 @@ def progress_line(view: View) -> str:
     if view.remaining_seconds is not None:
         parts.append(f"{format_duration(view.remaining_seconds)} left")
     return ", ".join(parts)
-
-
-def format_value(value: float | None) -> str:
-    """Four significant digits, without an exponent where that can be read."""
-    if value is None:
-        return "-"
-    if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}"
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def format_duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
 def device_name(study: StudySpec) -> str:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -20,14 +21,17 @@ from .log import disk_full, same_file
 from .run_info import MARKER, RunInfo, read_info
 
 LOCK = ".lock"
+LOG = "log.jsonl"
 LOGS = "logs"
 MOST_KEPT = 100  # directories beside one that was deleted again and again
 LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
 
 
-def default_run_dir(name: str) -> Path:
-    """`runs/<study>`, with what a file name cannot hold replaced."""
-    return Path("runs") / file_name(name, "study")
+def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Path:
+    """`runs/<study>`, or `runs/<study>-<setting>_<value>` where settings were given: runs of other sizes or on other
+    devices do not meet. What a file name cannot hold is replaced."""
+    chosen = [f"-{setting}_{value}" for setting, value in sorted((settings or {}).items())]
+    return Path("runs") / file_name("".join([name, *chosen]), "study")
 
 
 def find_run(path: Path | None) -> Path:
@@ -134,7 +138,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        return self.path / "log.jsonl"
+        return self.path / LOG
 
     def earlier(self) -> RunInfo | None:
         """What the directory was made by, or None when it is new."""

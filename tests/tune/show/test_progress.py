@@ -9,10 +9,10 @@ from rich.console import Console
 from allo_dse.errors import StudyError
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.live import LiveReporter
+from allo_dse.tune.show.numbers import format_duration, format_value
 from allo_dse.tune.show.output import print_result
 from allo_dse.tune.show.progress import make_reporter
 from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
-from allo_dse.tune.show.run_view import format_duration, format_value
 from tests.tune.fakes import fake_study
 
 

@@ -1,0 +1,145 @@
+"""Commands on run directories: `list`, `export`, `clean`."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.tune.store.file_names import displayed
+
+from .output import JSON, RUN_OPTION, console, json_only, print_json
+
+_LIST = """The runs in a directory: what each is of, how far it is, and where.
+
+[bold]Examples[/]
+
+  allo-tune list                      those in runs/
+  allo-tune list elsewhere --json
+"""
+
+_EXPORT = """Write everything needed to build one design into a directory. ID is its number or the beginning of its key.
+
+This executes the study file the run was made with.
+
+[bold]Examples[/]
+
+  allo-tune export 41
+  allo-tune export 9f3c2a --run runs/gemm --to build/
+"""
+
+_CLEAN = """Remove runs with everything in their directories. Without --yes, it only says which.
+
+[bold]Examples[/]
+
+  allo-tune clean runs/gemm runs/old --yes
+  allo-tune clean --empty --yes       the runs in runs/ that have evaluated nothing
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command("list", help=_LIST)(list_)
+    app.command("export", help=_EXPORT)(export)
+    app.command("clean", help=_CLEAN)(clean)
+
+
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the runs are.")] = Path("runs"),
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune.store.rundir import running
+
+    from .opening import open_run
+    from .run_facts import run_status
+
+    found = []
+    for path in _runs(folder):
+        try:
+            facts = run_status(open_run(path), running(path))
+        except AlloDseError as error:
+            found.append({"run_dir": str(path), "problem": error.message})
+        else:
+            names = ("run_dir", "study", "device", "running", "trials", "feasible", "failed", "front_size")
+            found.append({name: facts[name] for name in names})
+    if as_json:
+        print_json({"runs": found})
+        return
+    for one in found:
+        words = one.get("problem") or (
+            f"{one['study']} on {one['device']}: {one['trials']:,} designs, {one['front_size']} on the front"
+            f"{', running' if one['running'] else ''}"
+        )
+        console().print(f"[bold]{displayed(str(one['run_dir']))}[/]  {displayed(str(words))}")
+    if not found:
+        console().print(f"no runs in {displayed(str(folder))}")
+
+
+def export(
+    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune import opened
+    from allo_dse.tune.results.result import BestDesign
+
+    from .opening import find_design, open_run
+
+    table = open_run(run)
+    key = table.keys[find_design(table, design)]
+    where = to or table.path / "export" / key[:8]
+    with json_only() if as_json else nullcontext():
+        result = opened.open_run(table.path, study=study)
+        record = next(record for record in result.records if record.key == key)
+        files = BestDesign(result.study, record, table.path).export(where)
+    if as_json:
+        print_json({"key": key, "directory": str(where), "files": [str(file) for file in files]})
+    else:
+        console().print(f"{displayed(str(where))}: {len(files)} files")
+
+
+def clean(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", show_default=False)] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Runs that have evaluated nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune.store.rundir import find_run, running
+
+    from .opening import open_run
+
+    if not runs and not empty:
+        raise StudyError("which runs?", hint="name their directories, or take --empty; `allo-tune list` shows them")
+    chosen = [find_run(path) for path in runs or ()]
+    chosen += [path for path in _runs(Path("runs")) if empty and not len(open_run(path))]
+    chosen = list(dict.fromkeys(path for path in chosen if not path.is_symlink()))
+    for path in chosen:
+        if running(path) is not None:
+            raise StudyError(f"{path} is in use by a run", hint="stop it first")
+    if yes:
+        for path in chosen:
+            shutil.rmtree(path)
+    if as_json:
+        print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
+        return
+    for path in chosen:
+        console().print(f"{'removed' if yes else 'would remove'} {displayed(str(path))}")
+    if chosen and not yes:
+        console().print("the same with --yes removes them")
+
+
+def _runs(folder: Path) -> list[Path]:
+    """The run directories in a folder, by name."""
+    from allo_dse.tune.store.run_info import MARKER
+
+    return sorted(path.parent for path in folder.glob(f"*/{MARKER}"))

@@ -1,0 +1,43 @@
+"""A plain function of a design as an evaluator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from allo_dse.space.design import Design
+
+from .evaluator import Metrics
+
+
+class FunctionEvaluator:
+    """Measures designs by calling a function.
+
+    Args:
+        function: of a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
+            Its attributes `version`, `isolate`, `deadline_s`, `memory_bytes` and `resource` count as an evaluator's.
+    """
+
+    def __init__(self, function: Callable[[Design], Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.version = str(getattr(function, "version", "1"))
+        self.isolate = bool(getattr(function, "isolate", False))
+        self.deadline_s: float | None = getattr(function, "deadline_s", None)
+        self.memory_bytes: int | None = getattr(function, "memory_bytes", None)
+        self.resource: str | None = getattr(function, "resource", None)
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Call the function."""
+        found = self.function(design)
+        return Metrics(**(found if isinstance(found, Mapping) else {self.name: found}))
+
+
+def takes_a_design(given: Any) -> bool:
+    """Whether something is a function of a design, and not one that makes an evaluator."""
+    if not inspect.isfunction(given):
+        return False
+    parameters = list(inspect.signature(given).parameters.values())
+    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(needed) == 1

@@ -1,0 +1,63 @@
+"""The result of a run that was made earlier, or elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import full_name
+
+from .declare.spec import StudySource, StudySpec
+from .results.result import Result
+from .run.restore import read_history
+from .search.judge import Judge
+from .search.screening import Screen
+from .search.tally import Tally
+from .store.log import read_log, sensible
+from .store.run_info import RunInfo, read_info
+from .store.rundir import LOG, find_run
+
+
+def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | None = None) -> Result:
+    """The result of a run, from its directory: front, best designs, tables; nothing is evaluated.
+
+    The study file is executed: designs are rebuilt by it.
+
+    Args:
+        path: run directory; by default the newest in `runs`.
+        study: the study itself, for runs that were started from Python, or where its file has moved.
+
+    Raises:
+        StudyError: when it is no run directory, or its study is not known.
+    """
+    directory = find_run(None if path is None else Path(path))
+    info = read_info(directory)
+    spec = study if isinstance(study, StudySpec) else study_of(info, None if study is None else Path(study), directory)
+    judge, tally = Judge(spec.objectives, spec.constraints), Tally(spec.objectives)
+    names = [full_name(evaluator) for evaluator in spec.make_evaluators()]
+    log = directory / LOG
+    with sensible(log):
+        history = read_history(read_log(log).lines, judge, Screen(spec.space, spec.check), names)
+    history.count(tally, judge)
+    return Result(
+        spec, tally.records, tally.final_values, history.verified, "", directory, history.placed, history.correction
+    )
+
+
+def study_of(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
+    """The study of a run, from its file.
+
+    Raises:
+        StudyError: when the run did not come from a study file, and none is named.
+    """
+    from .study_file import load_study
+
+    source = info.study_source
+    if source is None and study_file is None:
+        raise StudyError(
+            f"{path} was not made from a study file",
+            hint="name the file that defines it with --study; in Python give the study: dse.open_run(path, study=...)",
+        )
+    stored = source or {"file": "", "function": info.study, "settings": {}}
+    file = str(study_file or stored["file"])
+    return load_study(StudySource(file, stored["function"], stored["settings"]))
