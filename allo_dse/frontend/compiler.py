@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from traceback import walk_tb
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
@@ -82,6 +84,18 @@ def _scheduled(schedule: Schedule) -> CompiledProgram:
     return replace(base, schedule=(*base.schedule, *checked_schedule(base, said)))
 
 
+def _failed(function: FunctionType, params: dict[str, object], error: Exception) -> ProgramError:
+    """What the user's function raised, at the innermost line of its file."""
+    file, node = function_source(function)
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file.name]
+    if not lines:
+        return file.error(node, f"cannot call `{function.__name__}` with parameters {params}: {error}")
+    text = file.lines[lines[-1] - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    place = ast.Pass(lineno=lines[-1], col_offset=start, end_lineno=lines[-1], end_col_offset=len(text.encode()))
+    return file.error(place, f"`{function.__name__}` raised {type(error).__name__}: {error}")
+
+
 def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region | Schedule]:
     """The region or schedule, and the program's name: the function's that returned it, or its own."""
     found = as_region(value)
@@ -96,9 +110,10 @@ def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region 
         raise ProgramError(f"{value!r} is not a region", hint="decorate a function with @df.region()")
     try:
         result = value(**params)
-    except TypeError as error:
-        file, node = function_source(value)
-        raise file.error(node, f"cannot call `{value.__name__}` with parameters {params}: {error}") from None
+    except ProgramError:
+        raise
+    except Exception as error:
+        raise _failed(value, params, error) from error
     found = as_region(result)
     if isinstance(result, Schedule):
         return value.__name__, result

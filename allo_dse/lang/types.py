@@ -10,15 +10,18 @@ Stream[float32, 4][P0, P1]                            an array of streams
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from .diagnostics import ProgramError
 from .memory import Layout, Memory, as_layout
+from .rules import current_rules
 
 Kind = Literal["int", "uint", "float", "bfloat", "fixed", "ufixed", "index", "bool"]
 MAX_BITS = 1024
+MAX_DEPTH = 2**31 - 1
 Shape: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
 """Extents in a bracket: `int16[M]`, `int16[M, K]`."""
 
@@ -58,7 +61,9 @@ class DType:
     def __getitem__(self, shape: Shape) -> Any:
         if _names_type_parameter(shape):
             return GenericType()
-        return TensorType(self, _extents(shape, "a tensor"))
+        extents = _extents(shape, "a tensor")
+        current_rules().allow("elements", math.prod(extents), "a tensor")
+        return TensorType(self, extents)
 
     def __matmul__(self, layout: object) -> object:
         return TensorType(self, ()) @ layout
@@ -106,7 +111,9 @@ class StreamType:
     def __getitem__(self, shape: Shape) -> StreamType:
         if self.shape:
             raise ProgramError("this array of streams already has a shape")
-        return replace(self, shape=_extents(shape, "an array of streams"))
+        extents = _extents(shape, "an array of streams")
+        current_rules().allow("streams", math.prod(extents), "an array")
+        return replace(self, shape=extents)
 
     def __repr__(self) -> str:
         token = repr(TensorType(self.dtype, self.block)) if self.block else repr(self.dtype)
@@ -149,6 +156,8 @@ def stream_type(token: object, depth: SupportsIndex = Stream.DEFAULT_DEPTH) -> A
     tokens = _extent(depth, "a stream's depth")
     if tokens < 1:
         raise ProgramError(f"a stream's depth must be at least 1, not {tokens}")
+    if tokens > MAX_DEPTH:
+        raise ProgramError(f"a stream's depth must be at most {MAX_DEPTH:,}, not {tokens:,}")
     return StreamType(token.dtype, token.shape, tokens)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
+import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
@@ -135,3 +137,75 @@ def test_a_check_that_does_not_exist() -> None:
     with pytest.raises(ProgramError, match="check='never' is not known") as caught:
         df.build(flat, check="never")
     assert caught.value.hint == "known: 'compile', 'run'"
+
+
+HEAD = "import allo\nimport allo.dataflow as df\nfrom allo.ir.types import *\n\n\n"
+KERNEL = """@df.region()
+def top(A: int32[4], F: float32[4]):
+    {}
+
+    @df.kernel(mapping={}, args=[A, F])
+    def core(a: int32[4], f: float32[4]):
+        p = df.get_pid()
+        """
+
+
+def kernel(body: str, mapping: str = "[2]", streams: str = "s: Stream[int32, 2][4]") -> str:
+    return HEAD + KERNEL.format(streams, mapping) + body + "\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (kernel("s[p / 2].put(a[0])"), "a stream index must be an integer, not float64"),
+        (kernel("s[f[0]].put(a[0])"), "a stream index must be an integer, not float32"),
+        (kernel("x: int32 = a[0]\n        a[1] = x[1, 2]"), "the position of a bit of int32 must be an integer"),
+        (kernel("x: int32 = a[0]\n        a[1] = x[f[0]]"), "the position of a bit of int32 must be an integer"),
+        (kernel("a[p * 10**30] = 1"), "is out of range for dimension 0 of size 4"),
+        (kernel("a[0:10**30] = 1"), "is out of range for dimension 0 of size 4"),
+        (kernel("a[0] = p + 10**30"), "a number that differs between tasks must fit 64 bits"),
+        (kernel("a[0] = 10**10**9"), "bits at compile time; the limit is 1,048,576"),
+        (kernel("for i in range(10**30):\n            a[0] = 1"), "a bound of a loop must fit 63 bits"),
+        (kernel("pass", mapping="[10**9]"), "a kernel has 1,000,000,000 tasks; the limit is 16,777,216"),
+        (kernel("pass", streams="s: Stream[int32, 2][10**30]"), "streams; the limit is 16,777,216"),
+        (kernel("pass", streams="s: Stream[int32, 10**30]"), "a stream's depth must be at most 2,147,483,647"),
+        (kernel("b: int32[2**64]"), "elements; the limit is 1,099,511,627,776"),
+        (kernel("with allo.meta_for(10**6) as i:\n            a[0] = i"), "1,000,000 iterations at compile time"),
+        (kernel("x = [i for i in range(10**9)]"), "1,000,000,000 iterations at compile time"),
+    ],
+)
+def test_what_is_absurd_is_refused_at_once(tmp_path: Path, program: str, message: str) -> None:
+    path = tmp_path / "absurd.py"
+    path.write_text(program)
+    names: dict[str, Any] = {}
+    exec(compile(program, str(path), "exec"), names)
+    with pytest.raises(ProgramError) as caught:
+        compile_region(names["top"])
+    assert message in caught.value.message
+    assert caught.value.file == str(path)
+
+
+def test_limits_can_be_raised_and_say_how() -> None:
+    @df.region()
+    def top(A: int32[4]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[4]):
+            with allo.meta_for(8) as i, allo.meta_for(2) as j:
+                a[0] += i * j
+
+    with rules(unrolled=23), pytest.raises(ProgramError, match="kernel `core` has 24 iterations") as caught:
+        compile_region(top)
+    assert caught.value.hint == "if that is meant, compile inside `with allo_dse.lang.rules(unrolled=24):`"
+    with rules(unrolled=24):
+        compile_region(top)
+
+
+def test_what_the_users_function_raises_has_a_place() -> None:
+    def program(P: int = 2) -> Any:
+        return undefined_name(P)
+
+    with pytest.raises(ProgramError, match=r"`program` raised NameError: name 'undefined_name'") as caught:
+        compile_region(program, {"P": 4})
+    assert "return undefined_name(P)" in caught.value.source_line
+    with pytest.raises(ProgramError, match="cannot call `program` with parameters"):
+        compile_region(program, {"Q": 4})

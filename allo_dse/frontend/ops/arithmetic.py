@@ -19,12 +19,14 @@ from . import scalars, tiles
 from .constructs import note_operator
 from .index_checks import form_of
 
+MOST_BITS = 1 << 20
 TILE_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "power"}
 
 
 def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     """`left op right` for any values."""
     if isinstance(left, Const) and isinstance(right, Const):
+        _check_width(task, op, left.value, right.value, node)
         try:
             return Const(meta.BINARY[op](left.value, right.value))
         except Exception as error:
@@ -51,6 +53,15 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
         return replace(result, form=form)
     walk = _moved(op, left, right) or _moved(op, right, left, reverse=True)
     return replace(result, form=form, walk=walk)
+
+
+def _check_width(task: Task, op: str, left: object, right: object, node: ast.AST) -> None:
+    """No numbers that take for ever to compute."""
+    if op not in ("**", "<<") or not isinstance(left, int) or not isinstance(right, int) or right <= 0:
+        return
+    bits = left.bit_length() * right if op == "**" else left.bit_length() + right
+    if bits > MOST_BITS:
+        task.fail(node, f"a number of about {bits:,} bits at compile time; the limit is {MOST_BITS:,}")
 
 
 def combined_form(op: str, left: Value, right: Value, dtype: DType) -> Form | None:

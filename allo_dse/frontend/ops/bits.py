@@ -10,7 +10,7 @@ from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, Value
 from ..regions.task_state import Task
-from .index_checks import bounds_of
+from .index_checks import bounds_of, form_of
 from .linear_forms import constant_difference
 from .scalars import as_scalar, binary_as, convert, integer, shift
 
@@ -20,6 +20,9 @@ def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | 
     part = node.slice
     if not isinstance(part, ast.Slice):
         low, width = task.lower(task, part), 1
+        is_integer = low.dtype.is_integer if isinstance(low, Scalar) else form_of(low) is not None
+        if not is_integer:
+            task.fail(part, f"the position of a bit of {dtype} must be an integer")
     else:
         if part.step is not None:
             task.fail(part.step, "bits cannot be taken in steps")

@@ -50,6 +50,9 @@ def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
     """The smallest and largest value of an index, over all tasks, where they are known."""
     if isinstance(value, Const) and isinstance(value.value, (int, np.integer)):
         return int(value.value), int(value.value)
+    if isinstance(value, Meta) and value.array.dtype.kind in "iuO":
+        values = task.per_task(value)
+        return int(values.min()), int(values.max())
     form = form_of(value)
     if form is None or form.low is None or form.high is None:
         return None

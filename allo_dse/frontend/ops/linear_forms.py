@@ -29,6 +29,9 @@ def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int
 def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
     rank = len(task.kernel.mesh)
     values = [Const(0) if low is None else task.lower(task, low), task.lower(task, high)]
+    numbers = [int(v.value) for v in values if isinstance(v, Const) and isinstance(v.value, int | np.integer)]
+    if len(numbers) == 2:
+        return numbers[1] - numbers[0]
     first, last = (
         meta.constant(int(v.value), rank) if isinstance(v, Const) and isinstance(v.value, int | np.integer) else v
         for v in values

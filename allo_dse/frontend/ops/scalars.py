@@ -57,6 +57,8 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
     if isinstance(value, Meta):
         if value.is_boolean:
             value = Const(bool(task.uniform(value)))
+        elif value.array.dtype.kind == "O":
+            task.fail(node, "a number that differs between tasks must fit 64 bits")
         elif np.issubdtype(value.array.dtype, np.floating):
             dtype = like if like is not None and like.is_float else float32
             return Scalar(task.pid_number(value, dtype), dtype)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from allo_dse.lang.types import DType, index
 from allo_dse.lang.types import bool as bool_
-from allo_dse.lang.types import index
 from allo_dse.program.streams import StreamOp
 
 from ..model import pid_values as meta
@@ -42,6 +42,9 @@ def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST)
 def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
     if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
         task.fail(node, f"a stream index must be an integer, not {value.value!r}")
+    kind = value.dtype if isinstance(value, Scalar) else value.array.dtype if isinstance(value, Meta) else None
+    if (isinstance(kind, DType) and not kind.is_integer) or (isinstance(kind, np.dtype) and kind.kind not in "iu"):
+        task.fail(node, f"a stream index must be an integer, not {kind}")
     wrong = wrong_index(task, value, extent)
     if wrong is not None:
         task.fail(

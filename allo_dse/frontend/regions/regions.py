@@ -343,7 +343,12 @@ def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
     for extent in value:
         if isinstance(extent, (bool, float)) or not isinstance(extent, (int, np.integer)) or extent < 1:
             source.file.fail(node, f"the extents of a mapping are positive integers, not {extent!r}")
-    return tuple(int(extent) for extent in value)
+    mesh = tuple(int(extent) for extent in value)
+    try:
+        source.rules.allow("tasks", math.prod(mesh), "a kernel")
+    except ProgramError as error:
+        source.file.fail(node, error.message, error.hint)
+    return mesh
 
 
 def _kernel_tensors(source: RegionSource, node: ast.expr | None) -> list[Part]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.aliases import Array
+from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck, IntArray
@@ -177,6 +178,7 @@ class Task:
         constructs: what not every target builds; without repetitions.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
+        copies: the iterations of loops at compile time so far.
     """
 
     source: RegionSource
@@ -221,6 +223,7 @@ class Task:
     constructs: dict[Construct, None] = field(default_factory=dict)
     dead: bool = False
     returned: bool = False
+    copies: int = 0
 
     # -- diagnostics -------------------------------------------------------------------------------------------------
 
@@ -321,6 +324,19 @@ class Task:
 
     # -- sets of tasks -----------------------------------------------------------------------------------------------
 
+    def unrolled(self, values: range, node: ast.AST) -> range:
+        """The values of a loop at compile time.
+
+        Raises:
+            ProgramError: when they are too many, with those of such loops before and around it.
+        """
+        self.copies += max(0, -((values.start - values.stop) // values.step))
+        try:
+            self.source.rules.allow("unrolled", self.copies, f"kernel `{self.kernel.name}`")
+        except ProgramError as error:
+            self.fail(node, error.message, error.hint)
+        return values
+
     def decide(self, condition: Value, node: ast.AST) -> bool:
         """Whether a compile-time condition holds; splits the set where tasks differ."""
         if isinstance(condition, Const):
@@ -348,7 +364,7 @@ class Task:
         first = values[0]
         if (values != first).any():
             raise Split([self.mask & (value.array == v) for v in np.unique(values)[::-1]])
-        return first.item()
+        return first.item() if isinstance(first, np.generic) else first
 
     def per_task(self, value: Meta) -> Array:
         """The values that the tasks of the set have."""

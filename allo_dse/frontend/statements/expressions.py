@@ -135,9 +135,11 @@ def _comprehension(task: Task, node: ast.ListComp) -> Value:
     if not isinstance(values, Const):
         task.fail(first.iter, "a list inside a kernel is made of values that are known at compile time")
     try:
-        members = list(values.value)
+        members = values.value if isinstance(values.value, range) else list(values.value)
     except TypeError as error:
         task.fail(first.iter, f"cannot evaluate this at compile time: {error}")
+    if isinstance(members, range):
+        members = task.unrolled(members, first.iter)
     items = []
     for member in members:
         with task.scope():

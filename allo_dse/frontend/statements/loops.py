@@ -42,6 +42,7 @@ def for_loop(task: Task, node: ast.For) -> None:
         for extent in extents:
             if isinstance(extent, Const) and not isinstance(extent.value, (int, np.integer)):
                 task.fail(node.iter, f"an extent of a grid must be an integer, not {extent.value!r}")
+            _check_size(task, extent, node.iter)
         bounds = [(Const(0), extent, 1) for extent in extents]
         _nest(task, _targets(task, node, len(bounds)), bounds, node, grid=_grid_name(call))
     elif intrinsic_of(callee.value) == "meta_for":
@@ -70,7 +71,7 @@ def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
     frame.unrolled = True
     task.frames.append(frame)
     with ExitStack() as stack:
-        for value in range(*bounds):
+        for value in task.unrolled(range(*bounds), node.iter):
             if frame.jumps and frame.stop is not None:
                 stack.enter_context(unless_raised(task, frame.stop))
                 frame.guards = task.guards
@@ -103,6 +104,7 @@ def _range(task: Task, call: ast.Call) -> Bounds:
     for value, part in zip(values, call.args, strict=True):
         if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
             task.fail(part, f"a bound of range() must be an integer, not {value.value!r}")
+        _check_size(task, value, part)
     step: int | Scalar = 1
     if len(values) == 3 and not isinstance(values[2], (Const, meta.Meta)):  # data must give a positive one
         step = convert(task, as_scalar(task, values[2], call.args[2], like=index), index)
@@ -114,6 +116,11 @@ def _range(task: Task, call: ast.Call) -> Bounds:
         task.notice("range", call)
     start, stop = (Const(0), values[0]) if len(values) == 1 else (values[0], values[1])
     return start, stop, step
+
+
+def _check_size(task: Task, value: Value, node: ast.AST) -> None:
+    if isinstance(value, Const) and not -(2**62) < int(value.value) < 2**62:
+        task.fail(node, f"a bound of a loop must fit 63 bits; this one has {int(value.value).bit_length()}")
 
 
 def _trips(task: Task, bounds: Bounds) -> Count:

@@ -115,7 +115,7 @@ def _meta_for(task: Task, node: ast.With) -> None:
     frame = task.frames[-1]
     before = frame.jumps
     with ExitStack() as stack:
-        for value in range(*bounds):
+        for value in task.unrolled(range(*bounds), call):
             if task.dead or task.returned:
                 break
             if frame.jumps != before and frame.skip is not None:
