@@ -9,7 +9,7 @@ DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql libxrt-dev
 PROGRAMS := chromium g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
 HEADERS := /usr/include/xrt/xrt/xrt_device.h
 
-.PHONY: setup system-packages demo test lint docs bench clean
+.PHONY: setup system-packages demo test soak lint docs bench clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
@@ -37,6 +37,9 @@ demo: $(VENV)/.usable
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+soak: setup
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),2) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

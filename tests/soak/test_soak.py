@@ -1,0 +1,74 @@
+"""The attacks find what is broken and make it small; a few attempts of each find nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import allo_dse as dse
+from allo_dse.device.device import Device
+from tests.tune.run import test_soak as drivers
+
+from . import numbers, runs, texts
+from .__main__ import ATTACKS, attempt, main
+from .attack import smallest
+
+
+@given(st.sets(st.integers(0, 40), max_size=4), st.integers(1, 41))
+def test_what_is_left_of_the_edits_is_what_fails(bad: set[int], count: int) -> None:
+    needed = {edit for edit in bad if edit < count}
+
+    def fails(edits: Sequence[int]) -> bool:
+        return needed <= set(edits)
+
+    assert set(smallest(list(range(count)), fails)) == (needed or set())
+
+
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.name != "kills"], ids=lambda attack: attack.name)
+def test_a_few_attempts_find_nothing(attack: Any, tmp_path: Path) -> None:
+    for seed in range(2):
+        assert attempt(attack, seed, tmp_path) == ""
+
+
+def test_an_error_that_is_not_meant_for_people_is_found_and_its_mutation_shown(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    def broken(path: Path) -> None:
+        if b'"' not in Path(path).read_bytes():
+            return
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(Device, "load", broken)
+    found = attempt(texts.MutatedDevices(), 1, tmp_path)
+    assert "ZeroDivisionError: broken" in found
+
+
+def test_wrong_numbers_of_programs_and_folds_are_found(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(dse, "simulate", lambda program, *arrays: arrays[-1].fill(1))
+    assert "computes" in attempt(numbers.RandomPrograms(), 3, tmp_path)
+
+    calls = []
+
+    def drifting(_program: Any, *arrays: Any) -> None:
+        calls.append(1)
+        arrays[-1].fill(len(calls))
+
+    monkeypatch.setattr(dse, "simulate", drifting)
+    assert "computes other numbers when folded" in attempt(numbers.RandomFolds(), 3, tmp_path)
+
+
+def test_designs_that_are_lost_or_twice_are_found(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(runs, "trials", lambda path: drivers.trials(path)[1:])
+    assert any("lost" in attempt(runs.DamagedLogs(), seed, tmp_path) for seed in range(3))
+
+
+def test_it_counts_what_it_tried(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tests.soak.__main__.ATTACKS", (texts.MutatedDevices(),))
+    assert main(["--minutes", "0.001", "--seed", "5"]) == 0
+    assert re.fullmatch(r"devices \d+ tried 0 failed\n", capsys.readouterr().out)
