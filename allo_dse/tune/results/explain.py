@@ -71,7 +71,7 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
     others = sum(most <= us <= most * (1 + percent / 100) for us in latencies_us) - 1
     if others < 1:
         return ""
-    which = f"{others:,} other designs are" if others > 1 else "1 other design is"
+    which = f"{others:,} other evaluated designs are" if others > 1 else "1 other evaluated design is"
     return (
         f"{which} predicted to be slower by less than the {percent:.0f} % that predictions are good to: "
         "only measuring tells which is fastest"

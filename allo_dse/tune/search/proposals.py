@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
+MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
 MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
 MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
@@ -297,6 +298,11 @@ def make_proposer(
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         sampler = "evolution" if space.count(limit) is None else "exhaustive"
     if sampler == "exact":
+        if space.count(MOST_LISTED) is None:
+            raise StudyError(
+                f"the space has more than {MOST_LISTED:,} designs, and sampler='exact' lists them all",
+                hint='narrow the parameters, or take sampler="evolution"',
+            )
         return ExactProposer(space, screen, least, strict=strict)
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)

@@ -65,9 +65,9 @@ def test_how_good_predictions_are_changes_no_result(tmp_path: Path) -> None:
 def test_what_predictions_cannot_tell_from_the_fastest_design_is_said() -> None:
     fastest = {"latency_us": 100.0, "latency_range": {"percent": 10.0, "measurements": 20}}
     assert near_words(fastest, [100.0, 105.0, 109.0, 111.0]).startswith(
-        "2 other designs are predicted to be slower by less"
+        "2 other evaluated designs are predicted to be slower by less"
     )
-    assert near_words(fastest, [100.0, 105.0]).startswith("1 other design is")
+    assert near_words(fastest, [100.0, 105.0]).startswith("1 other evaluated design is")
     assert near_words(fastest, [100.0, 111.0]) == ""
     assert near_words({"latency_us": 100.0}, [100.0, 101.0]) == ""
     unknown = {"latency_us": 100.0, "latency_range": {"measurements": 0}}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.errors import AlloDseError
+from allo_dse.errors import AlloDseError, StudyError
 from allo_dse.eval.bounds import Bounds
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.results.result import Result
@@ -177,6 +177,18 @@ def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path) 
     found = run(small(**narrow), tmp_path / "exact")
     assert front_of(found) == front_of(every) != set()
     assert sum(r.status == "infeasible" for r in found.records) < sum(r.status == "infeasible" for r in every.records)
+
+
+def test_a_space_that_cannot_be_listed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allo_dse.tune.search.proposals.MOST_LISTED", 100)
+    with pytest.raises(StudyError, match="more than 100 designs"):
+        run(small(), tmp_path / "run")
+
+
+def test_auto_goes_by_bounds_where_all_objectives_have_them(tmp_path: Path) -> None:
+    assert run(small(), tmp_path / "exact", 5, sampler="auto").certificate is not None
+    for number, other in enumerate((small(evaluator=FakeEvaluator), small(rungs=[FakeEvaluator]))):
+        assert run(other, tmp_path / str(number), 5, sampler="auto").certificate is None
 
 
 def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
