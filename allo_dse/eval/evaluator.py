@@ -78,6 +78,7 @@ class Evaluator(Protocol):
       one has a generous one derived from what its designs take; infinity for none;
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
+    * `quick: bool`: takes milliseconds, so that the search better spends less on each proposal;
     * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.
     """
@@ -98,6 +99,7 @@ class Needs:
     deadline_s: float | None = None
     memory_bytes: int | None = None
     isolate: bool = False
+    quick: bool = False
 
 
 def needs(evaluator: Evaluator) -> Needs:
@@ -105,7 +107,8 @@ def needs(evaluator: Evaluator) -> Needs:
     deadline = getattr(evaluator, "deadline_s", None)
     memory = getattr(evaluator, "memory_bytes", None)
     isolate = bool(getattr(evaluator, "isolate", False)) or deadline is not None or memory is not None
-    return Needs(getattr(evaluator, "resource", None), deadline, memory, isolate)
+    quick = bool(getattr(evaluator, "quick", False)) and not isolate
+    return Needs(getattr(evaluator, "resource", None), deadline, memory, isolate, quick)
 
 
 def why_unavailable(evaluator: Evaluator) -> str | None:

@@ -18,9 +18,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TypeVar
 
 import numpy as np
+
+from allo_dse.errors import StudyError
 
 from .gene import Gene, Genes, Suggest, random_suggest, suggest_from
 from .one_thread import one_thread
@@ -64,6 +67,22 @@ class Breeding:
     def first_of(self, generation: int) -> int:
         """The number of the first proposal of a generation."""
         return 0 if generation == 0 else self.initial + (generation - 1) * self.children
+
+
+LEAST = {"initial": 1, "population": 1, "children": 1, "modelled": 0}
+
+
+def check_sizes(sizes: Mapping[str, object]) -> None:
+    """See whether a search can be given these sizes.
+
+    Raises:
+        StudyError: when there is no such size, or it is too small.
+    """
+    for name, size in sizes.items():
+        if name not in LEAST:
+            raise StudyError(f"a search has no size {name!r}", hint=f"one of {', '.join(LEAST)}")
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < LEAST[name]:
+            raise StudyError(f"{name}={size!r} is no number of designs", hint=f"at least {LEAST[name]}")
 
 
 def default_sizes(objectives: int) -> dict[str, int]:

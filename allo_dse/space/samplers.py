@@ -17,7 +17,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from .distributions import Coding, coding_of
-from .evolution import Breeding, Evolution, default_sizes
+from .evolution import Breeding, Evolution, check_sizes, default_sizes
 from .gene import Gene, Genes
 from .selection import Individual, Results
 
@@ -68,6 +68,8 @@ class EvolutionSampler(BaseSampler):
         modelled: int = 256,
     ) -> None:
         self._seed = np.random.SeedSequence().generate_state(1).tolist()[0] if seed is None else seed
+        given = {"initial": initial, "population": population, "children": children, "modelled": modelled}
+        check_sizes({name: size for name, size in given.items() if size is not None})
         self._sizes = {"initial": initial, "population": population, "children": children}
         self._breeding = Breeding(crossover=crossover, mutations=mutations, wild=wild, modelled=modelled)
         self._searches: WeakKeyDictionary[Study, _StudySearch] = WeakKeyDictionary()

@@ -39,6 +39,8 @@ class Study(StudySpec):
         trials: how many designs `run` evaluates when it is not told.
         target: what shall build the winner: "allo" (default for NPUs: what Allo's AIE backend builds), or "model" (the
             device's limits only).
+        sizes: what the sampler "evolution" draws, keeps and breeds, unless a run is told: "initial", "population",
+            "children", "modelled".
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
 
     Raises:

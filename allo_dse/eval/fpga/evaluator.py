@@ -40,6 +40,7 @@ class FpgaSimulator:
 
     name = "fpga-simulator"
     version = "2"
+    quick = True
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths

@@ -40,6 +40,7 @@ class NpuSimulator:
 
     name = "npu-simulator"
     version = "3"
+    quick = True
 
     def bounding(self) -> NpuBounds:
         """What can be said of designs before they are evaluated."""

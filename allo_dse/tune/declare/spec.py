@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.errors import StudyError
+from allo_dse.space.evolution import check_sizes
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.space import Candidate, Space
 
@@ -79,6 +80,7 @@ class StudySpec:
         trials: int = 500,
         rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
         target: str | None = None,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.program = program
@@ -95,6 +97,8 @@ class StudySpec:
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
         self.target_name = target
+        self.sizes = dict(sizes or {})
+        check_sizes(self.sizes)
         self._device = device
         self._evaluator = evaluator
         self._check = check

@@ -27,8 +27,10 @@ from ..store.placements import placement_of
 from ..store.record import PlacementNote, Record, Verification
 from .explain import explain, near_words
 from .export import export_design
+from .optuna_trials import importances_of, study_of
 
 if TYPE_CHECKING:
+    import optuna
     import pandas
 
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
@@ -153,6 +155,7 @@ def failure_words(result: Result) -> str:
     )
 
 
+MOST_WEIGHED = 1000  # trials that importances are computed from
 _TOOK = re.compile(r" after [\d.]+ s\b")
 
 
@@ -174,6 +177,7 @@ class Result:
         run_dir: where the log and the tables are.
         correction: what measured designs say of predictions.
         certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
+        limits: how many designs each limit of the device ruled out before they were evaluated.
     """
 
     study: StudySpec
@@ -185,6 +189,22 @@ class Result:
     placed: Mapping[str, PlacementNote] = field(default_factory=dict)
     correction: Correction = field(default_factory=Correction)
     certificate: Certificate | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def ruled_out(self) -> dict[str, int]:
+        """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
+        failed = {"evaluator failed": self.failures.total()} if self.failures else {}
+        return dict((Counter(self.limits) + Counter(self.unmet) + Counter(failed)).most_common())
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """How much each gene decides about reaching good values of the first objective, in shares of 1 (PED-ANOVA:
+        S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it); empty where there is too little to say.
+
+        Of long runs evenly chosen trials are looked at.
+        """
+        return importances_of(self.study, self.records[:: len(self.records) // MOST_WEIGHED + 1])
 
     def __repr__(self) -> str:
         counts = f"{len(self.records):,} designs, {len(self.front)} on the front"
@@ -228,6 +248,12 @@ class Result:
         """Constraints by how many evaluated designs break them."""
         broken = Counter(n for r in self.records for n, amount in (r.constraints or {}).items() if amount > 0)
         return dict(broken.most_common())
+
+    @cached_property
+    def optuna_study(self) -> optuna.Study:
+        """All evaluated designs as trials of a study of Optuna in memory: parameters (genes), values, constraints,
+        states; keys, metrics and errors are user attributes."""
+        return study_of(self.study, self.records)
 
     @cached_property
     def front(self) -> list[BestDesign]:

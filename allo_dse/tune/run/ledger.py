@@ -213,6 +213,7 @@ class Ledger:
             self.directory.path,
             dict(self.history.placed),
             self._correction(),
+            limits=dict(self.screen.killed),
         )
 
     def refuse_nothing(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from allo_dse.errors import StudyError
+from allo_dse.space.evolution import LEAST, check_sizes
 
 from ..search.budget import Budget, parse_duration
 
@@ -33,6 +34,10 @@ class RunOptions:
         workers: 1 evaluates in this process, more in worker processes. [default: 1; with a Ray cluster one per CPU]
         seed: Same seed and one worker: same trials. [default: the earlier run's, or 0]
         sampler: auto, exact, evolution, random, nsga2, tpe or exhaustive; from Python also an Optuna sampler.
+        initial: Designs that "evolution" draws at random to begin with. [default: 12]
+        population: Designs that "evolution" keeps as parents. [default: 8 with one objective, else 16]
+        children: Designs that "evolution" proposes before it looks at their results. [default: 4]
+        modelled: First designs that a model chooses among many children. [default: 64 with our simulators, else 256]
         run_dir: Where log and results go. [default: runs/<study>]
         fresh: Discard an earlier run in that directory.
         verify: Run the designs of the final front and compare their numbers.
@@ -55,6 +60,10 @@ class RunOptions:
     workers: int | None = None
     seed: int | None = None
     sampler: Any = "auto"
+    initial: int | None = None
+    population: int | None = None
+    children: int | None = None
+    modelled: int | None = None
     run_dir: str | Path | None = None
     fresh: bool = False
     verify: bool = True
@@ -77,6 +86,7 @@ class RunOptions:
         if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise StudyError(f"seed {self.seed} cannot be used", hint=f"choose one from 0 to {SEEDS - 1}")
         self._check_sampler()
+        check_sizes(self.sizes)
         if self.storage is not None:
             from .storage import check_address
 
@@ -95,6 +105,11 @@ class RunOptions:
                 f"unknown sampler {self.sampler!r}",
                 hint=f"{meant}one of {', '.join(SAMPLERS)}, or an Optuna sampler object",
             )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What the sampler is told to draw, keep and breed."""
+        return {name: size for name in LEAST if (size := getattr(self, name)) is not None}
 
     @property
     def inline(self) -> bool:

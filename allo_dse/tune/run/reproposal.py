@@ -109,8 +109,8 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     names = [full_name(evaluator) for evaluator in evaluators]
     history = read_history(run.before, judge, screen, names)
     proposer = make_proposer(
-        how.sampler, study.space, screen, study.least_losses(evaluators[0]), seed=how.seed, done=how.done, trials=None,
-        strict=True,
+        how.sampler, screen, study.least_losses(evaluators[0]), seed=how.seed, done=how.done, trials=None,
+        strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:
         proposer.restore(history.designs, history.told(judge), how.done)

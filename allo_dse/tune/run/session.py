@@ -37,6 +37,7 @@ from .sharing import SharingExecutor
 from .side_files import Keeper
 from .storage import SharedStudy, without_password
 
+QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
 
 
@@ -137,13 +138,14 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
 def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
     study, history = ledger.study, ledger.history
+    sizes = {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
     proposer = make_proposer(
-        options.sampler, study.space, ledger.screen, study.least_losses(evaluator),
-        seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline,
+        options.sampler, ledger.screen, study.least_losses(evaluator),
+        seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline, sizes=sizes,
     )  # fmt: skip
     session = Session(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=history.next_number,
-        strict=options.inline, shared=options.storage is not None,
+        strict=options.inline, shared=options.storage is not None, sizes=sizes,
     )  # fmt: skip
     ledger.write([session])
     proposer.restore(history.designs, history.told(ledger.judge), history.next_number)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allo_dse.errors import StudyError
 from allo_dse.space.gene import Gene
 
+from ..results.optuna_trials import Trials
 from ..search.judge import Judge
 from ..store.log import stored
 from ..store.record import Measurement, Record
@@ -66,7 +67,7 @@ class SharedStudy:
         genes: Mapping[str, Gene],
         evaluators: Sequence[str],
     ) -> None:
-        self._judge, self._genes, self._evaluators = judge, genes, evaluators
+        self._evaluators, self._trials = evaluators, Trials(judge, genes)
         self.driver = f"{socket.gethostname()}:{hashlib.sha256(bytes(run_dir.resolve())).hexdigest()[:8]}"
         directions = [objective.direction for objective in judge.objectives]
         names = [name, *(f"{name} rung {rung}" for rung in range(1, len(evaluators)))]
@@ -174,26 +175,7 @@ class SharedStudy:
         wanted = record.rung, record.key
         if wanted not in self._keys:
             self._keys.add(wanted)
-            self._studies[record.rung].add_trial(self._trial(record))
-
-    def _trial(self, record: Record) -> optuna.trial.FrozenTrial:
-        import optuna
-
-        from allo_dse.space.distributions import distribution
-
-        told = self._judge.told(record)
-        state = optuna.trial.TrialState.COMPLETE if told.values else optuna.trial.TrialState.FAIL
-        return optuna.trial.create_trial(
-            state=state,
-            values=list(told.values) if told.values else None,
-            params=dict(record.genes),
-            distributions={name: distribution(self._genes[name]) for name in record.genes},
-            constraints=dict(told.constraints),
-            user_attrs={
-                "key": record.key, "driver": self.driver, "params": record.params, "evaluator": record.evaluator,
-                "metrics": record.metrics, "error": record.error, "seconds": record.seconds,
-            },
-        )  # fmt: skip
+            self._studies[record.rung].add_trial(self._trials.trial(record, driver=self.driver))
 
     def _look(self) -> None:
         """Take in what is new in the storage."""

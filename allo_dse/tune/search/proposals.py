@@ -262,7 +262,6 @@ def learnt_genes(space: Space, record: Record) -> dict[str, int]:
 
 def make_proposer(
     sampler: Any,
-    space: Space,
     screen: Screen,
     least: LeastLosses,
     *,
@@ -270,6 +269,7 @@ def make_proposer(
     done: int,
     trials: int | None,
     strict: bool,
+    sizes: Mapping[str, int],
 ) -> Proposer:
     """The proposer for a sampler given by name or as an Optuna sampler.
 
@@ -281,11 +281,12 @@ def make_proposer(
         done: proposals made by earlier runs; Optuna's own samplers, which cannot take up their random numbers where
             they left off, start from another seed then.
         strict: whether results must not depend on the time evaluations take.
+        sizes: of our own sampler, when it is given by name.
 
     Raises:
         StudyError: for an unknown name.
     """
-    objectives = least.objectives
+    objectives, space = least.objectives, screen.space
     if not isinstance(sampler, str):
         from allo_dse.space.samplers import EvolutionSampler
 
@@ -309,7 +310,7 @@ def make_proposer(
     if sampler == "evolution":
         from allo_dse.space.samplers import EvolutionSampler
 
-        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed), strict=strict)
+        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed, **sizes), strict=strict)
     import optuna
 
     optuna_samplers = {

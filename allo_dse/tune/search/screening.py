@@ -29,7 +29,7 @@ class Screen:
     """
 
     def __init__(self, space: Space, check: Check) -> None:
-        self._space = space
+        self.space = space
         self._check = check
         self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
@@ -63,7 +63,7 @@ class Screen:
     def examine(self, suggest: Suggest) -> tuple[Candidate | None, Verdict]:
         """Decode a proposal and say what it is."""
         try:
-            candidate = self._space.decode(suggest)
+            candidate = self.space.decode(suggest)
         except AlloDseError as error:  # e.g. a program that does not compile for these parameters
             self.illegal += 1
             self.first_problem = self.first_problem or str(error)

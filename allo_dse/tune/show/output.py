@@ -20,6 +20,8 @@ from .predicted_reported import HEADINGS, predicted_reported_rows
 
 TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name where no design is feasible
+MOST_CAUSES = 5
+LEAST = 0.05  # share of a choice that matters
 
 
 def write_tables(result: Result, directory: RunDirectory) -> None:
@@ -54,6 +56,8 @@ def summary(result: Result) -> JsonObject:
         "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
         "unverified": result.unverified,
+        "ruled_out": result.ruled_out,
+        "importances": result.importances,
         "prediction": result.correction.to_dict(),
         "rung_failures": [
             {"evaluator": one.evaluator, "promoted": one.promoted, "failed": one.failed, "errors": dict(one.errors)}
@@ -94,6 +98,9 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):
         console.print(f"[bold red]{displayed(failed)}[/]", soft_wrap=True)
+    for title, causes in (("ruled out by", _ruled_out(result)), ("what decides", _decides(result))):
+        if causes:
+            console.print(f"{title}: {causes}", soft_wrap=True)
     for one in result.rung_failures:
         console.print(f"[bold red]{displayed(str(one))}[/]")
     path = displayed(str(result.run_dir))
@@ -101,6 +108,19 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     console.print(_ending(result, command), soft_wrap=True)
     if result.certificate is not None:
         console.print(f"[bold]{displayed(str(result.certificate))}[/]", soft_wrap=True)
+
+
+def _ruled_out(result: Result) -> str:
+    """What designs died of, and how many."""
+    causes = list(result.ruled_out.items())
+    more = f", {len(causes) - MOST_CAUSES} more" if len(causes) > MOST_CAUSES else ""
+    return ", ".join(f"{displayed(name)} {count:,}" for name, count in causes[:MOST_CAUSES]) + more
+
+
+def _decides(result: Result) -> str:
+    """Which choices matter for the first objective."""
+    shares = [f"{displayed(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
+    return ", ".join(shares[:MOST_CAUSES])
 
 
 def print_comparison(best: BestDesign, console: Console) -> None:

@@ -204,6 +204,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
         done: proposals made by the runs before.
         strict: whether proposals depend on nothing but the seed and the results before them.
         shared: whether other drivers' results count.
+        sizes: of what the sampler draws, keeps and breeds, where they are not its own.
     """
 
     sampler: str
@@ -212,6 +213,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     done: int
     strict: bool
     shared: bool
+    sizes: dict[str, int] = {}
 
 
 Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session

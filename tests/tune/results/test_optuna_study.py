@@ -1,0 +1,96 @@
+"""What a run hands to Optuna's tools, why its designs died, and what decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from allo_dse.errors import StudyError
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.search.objectives import require
+from allo_dse.tune.show.output import summary
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
+
+
+class Fails(FakeEvaluator):
+    def evaluate(self, design: Any) -> Metrics:
+        if int(design.key, 16) % 5 == 0:
+            raise RuntimeError("no licence")
+        return super().evaluate(design)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    study = fake_study(evaluator=Fails, constraints=[require("pe_count", at_most=8, name="cores")])
+    return study.run(60, run_dir=tmp_path_factory.mktemp("run"), sampler="evolution", **QUIET)
+
+
+def test_every_design_is_a_trial(result: Any) -> None:
+    trials = result.optuna_study.trials
+    assert [t.user_attrs["key"] for t in trials] == [r.key for r in result.records]
+    assert [t.params for t in trials] == [r.genes for r in result.records]
+    states = {"failed": optuna.trial.TrialState.FAIL}
+    assert [t.state for t in trials] == [states.get(r.status, optuna.trial.TrialState.COMPLETE) for r in result.records]
+    assert {r.status for r in result.records} == {"ok", "failed", "infeasible"}
+    for trial, record in zip(trials, result.records, strict=True):
+        assert trial.values == (list(record.values.values()) if record.values else None)
+        assert trial.constraints["cores"] == (record.constraints or {"cores": 0.0})["cores"]
+
+
+def test_optuna_finds_the_same_front(result: Any) -> None:
+    best = {t.user_attrs["key"] for t in result.optuna_study.best_trials}
+    equal = {result.values[key] for key in best}
+    assert equal == {result.values[design.key] for design in result.front}
+
+
+def test_the_summary_says_what_designs_died_of_and_what_decides(result: Any) -> None:
+    said = summary(result)
+    died = said["ruled_out"]
+    assert list(died.values()) == sorted(died.values(), reverse=True)
+    count = {status: sum(r.status == status for r in result.records) for status in ("failed", "infeasible")}
+    assert died["evaluator failed"] == count["failed"] > 0
+    assert died["cores"] == count["infeasible"] > 0
+    assert set(died) - {"evaluator failed", "cores"}  # limits of the device
+    shares = said["importances"]
+    assert shares
+    assert 0.8 < sum(shares.values()) <= 1 + 1e-9
+
+
+def test_there_is_nothing_to_say_of_few_designs(tmp_path: Path) -> None:
+    result = fake_study().run(5, run_dir=tmp_path, **QUIET)
+    assert result.importances == {}
+    assert len(result.optuna_study.trials) == 5
+
+
+def test_sizes_of_the_search_are_the_runs_then_the_studys(tmp_path: Path) -> None:
+    def keys(name: str, sizes: Any = None, **options: Any) -> list[str]:
+        result = fake_study(sizes=sizes).run(30, run_dir=tmp_path / name, sampler="evolution", **options, **QUIET)
+        return [record.key for record in result.records]
+
+    assert keys("study", {"initial": 5}) == keys("run", initial=5) != keys("neither")
+    assert keys("both", {"initial": 9}, initial=5) == keys("run again", initial=5)
+
+
+@pytest.mark.parametrize("sizes", [{"children": 0}, {"modelled": -1}, {"initial": 2.5}, {"parents": 3}])
+def test_sizes_that_cannot_be(sizes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=next(iter(sizes))):
+        fake_study(sizes=sizes)
+    if "parents" not in sizes:
+        with pytest.raises(StudyError, match=next(iter(sizes))):
+            fake_study().run(3, run_dir=tmp_path / "run", **sizes, **QUIET)
+        assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_a_study_of_our_simulators_is_a_quick_one() -> None:
+    from allo_dse.eval.evaluator import needs
+    from allo_dse.eval.fpga.evaluator import FpgaSimulator
+    from allo_dse.eval.npu.evaluator import NpuSimulator
+
+    assert needs(NpuSimulator()).quick
+    assert needs(FpgaSimulator()).quick
+    assert not needs(FakeEvaluator()).quick
