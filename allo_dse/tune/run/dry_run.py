@@ -90,8 +90,9 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
     budget = options.budget(study.trials, ladder=bool(study.rungs))
     least = study.least_losses(evaluator)
     proposer = make_proposer(
-        options.sampler, study.space, screen, least, seed=options.seed or 0, done=0, trials=budget.trials, strict=True
-    )
+        options.sampler, screen, least,
+        seed=options.seed or 0, done=0, trials=budget.trials, strict=True, sizes={**study.sizes, **options.sizes},
+    )  # fmt: skip
     judge, looked_at, listed = Judge(study.objectives, study.constraints), 0, began
     if certificate_of(proposer) is not None and not least.unbounded:
         proposals = proposer.ask(1, 0)
