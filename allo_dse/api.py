@@ -13,6 +13,7 @@ import numpy as np
 from .aliases import Array
 from .device.device import Device, FpgaDevice
 from .errors import AlloDseError, SimulationError
+from .frontend.schedule.printed import PrintedModule
 from .lang.diagnostics import ProgramWarning
 from .lang.region import as_region, rules_of
 from .mapper.fold.vmg import VMG
@@ -159,7 +160,23 @@ def _show_warnings(program: Program) -> None:
         warnings.warn_explicit(message, ProgramWarning, file, int(line))
 
 
-class SimulatorModule:
+class _Built:
+    """What built modules have in common."""
+
+    program: Program
+
+    @property
+    def module(self) -> PrintedModule:
+        """The program as MLIR."""
+        return PrintedModule(self.program)
+
+    @property
+    def top_func_name(self) -> str:
+        """The name of the outermost function or region."""
+        return self.program.name
+
+
+class SimulatorModule(_Built):
     """What `df.build(region)` returns: call it with the region's arguments.
 
     Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
@@ -231,7 +248,7 @@ def build_aie(region: Any, **options: Any) -> SimulatorModule:
     return SimulatorModule(region, **options)
 
 
-class HlsModule:
+class HlsModule(_Built):
     """What the targets "vhls" and "vitis_hls" of `df.build` return: generated C++, which can be run.
 
     Attributes:
@@ -264,6 +281,9 @@ class HlsModule:
         self._simulation: CSimulation | None = None
         if project is not None:
             self.hls_project.write(project)
+
+    def __repr__(self) -> str:
+        return self.hls_code
 
     @property
     def hls_code(self) -> str:

@@ -8,7 +8,7 @@ folding changes when tasks run, never what they compute.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from allo_dse.errors import AlloDseError, SimulationError
 from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
@@ -168,10 +170,20 @@ def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
-    """Relative to the largest value: one rounding per task along the longest mesh axis, as a random walk."""
+    """Relative to the largest value: one rounding per task along the longest mesh axis, or per round of the longest
+    loop of the source that a task runs, as a random walk."""
     bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
-    longest = max(max(kernel.mesh) for kernel in program.kernels)
+    longest = max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
     return float(4.0 * np.sqrt(longest) * 2.0 ** -(bits + 1))
+
+
+def _rounds(kernel: Kernel) -> Iterator[int]:
+    """How often each loop of a kernel's source runs, where that is a number; 1 if there is none."""
+    yield 1
+    for task_class in kernel.classes:
+        for loop in loops_of(read_nest(task_class.body.mlir).body):
+            if loop.source is not None and loop.trips is not None and loop.trips.is_constant:
+                yield loop.trips.constant
 
 
 def _share(wrong: NDArray[np.bool_]) -> str:

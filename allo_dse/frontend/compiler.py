@@ -46,7 +46,7 @@ def compile_region(
     if isinstance(region, Schedule) and not params:
         return _scheduled(region)
     if isinstance(region, Instance):
-        name, source = region.function.__name__, read_function(region.function, region.arguments)
+        name, source = region.function.__name__, read_function(region.function, region.arguments, region.around)
     elif isinstance(region, FunctionType) and is_typed(region) and not params:
         name, source = region.__name__, read_function(region)
     else:

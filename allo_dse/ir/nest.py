@@ -9,7 +9,7 @@ or that it is not one. Views of arrays are resolved to the arrays.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -347,3 +347,14 @@ def bits_of(type_: ir.Type) -> int:
     text = element_of(type_)
     digits = "".join(c for c in text if c.isdigit())
     return int(digits) if digits else 32
+
+
+def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
+    """All loops of a tree, each before those inside it."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops_of(node.body)
+        elif isinstance(node, Branch):
+            for side in node.sides:
+                yield from loops_of(side)

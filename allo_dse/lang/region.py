@@ -51,10 +51,16 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A function of the language with values for its type parameters: `gemm[float32, 32, 32]`."""
+    """A function of the language with values for its type parameters: `gemm[float32, 32, 32]`.
+
+    Attributes:
+        around: variables of the functions of its module that were running when its schedule was made: names that it
+            and the functions it calls may use where nothing else has them.
+    """
 
     function: FunctionType
     arguments: tuple[object, ...]
+    around: Mapping[str, object] = field(default_factory=dict)
 
 
 def region(

@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any, Protocol, cast
 
 from .diagnostics import ProgramError
+from .region import Instance
 from .targets import builder_of
 
 DEFAULT_TARGET = "llvm"
@@ -114,9 +115,9 @@ class Session(Protocol):
 _SESSION = ["allo_dse.frontend.schedule.session", "Session"]
 
 
-def _open_session(function: object, arguments: Sequence[object]) -> Session:
+def _open_session(program: object) -> Session:
     opener: Callable[..., Session] = getattr(importlib.import_module(_SESSION[0]), _SESSION[1])
-    return opener(function, arguments)
+    return opener(program)
 
 
 @dataclass
@@ -256,7 +257,7 @@ class Schedule:
     def session(self) -> Session:
         """The program while it is rewritten."""
         if self._session is None:
-            self._session = _open_session(self.region, self.arguments)
+            self._session = _open_session(self.region)
         return self._session
 
     @property
@@ -349,6 +350,17 @@ def _renamed(primitive: Primitive, function: str) -> Primitive:
     return Primitive(primitive.name, args, tuple((k, renamed(v) if k == "axis" else v) for k, v in primitive.options))
 
 
+def _around(function: FunctionType) -> dict[str, object]:
+    """The variables of the functions of a function's module that are running, the innermost first."""
+    found: dict[str, object] = {}
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals is function.__globals__ and frame.f_locals is not frame.f_globals:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
 def _placed(error: ProgramError) -> ProgramError:
     """The error at the line of the user's program that is running, if it has no place yet."""
     frame = sys._getframe(1)
@@ -376,7 +388,7 @@ def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] 
     """
     schedule = Schedule(region, tuple(instantiate or ()))
     if isinstance(region, FunctionType):
-        schedule._session = _open_session(region, schedule.arguments)
+        schedule._session = _open_session(Instance(region, schedule.arguments, _around(region)))
     return schedule
 
 

@@ -27,6 +27,8 @@ class SourceLoop:
         function: the function that it stands in: the kernel, or a helper compiled in place.
         call: the number of the call of that function, among all that the task makes; 0 for the kernel itself.
         band: the nest of that function it belongs to, where a schedule was made.
+        opens: whether it is the outermost loop of that nest.
+        hints: what the program says of it for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
     """
 
     name: str
@@ -35,6 +37,8 @@ class SourceLoop:
     function: str = ""
     call: int = 0
     band: str = ""
+    opens: bool = False
+    hints: tuple[tuple[str, int], ...] = ()
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
@@ -52,15 +52,22 @@ def _may_be_type(value: object) -> bool:
     return isinstance(value, (DType, TensorType, str))
 
 
-def read_function(function: FunctionType, arguments: Sequence[object] = ()) -> RegionSource:
-    """A function as a region with one kernel of one task; `arguments` are values for its type parameters.
+def read_function(
+    function: FunctionType, arguments: Sequence[object] = (), around: Mapping[str, object] | None = None
+) -> RegionSource:
+    """A function as a region with one kernel of one task.
+
+    Args:
+        arguments: values for its type parameters.
+        around: what names stand for that nothing else gives a meaning.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(function)
     enclosing = enclosing_names(function.__code__, sys._getframe(1))
-    source = RegionSource(node.name, file, names_of(function, enclosing), enclosing=enclosing)
+    names = {**(around or {}), **names_of(function, enclosing)}
+    source = RegionSource(node.name, file, names, enclosing=enclosing, around=around or {})
     source.scope = function.__qualname__.removesuffix(function.__name__)
     bind_type_parameters(source, node, arguments)
     parameters = []

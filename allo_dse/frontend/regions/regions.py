@@ -136,6 +136,7 @@ class RegionSource:
         parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
         stream_nodes: the declaration of each stream.
         enclosing: local variables of the functions around the region, as they were when it was defined.
+        around: what names stand for that nothing else gives a meaning (see `Instance`).
         scope: how qualified names of functions defined beside the region begin; empty for regions of a module.
         rules: how strictly it is checked.
     """
@@ -150,6 +151,7 @@ class RegionSource:
     stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
     kernels: list[KernelSource] = field(default_factory=list)
     enclosing: Mapping[str, object] = field(default_factory=dict)
+    around: Mapping[str, object] = field(default_factory=dict)
     scope: str = ""
     rules: Rules = field(default_factory=current_rules)
 
@@ -164,7 +166,7 @@ class RegionSource:
         One that is defined beside the region, in the same function, sees the variables that the region sees.
         """
         beside = self.scope != "" and function.__qualname__.startswith(self.scope)
-        return names_of(function, self.enclosing if beside else {})
+        return {**self.around, **names_of(function, self.enclosing if beside else {})}
 
 
 def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
@@ -213,8 +215,13 @@ def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Par
         )
 
 
-def bind_type_parameters(source: RegionSource, node: ast.FunctionDef, values: Sequence[object]) -> None:
+def bind_type_parameters(
+    source: RegionSource, node: ast.FunctionDef, values: Sequence[object], caller: Mapping[str, object] | None = None
+) -> None:
+    """Give type parameters their values; without any, those that the caller has under the same names."""
     parameters = [p.name for p in getattr(node, "type_params", [])]
+    if not values and caller is not None and all(name in caller for name in parameters):
+        values = [caller[name] for name in parameters]
     if len(parameters) != len(values):
         source.file.fail(
             node,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from allo_dse.ir.bindings import ir
-from allo_dse.ir.nest import Loop, Nest, Node, read_nest
+from allo_dse.ir.nest import Loop, Nest, loops_of, read_nest
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskBody, TaskClass
 
@@ -101,10 +101,24 @@ class Body:
         """The task class with the body as it is now."""
         own = self.task_class
         kept = sorted({number_of(loop) for loop in self.loops()})
+        opening = {number_of(loop) for loop in self.loops() if not self._has_outer(loop)}
         renumbered = {number: position for position, number in enumerate(kept)}
         text = re.sub(rf"{LOOP} = (\d+) : i64", lambda m: f"{LOOP} = {renumbered[int(m[1])]} : i64", self.text())
         body = TaskBody(own.body.symbol, text, own.body.streams)
-        return replace(own, body=body, loops=tuple(self.sources[number] for number in kept), arrays=())
+        return replace(
+            own, body=body, loops=tuple(replace(self.sources[n], opens=n in opening) for n in kept), arrays=()
+        )
+
+    def _has_outer(self, loop: ir.Operation) -> bool:
+        """Whether a loop of the same call of the same function is around a loop."""
+        own, outer = self.source(loop), loop.parent
+        while outer is not None:
+            if LOOP in outer.attributes:
+                source = self.source(outer)
+                if (source.function, source.call) == (own.function, own.call):
+                    return True
+            outer = outer.parent
+        return False
 
 
 def number_of(loop: ir.Operation) -> int:
@@ -140,17 +154,6 @@ def inner_block(loop: ir.Operation) -> ir.Block:
 def statements(block: ir.Block) -> list[ir.Operation]:
     """The operations of a block, without the one that ends it."""
     return [op.operation for op in block.operations][:-1]
-
-
-def loops_of(nodes: Sequence[Node]) -> Iterator[Loop]:
-    """The loops of a tree, each before what is inside it."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops_of(node.body)
-        elif not hasattr(node, "access"):
-            for side in node.sides:
-                yield from loops_of(side)
 
 
 def numbered(nest: Nest, number: int) -> Loop:

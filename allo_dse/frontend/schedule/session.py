@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import FunctionType
 from typing import Any
 
 from allo_dse.ir.bindings import ir
@@ -33,9 +32,8 @@ class Session:
         top: the name of the outermost function or region.
     """
 
-    def __init__(self, function: Region | FunctionType, arguments: Sequence[object] = ()) -> None:
-        plain = Instance(function, tuple(arguments)) if isinstance(function, FunctionType) else None
-        self._compiled = compile_region(plain or function)
+    def __init__(self, function: Region | Instance) -> None:
+        self._compiled = compile_region(function)
         self.top = self._compiled.name
         self._applied: list[Primitive] = []
         self._begin()
@@ -49,6 +47,10 @@ class Session:
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
+            for loop in body.loops():
+                for kind, number in body.source(loop).hints:
+                    options = {"initiation_interval": number} if kind == "pipeline" else {"factor": number}
+                    self._add(loop_directive(kind, Found(body, loop), options))
 
     @property
     def _context(self) -> ir.Context:
@@ -69,7 +71,7 @@ class Session:
     @property
     def module(self) -> PrintedModule:
         """The program as MLIR."""
-        return PrintedModule.of(self._bodies, self._directives, self.top)
+        return PrintedModule(self.program)
 
     def loops(self, function: str) -> dict[str, list[str]]:
         """The nests of a function and the names of their loops."""

@@ -101,8 +101,8 @@ def call_helper(
     name = function.__qualname__ + (f"{list(instance.arguments)}" if instance.arguments else "")
     _check_recursion(task, name, node)
     inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
-    inner.enclosing, inner.scope = outer.enclosing, outer.scope
-    bind_type_parameters(inner, definition, instance.arguments)
+    inner.enclosing, inner.scope, inner.around = outer.enclosing, outer.scope, outer.around
+    bind_type_parameters(inner, definition, instance.arguments, outer.names)
     bound, types = _arguments(task, inner, definition, args, options, node)
     with _inside(task, inner, definition, name), task.scope(helper=True):
         return _inlined(task, inner, definition, bound, types, node)

@@ -199,8 +199,30 @@ def _counting(
 
 def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
     """The attribute that numbers a loop, after recording where it stands in the source."""
-    task.source_loops.append(SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1]))
+    source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
+    task.source_loops.append(source)
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
+
+
+def _hints(node: ast.AST, name: str) -> tuple[tuple[str, int], ...]:
+    """What `pipeline=` and `unroll=` of a loop say about its variable `name`.
+
+    A list has an entry per variable, a single value is about the innermost one. `True` is an interval of 1, or all
+    copies.
+    """
+    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
+        return ()
+    names = [part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)]
+    found = []
+    for option in node.iter.keywords:
+        if option.arg not in ("pipeline", "unroll"):
+            continue
+        values = option.value.elts if isinstance(option.value, (ast.List, ast.Tuple)) else [option.value]
+        own = dict(zip(reversed(names), reversed(values), strict=False)).get(name)
+        value = own.value if isinstance(own, ast.Constant) else None
+        if isinstance(value, int) and value:
+            found.append((option.arg, int(option.arg == "pipeline") if value is True else value))
+    return tuple(found)
 
 
 def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:

@@ -7,14 +7,14 @@ schedules="auto"
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.errors import StudyError
-from allo_dse.ir.nest import Loop, read_nest
+from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
 
@@ -222,14 +222,3 @@ def _shapes(program: CompiledProgram, target: str) -> list[tuple[int, ...]]:
         known = [t.name for t in program.tensors]
         raise StudyError(f"schedules: there is no array {target!r}", hint=f"tensors: {', '.join(known)}")
     return found
-
-
-def loops_of(nodes: Any) -> Iterator[Loop]:
-    """All loops of a tree, outermost first."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops_of(node.body)
-        elif hasattr(node, "sides"):
-            for side in node.sides:
-                yield from loops_of(side)

@@ -70,3 +70,12 @@ def twice(A: int32[N, N], B: int32[N, N]) -> int32[N, N]:
 def scaled(A: float32[M, N], B: float32[M, N]):
     for i, j in allo.grid(M, N):
         B[i, j] = A[i, j] * 0.5
+
+
+def scaled_by_caller(A: int32[4], B: int32[4]):
+    for i in range(4):
+        B[i] = A[i] * factor
+
+
+def build_scaled(factor: int):
+    return allo.customize(scaled_by_caller).build()

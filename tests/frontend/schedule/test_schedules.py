@@ -1,0 +1,100 @@
+"""What schedules print, say to hardware and find by name."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from allo_dse.backends.fpga.task import task_cost
+from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import new_context
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.schedule import customize
+from allo_dse.mapper.program import load_program
+
+from . import programs
+
+
+def cycles(schedule: Any) -> int:
+    program = load_program(schedule)
+    return task_cost(program, program.kernels[0].classes[0], FpgaDevice.load("u280")).cycles
+
+
+def row_by_row() -> Any:
+    schedule = customize(programs.product)
+    schedule.reorder("k", "j")
+    schedule.buffer_at(schedule.C, axis="i")
+    return schedule
+
+
+def test_what_hardware_is_told_changes_its_price() -> None:
+    slow, fast = row_by_row(), row_by_row()
+    slow.pipeline("k", initiation_interval=20)
+    fast.pipeline("k")
+    assert cycles(fast) < cycles(slow)
+    split = row_by_row()
+    split.partition("C_buffer", dim=1)
+    assert "#pragma HLS array_partition variable=C_buffer dim=1 complete" in split.build("vhls").hls_code
+
+
+def test_printed_modules_are_mlir_with_names_and_directives() -> None:
+    schedule = row_by_row()
+    schedule.split("j", 3)
+    schedule.pipeline("j.inner", initiation_interval=2)
+    text = str(schedule.build().module)
+    with new_context(), ir.Location.unknown():
+        assert ir.Module.parse(text).operation.verify()
+    assert 'loop_name = "j.inner", pipeline_ii = 2 : ui32}' in text
+    assert 'loop_name = "i", op_name = "S_i_j_k_0"}' in text
+    assert schedule.build().top_func_name == "product"
+
+
+def test_loops_are_found_in_their_nests() -> None:
+    schedule = customize(programs.two_nests)
+    loops = schedule.get_loops()
+    assert [(band, [name for name, _ in inner]) for band, inner in loops] == [
+        ("first", ["i", "j"]),
+        ("second", ["i", "j"]),
+    ]
+    with pytest.raises(ProgramError, match="has a loop `i` in each of first, second"):
+        schedule.pipeline("i")
+    schedule.compute_at(loops.first.j, loops["second"]["j"])
+    assert [band for band, _ in schedule.get_loops()] == ["second"]
+    assert [name for name, _, _ in schedule.primitive_sequences] == ["compute_at"]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda s: s.split("l", 2), "`product` has no loop `l`"),
+        (lambda s: s.split("i", 0), "the factor must be a positive integer"),
+        (lambda s: s.partition(s.A, dim=3), "there is no dimension 3"),
+        (lambda s: s.buffer_at("A", axis="i"), "loop `i` does not write `A`"),
+        (lambda s: s.compute_at("i", "j"), "the two loops stand in one nest"),
+        (lambda s: s.pipeline("other:i"), "there is no function `other` with loops here"),
+    ],
+)
+def test_wrong_steps_are_errors_at_their_line(step: Any, message: str) -> None:
+    schedule = customize(programs.product)
+    with pytest.raises(ProgramError, match=message) as caught:
+        step(schedule)
+    assert caught.value.file == __file__
+
+
+def test_names_of_running_functions_reach_what_they_schedule() -> None:
+    def build(factor: int) -> Any:
+        return customize(programs.scaled_by_caller).build()
+
+    factor = 3
+    a, b = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    with pytest.raises(ProgramError, match="unknown name `factor`"):
+        build(factor)  # it is another module's
+    programs.build_scaled(factor)(a, b)
+    np.testing.assert_array_equal(b, a * factor)
+
+
+def test_arrays_may_have_more_rows_than_the_program_uses() -> None:
+    a, b = np.arange(6, dtype=np.int32), np.zeros(6, np.int32)
+    programs.build_scaled(2)(a, b)
+    np.testing.assert_array_equal(b, [0, 2, 4, 6, 0, 0])
