@@ -25,6 +25,8 @@ JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 
 STDOUT, STDERR = 1, 2
+COPIED = ("run", "go on with")
+"""Facts that are paths or commands."""
 
 
 def console() -> Console:
@@ -71,14 +73,19 @@ def _finite(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, Any], to: Console) -> None:
-    """Names and values in two columns; empty values are left out."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        if value not in (None, "", [], {}):
-            table.add_row(displayed(name), displayed(str(value)))
-    to.print(table)
+    """Names and values in two columns; empty values are left out. Paths and commands, which are copied, are not
+    broken."""
+    said = {name: displayed(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
+    width = max(map(len, said), default=0)
+    for name, value in said.items():
+        if name in COPIED:
+            to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
+            continue
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="dim", no_wrap=True, width=width)
+        table.add_column(overflow="fold")
+        table.add_row(displayed(name), value)
+        to.print(table)
 
 
 def print_error(error: AlloDseError, *, as_json: bool) -> None:

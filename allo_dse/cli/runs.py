@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,8 @@ from .output import JSON, RUN, console, print_facts, print_json
 from .run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from allo_dse.dashboard.data.table.table import RunTable
 
 EXIT_NO_RESULT = 1
@@ -158,6 +161,14 @@ def pareto(
 
 
 def _print_front(table: RunTable, rows: list[int]) -> None:
+    from allo_dse.tune.show.narrow import fitting
+
+    parameters = table.names("parameter", varying=True)
+    to = console()
+    to.print(fitting(to, lambda count: _front_table(table, rows, parameters[:count]), len(parameters)))
+
+
+def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str]) -> Table:
     from rich.table import Table
 
     from allo_dse.tune.show.numbers import format_value
@@ -166,12 +177,11 @@ def _print_front(table: RunTable, rows: list[int]) -> None:
     shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")
     shown.add_column("")
     for name in table.objectives:
-        shown.add_column(displayed(name), justify="right")
-    parameters = table.names("parameter", varying=True)
+        shown.add_column(displayed(name), justify="right", overflow="fold")
     for name in parameters:
         shown.add_column(displayed(name), justify="right", style="dim")
-    shown.add_column("design")
-    shown.add_column("checked")
+    shown.add_column("design", no_wrap=True)
+    shown.add_column("checked", no_wrap=True)
     knee = table.knee
     for row in rows:
         values = [format_value(objective(table, row, name)) for name in table.objectives]
@@ -179,7 +189,7 @@ def _print_front(table: RunTable, rows: list[int]) -> None:
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
                       "" if checked is None else "yes" if checked.ok else "wrong")  # fmt: skip
-    console().print(shown)
+    return shown
 
 
 def _shown(value: Any) -> str:

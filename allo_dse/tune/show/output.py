@@ -15,6 +15,7 @@ from ..results.result import BestDesign, Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
+from .narrow import fitting
 from .numbers import format_value
 from .predicted_reported import HEADINGS, predicted_reported_rows
 
@@ -87,7 +88,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
             console.print(f"{count} break the constraint {displayed(repr(name))}", soft_wrap=True)
     else:
-        console.print(front_table(result))
+        console.print(front_table(result, console))
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
         print_comparison(best, console)
@@ -136,21 +137,26 @@ def print_comparison(best: BestDesign, console: Console) -> None:
     console.print(table)
 
 
-def front_table(result: Result) -> Table:
-    """The front, best in the first objective first; the knee is marked."""
+def front_table(result: Result, console: Console) -> Table:
+    """The front, best in the first objective first; the knee is marked. Parameters for which there is no room are left
+    out."""
     free = [n for n in result.study.parameters.free if any(n in d.params for d in result.front)]
+    return fitting(console, lambda count: _front_table(result, free[:count], len(free) - count), len(free))
+
+
+def _front_table(result: Result, free: Sequence[str], left_out: int) -> Table:
     objectives = [o.name for o in result.study.objectives]
     table = Table(title=f"Pareto front: {len(result.front)} designs", title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:
-        table.add_column(displayed(name), justify="right", min_width=min(len(name), 24))
+        table.add_column(displayed(name), justify="right", overflow="fold")
     for name in free:
         table.add_column(displayed(name), justify="right", style="dim")
-    table.add_column("design")
+    table.add_column("design", no_wrap=True)
     several = bool(result.study.rungs)
     if several:
         table.add_column("measured by")
-    table.add_column("checked")
+    table.add_column("checked", no_wrap=True)
     unplaced = any(not note.ok for note in result.placed.values())
     if unplaced:
         table.add_column("placed")
@@ -165,8 +171,10 @@ def front_table(result: Result) -> Table:
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
         source = [displayed(best.record.measured_by)] if several else []
         table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
-    if len(result.front) > len(shown):
-        table.caption = f"{len(result.front) - len(shown)} more in pareto.csv"
+    more = [f"{len(result.front) - len(shown)} more"] if len(result.front) > len(shown) else []
+    more += [f"{left_out} parameter{'s' if left_out > 1 else ''}"] if left_out else []
+    if more:
+        table.caption = f"{' and '.join(more)} in pareto.csv"
         table.caption_justify = "left"
     return table
 

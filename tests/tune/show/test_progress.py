@@ -91,3 +91,19 @@ def test_numbers_and_durations() -> None:
 def test_unknown_progress() -> None:
     with pytest.raises(StudyError, match="unknown progress"):
         make_reporter("loud")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_result_fits_the_terminal_and_paths_are_not_broken(tmp_path: Path, width: int) -> None:
+    run_dir = tmp_path / ("a rather long name of a directory " * 3).strip()
+    result = fake_study().run(60, run_dir=run_dir, progress="quiet", verify=False)
+    console = Console(file=io.StringIO(), width=width)
+    print_result(result, console, ["allo-tune", "x.py"])
+    lines = cast(io.StringIO, console.file).getvalue().splitlines()
+    table = [line for line in lines if line[:1] in "┏┃┡│└"]
+    assert max(map(len, table)) <= width
+    assert len({len(line) for line in table}) == 1
+    assert any(result.front[0].key[:8] in line for line in table)
+    assert any(f"{run_dir}/pareto.csv" in line for line in lines)
+    assert any("not verified:" in line for line in lines)
+    assert ("parameter" in "".join(lines)) == (width < 90)
