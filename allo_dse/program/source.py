@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -12,6 +14,11 @@ class SourceLocation:
     file: str
     line: int
     column: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file as comments of generated code may hold it: nothing in it ends them or goes on."""
+        return re.sub(r"[^\w.+ -]", "_", Path(self.file).name)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"

@@ -136,6 +136,26 @@ class WritesToTheReplyPipe(Hazard):
                     os.write(int(name), b"garbage\n")
 
 
+class Floods(Hazard):
+    """Writes without end wherever it can."""
+
+    def trip(self, design: Any) -> None:
+        open_ones = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
+        while True:
+            for one in open_ones:
+                with contextlib.suppress(OSError):
+                    os.write(one, b"x" * (1 << 16))
+
+
+class Multiplies(Hazard):
+    """Starts process after process."""
+
+    def trip(self, design: Any) -> None:
+        while True:
+            subprocess.Popen(["sleep", "300"])
+            time.sleep(0.01)
+
+
 def own_processes(command: bytes, mark: bytes = b"") -> list[int]:
     """Processes of this run of the tests, by words of their command line and of their environment."""
     found = []

@@ -269,7 +269,7 @@ def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:
 def _source(program: CompiledProgram) -> str:
     """The file that the program is from."""
     locations = [kernel.location for kernel in program.kernels if kernel.location is not None]
-    return Path(locations[0].file).name if locations else ""
+    return locations[0].file_name if locations else ""
 
 
 def _version() -> str:

@@ -38,6 +38,9 @@ DEFAULT_DEADLINE_FACTOR = 100.0  # times the median of what was measured
 FIRST_DEADLINE_SECONDS = 86400.0  # while too little was measured: synthesis may well take hours
 MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts; of the last so many
 PRINTED_BYTES = 64 << 10  # kept of what a failed evaluation printed
+REPLY_BYTES = 16 << 20  # of an answer without an end
+MOST_PROCESSES = 1000  # that a design may start at once: synthesis takes dozens
+COUNT_SECONDS = 1.0  # between counts of them
 PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
 
 
@@ -85,6 +88,7 @@ class IsolatedBench:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies = -1
         self._rest = b""
+        self._counted = time.monotonic()
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
         # The child writes at the file's end, also after this process has cut the file short.
@@ -163,6 +167,8 @@ class IsolatedBench:
             data = os.read(self._replies, 1 << 20) if ready else None
             if data:
                 self._rest += data
+                if len(self._rest) > REPLY_BYTES:
+                    raise _Ended(f"the evaluator's process answered with more than {REPLY_BYTES >> 20} MiB")
             else:
                 self._watch(until, seconds, gone=data == b"")
         line, _, self._rest = self._rest.partition(b"\n")
@@ -181,6 +187,10 @@ class IsolatedBench:
             raise _Ended(self._how_it_ended())
         if time.monotonic() > until:
             raise _Ended(f"took longer than its deadline of {seconds:g} s and was ended")
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            self._counted = time.monotonic()
+            if (count := len(descendants(process.pid))) > MOST_PROCESSES:
+                raise _Ended(f"started {count:,} processes, more than {MOST_PROCESSES:,}, and was ended with them")
         if self._needs.memory_bytes is not None:
             used = resident_bytes([process.pid, *descendants(process.pid)])
             if used > self._needs.memory_bytes:

@@ -71,6 +71,20 @@ def test_a_hazard_costs_its_own_trials_only(
     assert hazards.sleepers() == []
 
 
+@pytest.mark.parametrize(
+    ("evaluator", "reason"),
+    [(hazards.Floods, "answered with more than 1 MiB"), (hazards.Multiplies, "processes, more than 20")],
+)
+def test_what_has_no_end_is_ended(tmp_path: Path, evaluator: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_process, "REPLY_BYTES", 1 << 20)
+    monkeypatch.setattr(cell_process, "MOST_PROCESSES", 20)
+    monkeypatch.setattr(cell_process, "COUNT_SECONDS", 0.1)
+    result = study(evaluator).run(12, run_dir=tmp_path / "run", **OPTIONS)
+    assert any(unlucky(r.key) for r in result.records)
+    assert all((reason in (r.error or "")) == unlucky(r.key) for r in result.records)
+    assert hazards.sleepers() == []
+
+
 def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(
     tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from allo_dse.ir.bindings import ir
@@ -104,7 +103,7 @@ def directives_of(program: CompiledProgram, schedule: Sequence[Directive]) -> tu
 
 def place(location: SourceLocation | None) -> str:
     """`file.py:12`"""
-    return "" if location is None else f"{Path(location.file).name}:{location.line}"
+    return "" if location is None else f"{location.file_name}:{location.line}"
 
 
 def loop_pragma(directive: Directive) -> str:
