@@ -911,3 +911,48 @@ def test_parts_of_constant_arrays_at_positions_of_tasks_and_data() -> None:
     run(compile_region(top), a, b)
     assert a.tolist() == table[1:3].tolist()
     assert b.tolist() == [[19, 20], [21, 22]]
+
+
+def scaled_by_alpha(a: float32[4], b: float32[4]):
+    add_alpha(a, b)
+    for i in range(4):
+        b[i] = b[i] * alpha
+
+
+def add_alpha(a: float32[4], b: float32[4]):
+    for i in range(4):
+        b[i] = a[i] + alpha
+
+
+def test_names_that_only_the_calling_function_of_the_file_knows() -> None:
+    """As in Allo: `def study(alpha): s = allo.customize(kernel)`."""
+
+    def study(alpha: float) -> list[float]:
+        a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+        allo.customize(scaled_by_alpha).build()(a, b)
+        return b.tolist()
+
+    assert study(2.0) == [4, 6, 8, 10]
+    assert study(0.5) == [0.25, 0.75, 1.25, 1.75]
+    with pytest.raises(ProgramError, match="unknown name `alpha`"):
+        compile_region(scaled_by_alpha)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are Python 3.12 syntax")
+def test_type_parameters_that_the_arguments_give(tmp_path: Any) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "from allo.ir.types import float32\n\n\n"
+        "def turned[T, M, N](a: 'T[M, N]', b: 'T[N, M]'):\n"
+        "    for i in range(M):\n        for j in range(N):\n            b[j, i] = a[i, j]\n\n\n"
+        "def count[N](b: float32[4]):\n    b[0] = N\n\n\n"
+        "def top(A: float32[2, 3], B: float32[3, 2]):\n    turned(A, B)\n\n\n"
+        "def wrong(A: float32[4]):\n    count(A)\n"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((3, 2), np.float32)
+    run(compile_region(names["top"]), a, b)
+    assert b.tolist() == a.T.tolist()
+    with pytest.raises(ProgramError, match="`count` has 1 type parameters, 0 are given"):
+        compile_region(names["wrong"])

@@ -15,7 +15,7 @@ from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.source import function_source
 from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
-from ..ops import tiles
+from ..ops import subscripts, tiles
 from ..ops.scalars import as_scalar, convert
 from ..regions.regions import RegionSource, bind_type_parameters
 from ..regions.task_state import Scope, Task
@@ -74,6 +74,8 @@ def own_names(node: ast.FunctionDef) -> frozenset[str]:
 
 def is_helper(task: Task, function: FunctionType) -> bool:
     """Whether a function is written in the language: any of its parameters, or its result, has a type of ours."""
+    if getattr(function, "__type_params__", ()):
+        return True
     annotations = function.__annotations__
     names: dict[str, object] | None = None
     for annotation in annotations.values():
@@ -102,10 +104,29 @@ def call_helper(
     _check_recursion(task, name, node)
     inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
     inner.enclosing, inner.scope, inner.around = outer.enclosing, outer.scope, outer.around
-    bind_type_parameters(inner, definition, instance.arguments, outer.names)
+    bind_type_parameters(inner, definition, instance.arguments or _inferred(definition, args), outer.names)
     bound, types = _arguments(task, inner, definition, args, options, node)
     with _inside(task, inner, definition, name), task.scope(helper=True):
         return _inlined(task, inner, definition, bound, types, node)
+
+
+def _inferred(definition: ast.FunctionDef, args: Sequence[Value]) -> tuple[object, ...]:
+    """Values for type parameters that the arguments' types give, where they give all of them."""
+    names = [parameter.name for parameter in getattr(definition, "type_params", [])]
+    found: dict[str, object] = {}
+    for parameter, value in zip(definition.args.args, args, strict=False):
+        written = parameter.annotation
+        if isinstance(written, ast.Constant) and isinstance(written.value, str):
+            written = ast.parse(written.value, mode="eval").body
+        if written is None or not (tiles.is_tile(value) or isinstance(value, Scalar)):
+            continue
+        shape = tiles.shape_of(value)
+        base = written.value if isinstance(written, ast.Subscript) else written
+        extents = subscripts.parts_of(written) if isinstance(written, ast.Subscript) else []
+        for part, actual in ((base, tiles.dtype_of(value)), *zip(extents, shape, strict=False)):
+            if isinstance(part, ast.Name) and part.id in names:
+                found.setdefault(part.id, actual)
+    return tuple(found[name] for name in names) if found.keys() == set(names) else ()
 
 
 def call_local(
