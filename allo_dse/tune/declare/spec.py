@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.design import Design
+    from allo_dse.space.gene import Genes
     from allo_dse.space.programs import Programs
 
 
@@ -99,6 +100,7 @@ class StudySpec:
         self.target_name = target
         self.sizes = dict(sizes or {})
         check_sizes(self.sizes)
+        self.enqueued: list[Genes] = []
         self._device = device
         self._evaluator = evaluator
         self._check = check
@@ -198,6 +200,20 @@ class StudySpec:
         if self.kernels:
             choices.append(KernelLibrary(self.device, self.kernels))
         return Space(Draft(self.device), [*choices, *self._extra_choices])
+
+    def enqueue(self, wanted: Design | Mapping[str, Any]) -> None:
+        """Evaluate a design before anything is searched for; what is enqueued first is what results are compared with.
+
+        Args:
+            wanted: a design of the space, such as one that was mapped by hand, or values of parameters, for any legal
+                design that has them.
+
+        Raises:
+            StudyError: when the space has no such design.
+        """
+        from .enqueued import genes_of
+
+        self.enqueued.append(genes_of(wanted, self.space, self.parameters, self.check))
 
     def candidate(self, key: str, genes: Mapping[str, int]) -> Candidate:
         """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.

@@ -192,6 +192,24 @@ class Result:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
+    def baseline(self) -> BestDesign | None:
+        """The first design that the study had enqueued: what others are compared with."""
+        for genes in self.study.enqueued[:1]:
+            known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
+            if known is not None:
+                return BestDesign(self.study, known, self.run_dir)
+        return None
+
+    @property
+    def against_baseline(self) -> str:
+        """The best value of each objective over the baseline's, in words; "" where there is none."""
+        if self.baseline is None or not self.front:
+            return ""
+        there = self.baseline.values
+        parts = [f"{name} {self.best(name).values[name] / there[name]:.3g} x" for name in there if there[name]]
+        return f"best over baseline {self.baseline.key[:8]}: {', '.join(parts)}"
+
+    @cached_property
     def ruled_out(self) -> dict[str, int]:
         """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
         failed = {"evaluator failed": self.failures.total()} if self.failures else {}

@@ -46,6 +46,7 @@ class Driver:
     stop: StopSignals
     _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
     _doubt: Doubt = field(init=False)
+    _enqueued: list[Candidate] = field(init=False)
     _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
     """What others found out about designs that are not known here yet."""
 
@@ -60,6 +61,9 @@ class Driver:
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,
         )  # fmt: skip
+
+        decoded = (study.space.decode_genes(genes) for genes in study.enqueued)
+        self._enqueued = [c for c in decoded if c is not None and ledger.screen.judge(c) == "new"]
 
     def run(self) -> str:
         """Returns why the run ended: "trials", "time", "exhausted" or what requested the stop."""
@@ -97,6 +101,13 @@ class Driver:
         return "time" if self.budget.search_time_is_up else "trials"
 
     def _propose(self) -> None:
+        """Keep the workers busy: with what was enqueued, and when that is known with what is proposed."""
+        if self._enqueued:
+            first, self._enqueued = self._enqueued[: self.budget.trials_left(self.ledger.tally.done)], []
+            # What is learnt from them gives them their numbers.
+            self._submit(0, [(-1 - n, candidate) for n, candidate in enumerate(first)])
+        if any(number < 0 for number, _ in self._pending):
+            return
         room = self._executor.room(0)
         while room > 0 and not self.proposer.exhausted:
             outstanding = self._executor.outstanding(0)
@@ -138,16 +149,21 @@ class Driver:
         return Measurement(number=number, rung=rung, evaluator=self.ledger.names[rung], metrics=metrics, cached=True)
 
     def _record(self, found: Sequence[Measurement]) -> None:
-        records = []
+        records, proposed = [], []
         for measured in found:
             candidate = self._pending.pop((measured.number, measured.rung))
             log = self.keeper.keep(candidate, measured)
-            records.append(self.ledger.record(candidate, measured, at=self._at, log=log))
+            record = self.ledger.record(candidate, measured, at=self._at, log=log)
+            if record.number < 0:  # enqueued
+                number = self.proposer.learn(record.key, record.genes, self.ledger.judge.told(record))
+                record = structs.replace(record, number=number)
+            elif not record.rung:
+                proposed.append(record)
+            records.append(record)
         self.ledger.add(records)
         self._doubt.look(records)
-        for record in records:
-            if not record.rung:
-                self.proposer.tell(record.number, self.ledger.judge.told(record))
+        for record in proposed:
+            self.proposer.tell(record.number, self.ledger.judge.told(record))
 
     def _take_in(self) -> None:
         """Record what other drivers have found out, and learn from it; above the first rung, once the design is known

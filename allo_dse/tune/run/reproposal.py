@@ -114,10 +114,15 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     )  # fmt: skip
     try:
         proposer.restore(history.designs, history.told(judge), how.done)
+        begun = _begun(study, how, screen)
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:
                 return
+            if record.key in begun:
+                proposer.learn(record.key, record.genes, judge.told(judge.judged(record)))
+                found.proposed += 1
+                continue
             found.difference = _ask(proposer, record)
             violations += [candidate.key for candidate, _ in screen.taken()]
             found.difference = found.difference or _broken(run.violations, violations)
@@ -128,6 +133,12 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     except AlloDseError as error:  # the study has changed
         found.difference = error.message
     found.violations += len(violations)
+
+
+def _begun(study: StudySpec, how: Session, screen: Screen) -> set[str]:
+    """The designs that a run began with, which were not proposed."""
+    enqueued = [study.space.decode_genes(genes) for genes in how.enqueued]
+    return {candidate.key for candidate in enqueued if candidate is not None and screen.judge(candidate) == "new"}
 
 
 def _ask(proposer: Proposer, record: Record) -> str:

@@ -146,6 +146,7 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
     session = Session(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=history.next_number,
         strict=options.inline, shared=options.storage is not None, sizes=sizes,
+        enqueued=study.enqueued,
     )  # fmt: skip
     ledger.write([session])
     proposer.restore(history.designs, history.told(ledger.judge), history.next_number)

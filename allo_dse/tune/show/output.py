@@ -57,6 +57,7 @@ def summary(result: Result) -> JsonObject:
         "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
         "unverified": result.unverified,
+        "baseline": None if result.baseline is None else _design(result.baseline, result),
         "ruled_out": result.ruled_out,
         "importances": result.importances,
         "prediction": result.correction.to_dict(),
@@ -91,6 +92,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(front_table(result, console))
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
+        if result.against_baseline:
+            console.print(displayed(result.against_baseline), soft_wrap=True)
         print_comparison(best, console)
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"
@@ -162,7 +165,8 @@ def _front_table(result: Result, free: Sequence[str], left_out: int) -> Table:
         table.add_column("placed")
     shown = _shown(result)
     for best in shown:
-        mark = "knee" if result.knee is not None and best.key == result.knee.key else ""
+        marks = {"knee": result.knee, "baseline": result.baseline}
+        mark = ", ".join(name for name, design in marks.items() if design is not None and best.key == design.key)
         verification = result.verified.get(best.key)
         values = [format_value(v) for v in result.values[best.key]]
         params = [displayed(str(best.params.get(n, ""))) for n in free]

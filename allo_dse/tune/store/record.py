@@ -205,6 +205,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
         strict: whether proposals depend on nothing but the seed and the results before them.
         shared: whether other drivers' results count.
         sizes: of what the sampler draws, keeps and breeds, where they are not its own.
+        enqueued: genes of designs that are evaluated before others are proposed.
     """
 
     sampler: str
@@ -214,6 +215,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     strict: bool
     shared: bool
     sizes: dict[str, int] = {}
+    enqueued: list[dict[str, int]] = []
 
 
 Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session
