@@ -196,7 +196,7 @@ class Driver:
         self.ledger.write([tick] if tick else [])
         for text in (*self._executor.news(), *self.ledger.news()):
             self.reporter.note(text)
-        self.keeper.certify(self._view.certificate)
+        self.keeper.certify(lambda: self._view.certificate)
         self.reporter.update(self._view)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -58,9 +58,9 @@ class Keeper:
         self._last = totals
         return structs.replace(totals, at=at)
 
-    def certify(self, certificate: Certificate | None) -> None:
+    def certify(self, certificate: Callable[[], Certificate | None]) -> None:
         """Write down what is decided about the space, now and then, where readers of the run look for it."""
         now = time.monotonic()
-        if certificate is not None and now - self._certified >= TICK_SECONDS:
+        if now - self._certified >= TICK_SECONDS and (found := certificate()) is not None:
             self._certified = now
-            self._directory.certify(certificate)
+            self._directory.certify(found)

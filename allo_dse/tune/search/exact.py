@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -120,7 +121,7 @@ class ExactProposer:
         return 1 + (len(self._signs) if len(self._signs) > 1 else 0)
 
     def _rank(self, least: Losses) -> float:
-        return float(sum(np.searchsorted(values, value) for values, value in zip(self._sorted, least, strict=True)))
+        return float(sum(map(bisect_left, self._sorted, least)))
 
     def _entries(self, number: int, design: _Open) -> list[_Entry]:
         """Its places in the queues: what is no worse in any objective is never behind."""
