@@ -11,7 +11,7 @@ import importlib
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Protocol, cast
@@ -224,8 +224,8 @@ class Schedule:
         for given in schs if isinstance(schs, (list, tuple)) else [schs]:
             inner = given if isinstance(given, Schedule) else _registered(given, instantiate)
             for primitive in inner.primitives:
-                own = primitive if id is None else _renamed(primitive, f"{_name(inner.region)}_{id}")
-                self._record(own if id is not None else _qualified(own, inner.top_func_name))
+                own = _qualified(primitive, inner.top_func_name)
+                self._record(own if id is None else _renamed(own, inner.top_func_name, f"_{id}"))
 
     # -- looking at it -----------------------------------------------------------------------------------------------
 
@@ -327,7 +327,8 @@ def _name(value: object) -> str:
 
 def _qualified(primitive: Primitive, function: str) -> Primitive:
     """The same primitive, its names those of a function."""
-    args = tuple(_in_function(arg, function) for arg in primitive.args)
+    own = {"to": 1, "dataflow": 0, "inline": 0}.get(primitive.name, len(primitive.args))  # the others name functions
+    args = tuple(_in_function(arg, function) if n < own else arg for n, arg in enumerate(primitive.args))
     options = tuple((k, _in_function(v, function) if k == "axis" else v) for k, v in primitive.options)
     return Primitive(primitive.name, args, options)
 
@@ -336,15 +337,15 @@ def _in_function(arg: object, function: str) -> object:
     return f"{function}:{arg}" if isinstance(arg, str) and ":" not in arg and arg != function else arg
 
 
-def _renamed(primitive: Primitive, function: str) -> Primitive:
-    """The same primitive for another instance of its function."""
+def _renamed(primitive: Primitive, function: str, suffix: str) -> Primitive:
+    """The same primitive for one of several calls of its function, which has a name of its own."""
 
     def renamed(arg: object) -> object:
-        if isinstance(arg, Axis):
-            return Axis(function, arg.band, arg.name)
-        if isinstance(arg, Array):
-            return Array(function, arg.name)
-        return f"{function}:{arg.rpartition(':')[2]}" if isinstance(arg, str) else arg
+        if isinstance(arg, (Axis, Array)) and arg.function == function:
+            return replace(arg, function=function + suffix)
+        if isinstance(arg, str) and (arg == function or arg.startswith(f"{function}:")):
+            return function + suffix + arg.removeprefix(function)
+        return arg
 
     args = tuple(renamed(arg) for arg in primitive.args)
     return Primitive(primitive.name, args, tuple((k, renamed(v) if k == "axis" else v) for k, v in primitive.options))

@@ -1,10 +1,11 @@
-"""buffer_at and reuse_at: small memories beside large ones."""
+"""buffer_at and reuse_at: small memories beside large ones; reshape: another shape of one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from allo_dse.ir.bindings import arith, ir, memref, scf
 from allo_dse.ir.linear import Linear
@@ -66,7 +67,8 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
     used = windows(forms, ops, shape, forms.inside(loop))
     own = forms.number(variable(loop))
     axes = [axis for axis, window in enumerate(used) if window.base.factor(own)]
-    if len(axes) != 1 or used[axes[0]].base.factor(own) != 1 or used[axes[0]].size < 2:
+    stride = used[axes[0]].base.factor(own) if len(axes) == 1 else 0
+    if stride < 1 or used[axes[0]].size <= stride:
         raise ProgramError(f"rounds of `{found.name}` do not read elements of `{name}` that lie in a row again")
     kept = [axis for axis, window in enumerate(used) if window.size > 1]
     sizes = [used[axis].size for axis in kept]
@@ -74,19 +76,21 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
     _redirect(forms, ops, buffer, used, kept)
     with ir.InsertionPoint.at_block_begin(inner_block(loop)):
         is_first = arith.CmpIOp(arith.CmpIPredicate.eq, variable(loop), constant(first)).result
-        _fill(_Filling(found, array, buffer, used, kept, forms), kept.index(axes[0]), is_first)
+        _fill(_Filling(found, array, buffer, used, kept, forms, stride), kept.index(axes[0]), is_first)
     return body.name_of(buffer)
 
 
+@dataclass(frozen=True)
 class _Filling:
-    """How a buffer gets what the next round needs."""
+    """How a buffer gets what the next round needs; a round is `stride` elements after the one before it."""
 
-    def __init__(
-        self, found: Found, array: ir.Value, buffer: ir.Value, used: Sequence[Window], kept: list[int],
-        forms: IndexForms,
-    ) -> None:  # fmt: skip
-        self.found, self.array, self.buffer = found, array, buffer
-        self.used, self.kept, self.forms = used, kept, forms
+    found: Found
+    array: ir.Value
+    buffer: ir.Value
+    used: Sequence[Window]
+    kept: list[int]
+    forms: IndexForms
+    stride: int
 
     def load(self, position: Sequence[ir.Value]) -> ir.Value:
         """The element of the array that belongs at a position of the buffer."""
@@ -95,10 +99,10 @@ class _Filling:
 
 
 def _fill(filling: _Filling, axis: int, is_first: ir.Value) -> None:
-    """The elements of the buffer move up by one, and the last ones are read; in the first round all are."""
+    """The elements of the buffer move up by a round, and the last ones are read; in the first round all are."""
     found, sizes = filling.found, [filling.used[a].size for a in filling.kept]
     others = [size for position, size in enumerate(sizes) if position != axis]
-    last = sizes[axis] - 1
+    stays = sizes[axis] - filling.stride
 
     def at(rest: Sequence[ir.Value], index: ir.Value) -> list[ir.Value]:
         return [*rest[:axis], index, *rest[axis:]]
@@ -106,17 +110,18 @@ def _fill(filling: _Filling, axis: int, is_first: ir.Value) -> None:
     with _loops(found.body, found.name, others, "reuse", found) as rest:
         choice = scf.IfOp(is_first, has_else=True)
         with ir.InsertionPoint(choice.then_block):
-            for slot in range(last):
+            for slot in range(stays):
                 where = at(rest, constant(slot))
                 memref.StoreOp(filling.load(where), filling.buffer, where)
             scf.YieldOp([])
         with ir.InsertionPoint(choice.else_block):
-            for slot in range(last):
-                moved = memref.LoadOp(filling.buffer, at(rest, constant(slot + 1))).result
+            for slot in range(stays):
+                moved = memref.LoadOp(filling.buffer, at(rest, constant(slot + filling.stride))).result
                 memref.StoreOp(moved, filling.buffer, at(rest, constant(slot)))
             scf.YieldOp([])
-        where = at(rest, constant(last))
-        memref.StoreOp(filling.load(where), filling.buffer, where)
+        for slot in range(stays, sizes[axis]):
+            where = at(rest, constant(slot))
+            memref.StoreOp(filling.load(where), filling.buffer, where)
 
 
 def _new_array(body: Body, found: Found, like: ir.Value, sizes: Sequence[int], name: str) -> ir.Value:
@@ -194,3 +199,51 @@ def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found)
     finally:
         for point in reversed(points):
             point.__exit__(None, None, None)
+
+
+def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> None:
+    """Another shape of a local array, with the elements in the same order.
+
+    before:  B: int32[10, 10] ... B[x, y]        after reshape(B, (20, 5)):  B: int32[20, 5] ... B[flat // 5, flat % 5]
+    """
+    old = ir.MemRefType(array.type)
+    if isinstance(array, ir.BlockArgument):
+        raise ProgramError(f"`{name}` is an argument: callers know its shape", hint="reshape works on local arrays")
+    if not all(isinstance(n, int) and n > 0 for n in shape) or math.prod(shape) != math.prod(old.shape):
+        raise ProgramError(f"`{name}` has {math.prod(old.shape)} elements, which {tuple(shape)} does not hold")
+    owner = array.owner
+    with ir.InsertionPoint(owner):
+        made = memref.AllocOp(ir.MemRefType.get(shape, old.element_type), [], []).operation
+    made.attributes[NAME] = ir.StringAttr.get(body.name_of(array))
+    for op in accesses(body.function, array, ("memref.dealloc",)):
+        with ir.InsertionPoint(op):
+            where = _unflat(_flat(indices(op), old.shape), shape)
+            if op.name == "memref.load":
+                op.results[0].replace_all_uses_with(memref.LoadOp(made.results[0], where).result)
+            elif op.name == "memref.store":
+                memref.StoreOp(op.operands[0], made.results[0], where)
+            else:
+                memref.DeallocOp(made.results[0])
+        op.erase()
+    for key, value in list(body.arrays.items()):
+        if value == array:
+            body.arrays[key] = made.results[0]
+    owner.erase()
+
+
+def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:
+    """The position of an element in memory."""
+    total = constant(0)
+    for index, size in zip(where, shape, strict=False):
+        total = arith.AddIOp(arith.MulIOp(total, constant(size)).result, index).result
+    return total
+
+
+def _unflat(flat: ir.Value, shape: Sequence[int]) -> list[ir.Value]:
+    """The indices of the element at a position."""
+    found: list[ir.Value] = []
+    for size in reversed(shape):
+        quotient = arith.FloorDivSIOp(flat, constant(size)).result
+        found.insert(0, arith.SubIOp(flat, arith.MulIOp(quotient, constant(size)).result).result)
+        flat = quotient
+    return found

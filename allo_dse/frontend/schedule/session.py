@@ -17,7 +17,7 @@ from allo_dse.program.directive import Directive
 from ..compiler import compile_region
 from . import find
 from .body import NAME, Body
-from .buffers import buffer_at, reuse_at
+from .buffers import buffer_at, reshape, reuse_at
 from .directives import loop_directive, partition_directive
 from .find import Found
 from .fusion import compute_at
@@ -157,6 +157,10 @@ class Session:
     def _reuse_at(self, target: object, axis: object) -> Array:
         return self._beside(reuse_at, target, axis)
 
+    def _reshape(self, target: object, shape: Sequence[int]) -> None:
+        for body, value in find.arrays(self._bodies, target, self.top):
+            reshape(body, value, find.array(target, self.top).name, shape)
+
     def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
         array = find.array(target, self.top)
@@ -235,6 +239,7 @@ _PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "compute_at": Session._compute_at,
     "buffer_at": Session._buffer_at,
     "reuse_at": Session._reuse_at,
+    "reshape": Session._reshape,
     "pipeline": Session._pipeline,
     "unroll": Session._unroll,
     "parallel": Session._parallel,

@@ -99,8 +99,8 @@ def is_within(op: ir.Operation, loop: ir.Operation) -> bool:
     return outer is not None
 
 
-def accesses(loop: ir.Operation, array: ir.Value) -> list[ir.Operation]:
-    """The loads and stores of an array in a loop.
+def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) -> list[ir.Operation]:
+    """The loads and stores of an array in a loop, and what else is accepted.
 
     Raises:
         ProgramError: where the array is used in another way.
@@ -110,8 +110,8 @@ def accesses(loop: ir.Operation, array: ir.Value) -> list[ir.Operation]:
         op = use.owner.operation
         if not is_within(op, loop):
             continue
-        if op.name not in ("memref.load", "memref.store"):
-            raise ProgramError("this loop uses the array as a whole, or parts of it", hint="use single elements")
+        if op.name not in ("memref.load", "memref.store", *others):
+            raise ProgramError("the array is used as a whole here, or parts of it", hint="use single elements")
         found.append(op)
     return found
 

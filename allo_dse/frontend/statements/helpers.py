@@ -100,11 +100,12 @@ def call_helper(
     """
     function, outer = instance.function, task.source
     file, definition = function_source(function)
-    name = function.__qualname__ + (f"{list(instance.arguments)}" if instance.arguments else "")
+    arguments, identity = _identity(definition, instance.arguments)
+    name = function.__qualname__ + identity + (f"{list(arguments)}" if arguments else "")
     _check_recursion(task, name, node)
     inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
     inner.enclosing, inner.scope, inner.around = outer.enclosing, outer.scope, outer.around
-    bind_type_parameters(inner, definition, instance.arguments or _inferred(definition, args), outer.names)
+    bind_type_parameters(inner, definition, arguments or _inferred(definition, args), outer.names)
     bound, types = _arguments(task, inner, definition, args, options, node)
     with _inside(task, inner, definition, name), task.scope(helper=True):
         return _inlined(task, inner, definition, bound, types, node)
@@ -127,6 +128,13 @@ def _inferred(definition: ast.FunctionDef, args: Sequence[Value]) -> tuple[objec
             if isinstance(part, ast.Name) and part.id in names:
                 found.setdefault(part.id, actual)
     return tuple(found[name] for name in names) if found.keys() == set(names) else ()
+
+
+def _identity(node: ast.FunctionDef, arguments: tuple[object, ...]) -> tuple[tuple[object, ...], str]:
+    """Values of type parameters without the name of the call that may follow them, `add[5, "first"](...)`, and that."""
+    if arguments and isinstance(arguments[-1], str) and len(arguments) == len(getattr(node, "type_params", ())) + 1:
+        return arguments[:-1], f"_{arguments[-1]}"
+    return arguments, ""
 
 
 def call_local(

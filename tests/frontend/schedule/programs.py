@@ -79,3 +79,11 @@ def scaled_by_caller(A: int32[4], B: int32[4]):
 
 def build_scaled(factor: int):
     return allo.customize(scaled_by_caller).build()
+
+
+def strided(A: int32[9, 11], B: int32[4, 4]):
+    for y, x in allo.grid(4, 4):
+        total: int32 = 0
+        for r, c in allo.reduction(3, 4):
+            total += A[2 * y + r, 2 * x + c]
+        B[y, x] = total

@@ -106,3 +106,17 @@ def test_an_illegal_order_is_refused_at_its_line() -> None:
         schedule.reorder("j", "i")
     assert caught.value.file == __file__
     assert "i <, j >" in caught.value.hint
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (2, 3, 8), (48,)])
+def test_reshape_keeps_results(shape: tuple[int, ...]) -> None:
+    schedule = customize(programs.product)
+    schedule.reshape(schedule.C, shape)
+    assert f"memref<{'x'.join(map(str, shape))}xi32>" in str(schedule.module)
+    same(schedule)
+
+
+def test_reuse_at_with_a_stride_keeps_results() -> None:
+    schedule = customize(programs.strided)
+    schedule.reuse_at(schedule.reuse_at(schedule.A, "y"), "x")
+    same(schedule)
