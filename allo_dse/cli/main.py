@@ -16,6 +16,7 @@ COMMANDS = (
     "calibrate",
     "clean",
     "compare",
+    "completion",
     "dashboard",
     "depths",
     "export",
@@ -37,7 +38,7 @@ def commands() -> typer.Typer:
     """Everything but running a study."""
     from allo_dse.dashboard import cli as dashboard
 
-    from . import calibrate, depths, designs, keep, lint, runs
+    from . import calibrate, completion, depths, designs, keep, lint, runs
 
     app = typer.Typer(
         name="allo-tune",
@@ -49,6 +50,7 @@ def commands() -> typer.Typer:
     runs.add_commands(app)
     designs.add_commands(app)
     keep.add_commands(app)
+    completion.add_commands(app)
     lint.add_commands(app)
     depths.add_commands(app)
     calibrate.add_commands(app)
@@ -59,6 +61,11 @@ def commands() -> typer.Typer:
 def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
     arguments = sys.argv[1:]
+    if arguments[:1] == ["--complete"]:
+        from .completion import complete
+
+        print(*complete(int(arguments[1]), arguments[2:], COMMANDS), sep="\n")
+        return
     try:
         if arguments and arguments[0] in COMMANDS:
             commands()()

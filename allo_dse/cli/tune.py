@@ -48,6 +48,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune export ID               a design's files, to build it
   allo-tune list                    the runs there are
   allo-tune clean RUN...            remove runs
+  allo-tune completion              for the shell: eval "$(allo-tune completion)"
   allo-tune dashboard [RUN]         all of it in a browser
   allo-tune report [RUN]            a page to keep or to send
 

@@ -1,0 +1,55 @@
+"""What the shell completes."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allo_dse.cli.completion import SCRIPT, complete
+from allo_dse.cli.main import COMMANDS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.py").write_text("raise SystemExit\ndef gemm(size: int = 3, *, dtype='i8') -> dse.Study: ...\n")
+    for name, key in (("first", "aaaa1111bbbb"), ("second", "cccc2222dddd")):
+        run = tmp_path / "runs" / name
+        run.mkdir(parents=True)
+        (run / "run.json").write_text("{}")
+        (run / "pareto.csv").write_text(f"number,key,status\n1,{key},ok\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["sta"], ["status"]),
+        (["co"], ["compare", "completion"]),
+        (["study.py", "--set", ""], ["dtype=", "size="]),
+        (["study.py", "--set", "si"], ["size="]),
+        (["nothing.py", "--set", ""], []),
+        (["study.py", "--tri"], ["--trials"]),
+        (["status", "ru"], ["runs/first", "runs/second"]),
+        (["status", "--j"], ["--json"]),
+        (["show", "aaaa", "--run", "runs/f"], ["runs/first"]),
+        (["export", "--run", "runs/first", ""], ["aaaa1111", "runs/first", "runs/second"]),
+        (["study.py", ""], []),
+    ],
+)
+def test_words_are_completed(folder: Path, words: list[str], found: list[str]) -> None:
+    assert complete(len(words), ["allo-tune", *words], COMMANDS) == found
+
+
+def test_the_script_is_one_for_bash(tmp_path: Path) -> None:
+    bash: Any = shutil.which("bash") or pytest.skip("needs bash")
+    program = tmp_path / "allo-tune"
+    program.write_text('#!/bin/sh\n[ "$1 $2 $3 $4" = "--complete 1 allo-tune st" ] && echo status\n')
+    program.chmod(0o755)
+    words = "COMP_WORDS=(allo-tune st); COMP_CWORD=1; _allo_tune; echo ${COMPREPLY[0]}"
+    found = subprocess.run(
+        [bash, "-c", f"PATH={tmp_path}:$PATH\n{SCRIPT}\n{words}"], capture_output=True, text=True, check=False
+    )
+    assert (found.stdout.strip(), found.stderr) == ("status", "")
