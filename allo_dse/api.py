@@ -52,7 +52,16 @@ def place(
     return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
 
 
-def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> str:
+class Picture(str):
+    """The text of a picture, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
+def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> Picture:
     """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
 
     Args:
@@ -67,7 +76,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
         picture = vmg_svg(mapping if isinstance(mapping, VMG) else mapping.vmg)
     if path is not None:
         Path(path).write_text(picture, encoding="utf-8")
-    return picture
+    return Picture(picture)
 
 
 def _target(mapping: VMG | Design | Program, device: Device | str | None, function: str) -> DeviceMapping:

@@ -115,6 +115,9 @@ def test_place_and_draw_take_programs_graphs_and_designs(tmp_path: Path) -> None
     assert isinstance(dse.place(program, device), dse.Infeasible)
     assert dse.draw(placed, tmp_path / "array.svg") == (tmp_path / "array.svg").read_text()
     assert dse.draw(program) == dse.draw(program.vmg) != dse.draw(design)
+    assert dse.draw(program)._repr_html_() == dse.draw(program)
+    assert repr(program.vmg).startswith(f"VMG({program.name!r}, ")
+    assert repr(design).startswith(f"Design({design.key[:8]}, ")
     with pytest.raises(dse.AlloDseError, match="place needs a device"):
         dse.place(program)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,11 +37,12 @@ def completion() -> None:
     print(SCRIPT, end="")
 
 
-def complete(index: int, words: Sequence[str], commands: Sequence[str]) -> list[str]:
+def complete(index: int, words: Sequence[str], commands: Sequence[str], others: Callable[[], typer.Typer]) -> list[str]:
     """What a word may become; nothing where the shell's own files are meant.
 
     Args:
         words: of the command line, the program's name first; that at `index` is to be completed.
+        others: makes the application of all commands but running a study.
     """
     word = words[index] if index < len(words) else ""
     before = words[index - 1] if index else ""
@@ -54,7 +55,7 @@ def complete(index: int, words: Sequence[str], commands: Sequence[str]) -> list[
         return _beginning(word, commands) if word else list(commands)
     command = words[1] if len(words) > 1 else ""
     if word.startswith("-"):
-        return _beginning(word, _options(command, commands))
+        return _beginning(word, _options(command, others if command in commands else None))
     found = list(_designs(words)) if command in WITH_DESIGN else []
     return _beginning(word, [*found, *(_runs() if command in commands else [])])
 
@@ -89,12 +90,11 @@ def _settings(file: Path) -> list[str]:
     return [one.arg for f in studies for one in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
 
 
-def _options(command: str, commands: Sequence[str]) -> list[str]:
+def _options(command: str, others: Callable[[], typer.Typer] | None) -> list[str]:
     from typer.main import get_command
 
-    from . import tune
-    from .main import commands as other_commands
+    from .tune import app
 
-    app = get_command(other_commands() if command in commands else tune.app)
-    chosen = getattr(app, "commands", {}).get(command, app)
+    group = get_command(app if others is None else others())
+    chosen = getattr(group, "commands", {}).get(command, group)
     return ["--help", *(name for one in chosen.params for name in one.opts if name.startswith("--"))]

@@ -64,7 +64,7 @@ def main() -> None:
     if arguments[:1] == ["--complete"]:
         from .completion import complete
 
-        print(*complete(int(arguments[1]), arguments[2:], COMMANDS), sep="\n")
+        print(*complete(int(arguments[1]), arguments[2:], COMMANDS, commands), sep="\n")
         return
     try:
         if arguments and arguments[0] in COMMANDS:

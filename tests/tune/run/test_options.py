@@ -33,7 +33,7 @@ def test_every_option_is_explained_and_study_run_takes_it() -> None:
 def test_flags_are_options_with_the_same_defaults() -> None:
     parameters = inspect.signature(command.tune).parameters
     defaults = {field.name: field.default for field in fields(RunOptions)}
-    own = {"study", "settings", "target", "evaluator", "no_cache", "as_json", "quiet", "version"}
+    own = {"study", "settings", "target", "evaluator", "no_cache", "as_json", "quiet", "version", "dry_run"}
     assert parameters.keys() - own == set(NAMES) - {"progress", "command"}
     assert all(parameters[name].default == defaults[name] for name in parameters.keys() - own)
 
