@@ -20,6 +20,7 @@ from .attack import Endless, Found, limited
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
+WAIT_SECONDS = 3600  # for a process that hangs; a busy machine takes its time
 TRIALS = 40
 MORE = 15
 
@@ -35,7 +36,7 @@ class Kills:
         known: set[str] = set()
         for delay in (*(str(rng.uniform(0, 0.1)) for _ in range(rng.randint(1, 2))), ""):
             command = [sys.executable, "-c", PROGRAM, str(2 * TRIALS), str(folder / "run"), delay]
-            driver = subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
+            driver = subprocess.run(command, env=environment, capture_output=True, timeout=WAIT_SECONDS, check=False)
             if driver.returncode != (-9 if delay else 0):
                 raise Found(
                     f"exit code {driver.returncode} after {delay or 'the last start'}\n{driver.stderr.decode()}"
