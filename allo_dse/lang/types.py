@@ -13,6 +13,7 @@ import builtins
 import math
 import operator
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from .diagnostics import ProgramError
@@ -239,7 +240,9 @@ def _element(dtype: object) -> DType:
     return dtype
 
 
-def _extent(value: SupportsIndex, what: str) -> int:
+def _extent(value: SupportsIndex | EllipsisType, what: str) -> int:
+    if isinstance(value, EllipsisType):
+        raise ProgramError(f"{what} must be known before it runs", hint="give the largest: float32[N]")
     try:
         return operator.index(value)
     except TypeError:

@@ -214,7 +214,8 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     if all(isinstance(i, Const) for i in indices):
         values = tuple(i.value for i in indices if isinstance(i, Const))
         if isinstance(base, FunctionType):
-            return Const(Instance(base, values))
+            named = len(values) > len(getattr(base, "__type_params__", ())) and isinstance(values[-1], str)
+            return Const(Instance(base, values[:-1] if named else values))  # a name for schedules comes last
         try:
             return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
         except Exception as error:
