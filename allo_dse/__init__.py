@@ -7,6 +7,7 @@
     dse.check(folded, dse.Device.load("npu1_4col"))           # violations of the device's limits; empty when it fits
     dse.place(folded, "npu1_4col")                            # tiles, routes and channels, or what forbids them
     dse.simulate(program, A, B, C)                            # numbers and cycles in one run
+    dse.equivalent(program, folded)                           # whether they compute the same from all inputs
     dse.Trace.load("x.npz").replay(depths)                    # another tool's trace at other stream depths
     dse.read_hls_report("solution1")                          # what an HLS tool reported: loops, FIFOs, resources
     dse.Study("gemm", program=gemm, params={...}, device="npu1_4col", objectives=[dse.minimize("latency_us")]).run(500)
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from .errors import IllegalFold as IllegalFold
     from .errors import SimulationError as SimulationError
     from .errors import StudyError as StudyError
+    from .eval.equivalence.compare import Difference as Difference
+    from .eval.equivalence.compare import Equivalence as Equivalence
+    from .eval.equivalence.compare import equivalent as equivalent
+    from .eval.equivalence.data_values import Undecidable as Undecidable
     from .eval.evaluator import Evaluator as Evaluator
     from .eval.evaluator import Metrics as Metrics
     from .eval.fpga.depth_front import depth_front as depth_front
@@ -110,6 +115,8 @@ _names, __getattr__ = lazy_exports(
         "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
         "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
+        "eval.equivalence.compare": ["Difference", "Equivalence", "equivalent"],
+        "eval.equivalence.data_values": ["Undecidable"],
         "eval.evaluator": ["Evaluator", "Metrics"],
         "eval.fpga.depth_front": ["depth_front"],
         "eval.fpga.evaluator": ["FpgaSimulator"],

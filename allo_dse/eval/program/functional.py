@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ RESTART = -1
 
 
 @dataclass(frozen=True)
-class _Labels:
+class Labels:
     """Names of tasks and streams for explanations."""
 
     program: CompiledProgram
@@ -104,12 +103,12 @@ def run_graph(
     externals = Externals(vmg.program)
     engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
     wiring = wiring_of(vmg, depths or {})
-    run = _Run(engine, arguments, wiring, state or initial_state(vmg.program), externals)
-    network, task_id = _network(vmg, run)
+    own = state or initial_state(vmg.program)
+    run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)
+    network, task_id = network_of(vmg, run)
     tables = engine.as_tables(network) if frames > 1 and not values else None
-    own = network if tables is None else tables
     result = engine.run(
-        repeated(own, frames),
+        repeated(tables or network, frames),
         payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
     )  # fmt: skip
     if tables is not None and not result.finished:
@@ -118,29 +117,28 @@ def run_graph(
     if result.network.task_count > len(task_id):
         task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     externals.require_success()
-    result.labels, result.name = _Labels(vmg.program, task_id, wiring), vmg.program.name
+    result.labels, result.name = Labels(vmg.program, task_id, wiring), vmg.program.name
     result.require_finished()
     arguments.write_back()
     return result
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What a run needs beside the graph."""
+class Run:
+    """What a run needs beside the graph.
+
+    Attributes:
+        tensors: arguments and shared memory, by name.
+    """
 
     engine: Engine
-    arguments: Arguments
+    tensors: Mapping[str, Array]
     wiring: Wiring
     state: State
     externals: Externals
 
-    @cached_property
-    def tensors(self) -> dict[str, Array]:
-        """Arguments and shared memory, by name."""
-        return self.arguments.by_name | self.state.shared
 
-
-def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
+def network_of(vmg: VMG, run: Run) -> tuple[Network, IntArray]:
     """The network, and the program's task id of each of its tasks."""
     program, builder = vmg.program, NetworkBuilder()
     engine, wiring = run.engine, run.wiring
@@ -162,7 +160,7 @@ def _network(vmg: VMG, run: _Run) -> tuple[Network, IntArray]:
     return builder.build(), np.concatenate([group.tasks for group in groups])
 
 
-def _arguments(group: ClassTasks, run: _Run) -> list[Any]:
+def _arguments(group: ClassTasks, run: Run) -> list[Any]:
     """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
     tiles = [Tiles(run.tensors[name], offset, strides) for name, offset, strides in group.tiles]
     task_class = group.task_class

@@ -1,0 +1,232 @@
+"""Whether two programs compute the same function, with a bound of the probability that the answer is wrong.
+
+    found = equivalent(program, folded)
+    print(found)                equal: C (64x64) ... error probability below 2.2e-13
+
+Both run over random points of a prime field, through the compiled code, folds, streams and layouts that every run has.
+Polynomials that differ agree at a random point with a probability of at most their degree by the size of the field
+(Schwartz and Zippel). What is not a polynomial is a hash of its name and its operands: two programs are equal when
+they apply the same operations to the same values.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.errors import SimulationError
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.space.design import Design
+
+from .data_values import Undecidable
+from .domains import PRIME_BITS, DegreeDomain, FieldDomain, random_prime
+from .run import Side
+
+ERROR = 1e-12
+"""The probability of a wrong answer is at most this."""
+MAX_POINTS = 32
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first element in which two programs differ.
+
+    Attributes:
+        tensor: its name in the first program.
+        index: the first element that differs, in row-major order.
+        elements: how many differ, of `size`.
+        values: what the two have there: elements of the field, at the random point.
+        writers: the tasks of the two programs whose tiles hold the element, and where they are in the source.
+    """
+
+    tensor: str
+    index: tuple[int, ...]
+    elements: int
+    size: int
+    values: tuple[int, int]
+    writers: tuple[str, str]
+
+    def __str__(self) -> str:
+        where = f"{self.tensor}[{', '.join(map(str, self.index))}]"
+        return (
+            f"{where} is {self.values[0]} in the one and {self.values[1]} in the other at a random point "
+            f"({self.elements:,} of {self.size:,} elements differ)\n"
+            f"  written by {self.writers[0]}\n  and by {self.writers[1]}"
+        )
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Whether two programs are equal; true or false as a condition.
+
+    Attributes:
+        points: random points that were tried.
+        degree: bound of the degree of the polynomials at hand.
+        error: bound of the probability that programs that differ are found equal.
+        operations: operations on data that one run of both performs.
+        seconds: that all took.
+        difference: where they differ.
+        message: what ended one of them early.
+    """
+
+    equal: bool
+    points: int
+    degree: int
+    error: float
+    operations: int
+    seconds: float
+    difference: Difference | None = None
+    message: str = ""
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __str__(self) -> str:
+        if not self.equal:
+            return f"different: {self.difference or self.message}"
+        return (
+            f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations: "
+            f"error probability below {self.error:.1e}"
+        )
+
+
+def equivalent(
+    a: Program | VMG | Design,
+    b: Program | VMG | Design,
+    *,
+    allow_reassociation: bool = False,
+    seed: int = 0,
+    seconds: float | None = None,
+) -> Equivalence:
+    """Whether two programs compute the same outputs from all inputs.
+
+    Args:
+        a, b: programs, folded graphs or designs with the same tensors, in the same order.
+        allow_reassociation: floating-point sums and products as those of real numbers; without, their order counts.
+        seed: of the prime and the points.
+        seconds: time limit of each run.
+
+    Raises:
+        Undecidable: where data decides on more than values (loops, indices, use of streams), naming the place.
+        SimulationError: for programs whose tensors are not alike.
+    """
+    started = time.perf_counter()
+    sides = [_side(one, allow_reassociation) for one in (a, b)]
+    _require_alike(sides[0].vmg.program, sides[1].vmg.program)
+    try:
+        degree, operations, hashes = _degrees(sides, seconds)
+        points, error = points_for(degree, hashes)
+        difference, tried = _difference(sides, points, seed, seconds)
+    except Undecidable:
+        raise
+    except SimulationError as failure:
+        return Equivalence(False, 0, 0, 0.0, 0, time.perf_counter() - started, message=failure.message)
+    taken = time.perf_counter() - started
+    return Equivalence(difference is None, tried, degree, error, operations, taken, difference)
+
+
+def points_for(degree: int, hashes: int) -> tuple[int, float]:
+    """How many random points it takes, and the error probability then.
+
+    Two of n hashes are equal though their operands are not with probability at most (degree + 1) / p, and there are
+    n**2 / 2 pairs; if none are, the outputs are polynomials of independent variables.
+
+    Raises:
+        Undecidable: when the degree is too high.
+    """
+    once = (degree + 1) * (1 + hashes * hashes / 2) / 2 ** (PRIME_BITS - 1)
+    points = math.ceil(math.log(ERROR) / math.log(once)) if once < 1 else MAX_POINTS + 1
+    if points > MAX_POINTS:
+        raise Undecidable(
+            f"polynomials of degree {degree:,} over {hashes:,} operations that are not sums or products are too large "
+            "to be told apart at random points",
+            hint="compare a smaller instance",
+        )
+    return points, once**points
+
+
+def _side(one: Program | VMG | Design, allow_reassociation: bool) -> Side:
+    vmg = one if isinstance(one, VMG) else one.vmg
+    return Side(vmg, dict(one.depths) if isinstance(one, Design) else {}, allow_reassociation)
+
+
+def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
+    own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
+    if own != other:
+        shown = [", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in program.tensors) for program in (a, b)]
+        raise SimulationError(
+            f"{a.name} and {b.name} do not have the same arguments: ({shown[0]}) and ({shown[1]})",
+            hint="programs are compared argument by argument: same types, same shapes, same order",
+        )
+
+
+def _degrees(sides: list[Side], seconds: float | None) -> tuple[int, int, int]:
+    """The highest degree, and the numbers of operations and of hashes of both sides."""
+    degree = operations = hashes = 0
+    for side in sides:
+        tensors = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
+        counted = side.run(DegreeDomain(), tensors, 0, seconds)
+        degree = max(degree, *(int(words.max(initial=0)) for words in tensors))
+        operations, hashes = operations + counted[0], hashes + counted[1]
+    return degree, operations, hashes
+
+
+def _difference(sides: list[Side], points: int, seed: int, seconds: float | None) -> tuple[Difference | None, int]:
+    """The first difference, and how many points were tried."""
+    field = FieldDomain(random_prime(seed))
+    for point in range(points):
+        rng = np.random.default_rng([seed, point])
+        key = int(rng.integers(1 << 62))
+        inputs = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
+        found = [[words.copy() for words in inputs] for _ in sides]
+        for side, tensors in zip(sides, found, strict=True):
+            side.run(field, tensors, key, seconds)
+        for position, (own, other) in enumerate(zip(*found, strict=True)):
+            if (own != other).any():
+                return _described(sides, position, own, other, field), point + 1
+    return None, points
+
+
+def _described(sides: list[Side], position: int, own: IntArray, other: IntArray, field: FieldDomain) -> Difference:
+    wrong = own != other
+    first = int(np.flatnonzero(wrong)[0])
+    index = tuple(int(i) for i in np.unravel_index(first, wrong.shape))
+    values = (field.number(int(own.ravel()[first])), field.number(int(other.ravel()[first])))
+    writers = _writer(sides[0].vmg, position, first), _writer(sides[1].vmg, position, first)
+    name = sides[0].vmg.program.tensors[position].name
+    return Difference(name, index, int(np.count_nonzero(wrong)), wrong.size, values, writers)
+
+
+def _writer(vmg: VMG, position: int, element: int) -> str:
+    """The tasks that write tiles with an element of a tensor, and where their kernels are."""
+    program, found = vmg.program, []
+    name = program.tensors[position].name
+    for group in vmg.graph.class_tasks:
+        ports = {kernel_arg.arg for kernel_arg in group.task_class.tensor_ports if kernel_arg.writes}
+        for arg, (tensor, offset, strides) in enumerate(group.tiles):
+            if tensor == name and arg in ports:
+                shape = next(p.tile_shape for p in group.task_class.tensor_ports if p.arg == arg)
+                holds = _holds(np.broadcast_to(offset, len(group.tasks)), shape, strides, element)
+                found += [(program.task_name(int(t)), group.task_class.location) for t in group.tasks[holds][:2]]
+    return ", ".join(f"{task} ({place})" for task, place in found[:2]) or "no task"
+
+
+def _holds(
+    offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
+) -> NDArray[np.bool_]:
+    """Which tiles, given by their first elements, hold an element."""
+    rest, inside = element - offset, np.ones(len(offset), np.bool_)
+    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
+        if stride:
+            steps = rest // stride
+            inside &= (steps >= 0) & (steps < size)
+            rest = rest - steps * stride
+    inside &= rest == 0
+    return inside

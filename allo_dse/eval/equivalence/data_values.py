@@ -1,0 +1,129 @@
+"""Which values of a task body are data, and which decide on control: indices, loop counters, the pid.
+
+Data is what comes from tensors, streams and state, and what is computed from it or stored where it is. Everything else
+stays as it is, and is made a field element where it meets data. What data decides on is refused with its place, but for
+branches without stream operations, which become choices.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from allo_dse.errors import SimulationError
+from allo_dse.ir.bindings import ir
+from allo_dse.ir.dialect import POLLS
+from allo_dse.program.tasks import TaskClass
+from allo_dse.simulator.codegen.lowering.stream_ops import find
+
+HINT = "such programs are compared on numbers: `verify` runs them, `simulate` gives their results"
+_BLOCKS = ("df.get_block", "df.put_block")
+
+
+class Undecidable(SimulationError):
+    """What a program does is not the same function for all inputs, or cannot be told."""
+
+
+class DataValues:
+    """Attributes:
+    data: values and arrays that hold data.
+    branches: `scf.if` operations on data, inner ones first.
+    """
+
+    def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value) -> None:
+        self._class = task_class
+        self._ops = find(function, lambda name: True)
+        self._next: dict[ir.Value, list[ir.Value]] = defaultdict(list)
+        self.data: set[ir.Value] = set()
+        seeds: list[ir.Value] = [
+            a for a in function.regions[0].blocks[0].arguments if isinstance(a.type, ir.MemRefType) and a != words
+        ]
+        for op in self._ops:
+            self._connect(op)
+            if op.name == "df.get":
+                seeds.append(op.results[0])
+            elif op.name in _BLOCKS:
+                seeds.append(op.operands[1])
+        self._spread(seeds)
+        self.branches = self._choices()
+        self._require_control()
+
+    def _choices(self) -> list[ir.Operation]:
+        """Branches on data. What they write is data too, so that there may be more of them."""
+        known = -1
+        while known != len(self.data):
+            known = len(self.data)
+            branches = [op for op in self._ops if op.name == "scf.if" and op.operands[0] in self.data]
+            for branch in branches:
+                self._spread(branch.results)
+                self._spread(op.operands[1] for op in find(branch, lambda name: name == "memref.store"))
+        return branches
+
+    def _spread(self, values: Iterable[ir.Value]) -> None:
+        todo = list(values)
+        while todo:
+            value = todo.pop()
+            if value not in self.data:
+                self.data.add(value)
+                todo += self._next[value]
+
+    def _connect(self, op: ir.Operation) -> None:
+        """Where the values of an operation go."""
+        for k, operand in enumerate(op.operands):
+            self._next[operand] += self.targets(op, k)
+        for result in op.results:
+            if isinstance(result.type, ir.MemRefType):  # another name for an array
+                self._next[result] += [o for o in op.operands if isinstance(o.type, ir.MemRefType)]
+
+    def targets(self, op: ir.Operation, k: int) -> list[ir.Value]:
+        """The values and arrays to which operand `k` of an operation goes, itself or as what is computed from it."""
+        if op.name == "memref.store":
+            return [op.operands[1]] if k == 0 else []
+        if op.name == "memref.load":
+            return [op.results[0]] if k == 0 else []
+        if op.name == "scf.for":
+            return [op.regions[0].blocks[0].arguments[k - 2], op.results[k - 3]] if k >= 3 else []
+        if op.name == "scf.while":
+            return [op.regions[0].blocks[0].arguments[k]]
+        if op.name in ("scf.yield", "affine.yield", "scf.condition"):
+            return self._carried(op, k)
+        return [] if op.regions or op.name.startswith("df.") else list(op.results)
+
+    def _carried(self, op: ir.Operation, k: int) -> list[ir.Value]:
+        """Where the operands of a region's last operation go."""
+        parent = op.block.owner.operation
+        if op.name == "scf.condition":
+            return [parent.results[k - 1], parent.regions[1].blocks[0].arguments[k - 1]] if k else []
+        if parent.name == "scf.while":
+            return [parent.regions[0].blocks[0].arguments[k]]
+        carried = [parent.regions[0].blocks[0].arguments[k + 1]] if parent.name == "scf.for" else []
+        return [parent.results[k], *carried]
+
+    def _require_control(self) -> None:
+        """No data where control is decided, no stream operation where data decides."""
+        for op in self._ops:
+            if op.name in POLLS:
+                raise self._refusal("what it does depends on when tokens come", op)
+            if op.name == "llvm.call":
+                raise self._refusal("what a vendor kernel computes is not in the program", op)
+            if op.name == "scf.condition" and op.operands[0] in self.data:
+                raise self._refusal("data decides how often a loop runs", op)
+            if any(isinstance(result.type, ir.IndexType) and result in self.data for result in op.results):
+                raise self._refusal("data decides on an index or on how often a loop runs", op)
+        for op in (inner for branch in self.branches for inner in find(branch, lambda name: name.startswith("df."))):
+            if op.name != "df.cost":
+                raise self._refusal("data decides whether a stream is used", op)
+
+    def _refusal(self, what: str, op: ir.Operation) -> Undecidable:
+        """The error that names the place in the source: the stream operation's, or that of the innermost loop."""
+        location = self._class.location
+        around: ir.Operation | None = op
+        while around is not None and around.name != "func.func":
+            if around.name.startswith("df.") and "op" in around.attributes:
+                location = self._class.stream_ops[ir.IntegerAttr(around.attributes["op"]).value].location
+                break
+            if "df.loop" in around.attributes:
+                location = self._class.loops[ir.IntegerAttr(around.attributes["df.loop"]).value].location
+                break
+            around = around.parent and around.parent.operation
+        return Undecidable(f"{location}: {what}, so that the program has no one formula to compare", hint=HINT)

@@ -1,0 +1,332 @@
+"""What programs compute with in place of numbers, as MLIR functions and in Python.
+
+`FieldDomain`: elements of a prime field of 61 bits, in Montgomery form (x stands as x * 2**64 mod p). Integers and
+binary fractions map to it as a ring does; any other operation is a hash of its name and operands.
+`DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
+
+Both offer the same functions, so that one rewritten body serves both. Each takes the task's two words first: the key of
+the hashes, or the counts of operations and of hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol
+
+WORDS_TYPE = "memref<2xi64, strided<[?], offset: ?>>"
+"""The type of a task's own words."""
+PRIME_BITS = 61
+_WORD = 1 << 64
+_WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+MAX_DEGREE = 1 << 61
+_EXPONENTS = 1075
+"""Powers of two by which the smallest double is below 1."""
+
+SIGNATURES = {
+    **dict.fromkeys(("add", "sub", "mul"), 2),
+    **dict.fromkeys(("sum", "product", "commutative"), 3),
+    **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1},
+}
+"""How many words each function takes after the task's own; `real` takes a float of 64 bits."""
+
+
+class Domain(Protocol):
+    """What the functions of a rewritten body work on."""
+
+    def constant(self, value: Fraction | float) -> int:
+        """The word that stands for a number."""
+
+    @property
+    def functions(self) -> str:
+        """MLIR text of the functions that `SIGNATURES` names, and of `real`."""
+
+
+def code_of(name: str) -> int:
+    """The number of an operation in hashes."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
+
+
+def random_prime(seed: int) -> int:
+    """A prime between 2**60 and 2**61; each of the 2.7e16 is as likely."""
+    rng = random.Random(f"prime {seed}")
+    while True:
+        candidate = rng.randrange(1 << (PRIME_BITS - 1), 1 << PRIME_BITS) | 1
+        if is_prime(candidate):
+            return candidate
+
+
+def is_prime(number: int) -> bool:
+    """Miller and Rabin's test; with these witnesses it is exact below 3e23."""
+    if number < 2 or any(number % small == 0 for small in _WITNESSES):
+        return number in _WITNESSES
+    twos = (number - 1 & 1 - number).bit_length() - 1
+    for witness in _WITNESSES:
+        power = pow(witness, number - 1 >> twos, number)
+        if power in (1, number - 1):
+            continue
+        for _ in range(twos - 1):
+            power = power * power % number
+            if power == number - 1:
+                break
+        else:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class FieldDomain:
+    """The integers modulo a prime between 2**60 and 2**61, in Montgomery form."""
+
+    prime: int
+
+    def constant(self, value: Fraction | float) -> int:
+        """Numbers that are not finite become hashes of their names."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return code_of(repr(value))
+        exact = Fraction(value)
+        return exact.numerator * pow(exact.denominator, -1, self.prime) * _WORD % self.prime
+
+    def number(self, word: int) -> int:
+        """The number from 0 to the prime that a word stands for."""
+        return word * pow(_WORD, -1, self.prime) % self.prime
+
+    @cached_property
+    def functions(self) -> str:
+        inverse = pow(self.prime, -1, _WORD)
+        values = {
+            "words": WORDS_TYPE,
+            "p": self.prime,
+            "inverse": inverse - _WORD if inverse >> 63 else inverse,
+            "square": _WORD * _WORD % self.prime,
+            "one": self.constant(1),
+        }
+        return _FIELD % values + _real(self)
+
+
+@dataclass(frozen=True)
+class DegreeDomain:
+    """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable."""
+
+    def constant(self, value: Fraction | float) -> int:
+        return 0
+
+    @property
+    def functions(self) -> str:
+        text = [_COUNT % {"words": WORDS_TYPE}]
+        text += [_degree_function(name) for name in SIGNATURES if name != "integer"]
+        for name, argument in (("integer", "i64"), ("real", "f64")):
+            text.append(
+                f"func.func private @{name}(%w: {WORDS_TYPE}, %x: {argument}) -> i64 {{\n"
+                "  %zero = arith.constant 0 : i64\n  return %zero : i64\n}\n"
+            )
+        return "".join(text)
+
+
+def _degree_function(name: str) -> str:
+    """The degree of a result: of products the sum, else the maximum of the operands'; hashes have at least degree 1."""
+    is_ring, operation = name in ("add", "sub", "mul"), "addi" if name == "mul" else "maxui"
+    arguments = [f"%a{k}" for k in range(SIGNATURES[name])]
+    degrees = arguments if is_ring or name == "choose" else arguments[1:]
+    lines = [
+        f"  %r0 = arith.constant {int(not is_ring)} : i64",
+        f"  func.call @count(%w, %r0) : ({WORDS_TYPE}, i64) -> ()",
+        *(f"  %r{k + 1} = arith.{operation} %r{k}, {degree} : i64" for k, degree in enumerate(degrees)),
+        f"  %most = arith.constant {MAX_DEGREE} : i64",
+        f"  %r = arith.minui %r{len(degrees)}, %most : i64",
+        "  return %r : i64",
+    ]
+    typed = "".join(f", {argument}: i64" for argument in arguments)
+    return f"func.func private @{name}(%w: {WORDS_TYPE}{typed}) -> i64 {{\n" + "\n".join(lines) + "\n}\n"
+
+
+_COUNT = """
+func.func private @count(%%w: %(words)s, %%hashes: i64) {
+  %%operation = arith.constant 0 : index
+  %%hash = arith.constant 1 : index
+  %%one = arith.constant 1 : i64
+  %%a = memref.load %%w[%%operation] : %(words)s
+  %%b = arith.addi %%a, %%one : i64
+  memref.store %%b, %%w[%%operation] : %(words)s
+  %%c = memref.load %%w[%%hash] : %(words)s
+  %%d = arith.addi %%c, %%hashes : i64
+  memref.store %%d, %%w[%%hash] : %(words)s
+  return
+}
+"""
+
+_FIELD = """
+func.func private @add(%%w: %(words)s, %%a: i64, %%b: i64) -> i64 {
+  %%p = arith.constant %(p)d : i64
+  %%s = arith.addi %%a, %%b : i64
+  %%d = arith.subi %%s, %%p : i64
+  %%r = arith.minui %%s, %%d : i64
+  return %%r : i64
+}
+func.func private @sub(%%w: %(words)s, %%a: i64, %%b: i64) -> i64 {
+  %%p = arith.constant %(p)d : i64
+  %%d = arith.subi %%a, %%b : i64
+  %%s = arith.addi %%d, %%p : i64
+  %%r = arith.minui %%s, %%d : i64
+  return %%r : i64
+}
+func.func private @mul(%%w: %(words)s, %%a: i64, %%b: i64) -> i64 {
+  %%p = arith.constant %(p)d : i64
+  %%inverse = arith.constant %(inverse)d : i64
+  %%low, %%high = arith.mului_extended %%a, %%b : i64
+  %%m = arith.muli %%low, %%inverse : i64
+  %%same, %%carry = arith.mului_extended %%m, %%p : i64
+  %%d = arith.subi %%high, %%carry : i64
+  %%s = arith.addi %%d, %%p : i64
+  %%r = arith.minui %%s, %%d : i64
+  return %%r : i64
+}
+func.func private @mix(%%x0: i64) -> i64 {
+  %%c30 = arith.constant 30 : i64
+  %%c27 = arith.constant 27 : i64
+  %%c31 = arith.constant 31 : i64
+  %%f1 = arith.constant -4658895280553007687 : i64
+  %%f2 = arith.constant -7723592293110705685 : i64
+  %%x1 = arith.shrui %%x0, %%c30 : i64
+  %%x2 = arith.xori %%x0, %%x1 : i64
+  %%x3 = arith.muli %%x2, %%f1 : i64
+  %%x4 = arith.shrui %%x3, %%c27 : i64
+  %%x5 = arith.xori %%x3, %%x4 : i64
+  %%x6 = arith.muli %%x5, %%f2 : i64
+  %%x7 = arith.shrui %%x6, %%c31 : i64
+  %%x8 = arith.xori %%x6, %%x7 : i64
+  return %%x8 : i64
+}
+func.func private @begin(%%w: %(words)s, %%op: i64) -> i64 {
+  %%zero = arith.constant 0 : index
+  %%key = memref.load %%w[%%zero] : %(words)s
+  %%x = arith.xori %%key, %%op : i64
+  %%r = func.call @mix(%%x) : (i64) -> i64
+  return %%r : i64
+}
+func.func private @absorb(%%h: i64, %%a: i64) -> i64 {
+  %%x = arith.xori %%h, %%a : i64
+  %%r = func.call @mix(%%x) : (i64) -> i64
+  return %%r : i64
+}
+func.func private @end(%%h: i64) -> i64 {
+  %%p = arith.constant %(p)d : i64
+  %%c3 = arith.constant 3 : i64
+  %%s = arith.shrui %%h, %%c3 : i64
+  %%d = arith.subi %%s, %%p : i64
+  %%r = arith.minui %%s, %%d : i64
+  return %%r : i64
+}
+func.func private @apply1(%%w: %(words)s, %%op: i64, %%a: i64) -> i64 {
+  %%h = func.call @begin(%%w, %%op) : (%(words)s, i64) -> i64
+  %%ha = func.call @absorb(%%h, %%a) : (i64, i64) -> i64
+  %%r = func.call @end(%%ha) : (i64) -> i64
+  return %%r : i64
+}
+func.func private @apply2(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64) -> i64 {
+  %%h = func.call @begin(%%w, %%op) : (%(words)s, i64) -> i64
+  %%ha = func.call @absorb(%%h, %%a) : (i64, i64) -> i64
+  %%hb = func.call @absorb(%%ha, %%b) : (i64, i64) -> i64
+  %%r = func.call @end(%%hb) : (i64) -> i64
+  return %%r : i64
+}
+func.func private @apply3(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64, %%c: i64) -> i64 {
+  %%h = func.call @begin(%%w, %%op) : (%(words)s, i64) -> i64
+  %%ha = func.call @absorb(%%h, %%a) : (i64, i64) -> i64
+  %%hb = func.call @absorb(%%ha, %%b) : (i64, i64) -> i64
+  %%hc = func.call @absorb(%%hb, %%c) : (i64, i64) -> i64
+  %%r = func.call @end(%%hc) : (i64) -> i64
+  return %%r : i64
+}
+func.func private @commutative(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64) -> i64 {
+  %%least = arith.minui %%a, %%b : i64
+  %%most = arith.maxui %%a, %%b : i64
+  %%r = func.call @apply2(%%w, %%op, %%least, %%most) : (%(words)s, i64, i64, i64) -> i64
+  return %%r : i64
+}
+func.func private @neutral(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64, %%e: i64) -> i64 {
+  %%h = func.call @commutative(%%w, %%op, %%a, %%b) : (%(words)s, i64, i64, i64) -> i64
+  %%is_a = arith.cmpi eq, %%a, %%e : i64
+  %%is_b = arith.cmpi eq, %%b, %%e : i64
+  %%x = arith.select %%is_b, %%a, %%h : i64
+  %%r = arith.select %%is_a, %%b, %%x : i64
+  return %%r : i64
+}
+func.func private @sum(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64) -> i64 {
+  %%e = arith.constant 0 : i64
+  %%r = func.call @neutral(%%w, %%op, %%a, %%b, %%e) : (%(words)s, i64, i64, i64, i64) -> i64
+  return %%r : i64
+}
+func.func private @product(%%w: %(words)s, %%op: i64, %%a: i64, %%b: i64) -> i64 {
+  %%e = arith.constant %(one)d : i64
+  %%r = func.call @neutral(%%w, %%op, %%a, %%b, %%e) : (%(words)s, i64, i64, i64, i64) -> i64
+  return %%r : i64
+}
+func.func private @choose(%%w: %(words)s, %%c: i64, %%a: i64, %%b: i64) -> i64 {
+  %%op = arith.constant 1 : i64
+  %%h = func.call @apply3(%%w, %%op, %%c, %%a, %%b) : (%(words)s, i64, i64, i64, i64) -> i64
+  %%same = arith.cmpi eq, %%a, %%b : i64
+  %%r = arith.select %%same, %%a, %%h : i64
+  return %%r : i64
+}
+func.func private @integer(%%w: %(words)s, %%x: i64) -> i64 {
+  %%p = arith.constant %(p)d : i64
+  %%zero = arith.constant 0 : i64
+  %%square = arith.constant %(square)d : i64
+  %%m = arith.remsi %%x, %%p : i64
+  %%up = arith.addi %%m, %%p : i64
+  %%negative = arith.cmpi slt, %%m, %%zero : i64
+  %%y = arith.select %%negative, %%up, %%m : i64
+  %%r = func.call @mul(%%w, %%y, %%square) : (%(words)s, i64, i64) -> i64
+  return %%r : i64
+}
+"""
+
+
+def _real(field: FieldDomain) -> str:
+    """The function `real`: mantissa times power of two, bit by bit of the exponent; what is not finite is hashed."""
+    call = f"func.call @mul(%w, {{}}, {{}}) : ({WORDS_TYPE}, i64, i64) -> i64"
+    bits = (_EXPONENTS + 1024).bit_length()
+    lines = [
+        "  %bits = arith.bitcast %x : f64 to i64",
+        "  %c52 = arith.constant 52 : i64",
+        "  %c2047 = arith.constant 2047 : i64",
+        "  %c1 = arith.constant 1 : i64",
+        "  %zero = arith.constant 0 : i64",
+        f"  %fraction = arith.constant {(1 << 52) - 1} : i64",
+        f"  %leading = arith.constant {1 << 52} : i64",
+        "  %shifted = arith.shrui %bits, %c52 : i64",
+        "  %biased = arith.andi %shifted, %c2047 : i64",
+        "  %low = arith.andi %bits, %fraction : i64",
+        "  %tiny = arith.cmpi eq, %biased, %zero : i64",
+        "  %implied = arith.select %tiny, %zero, %leading : i64",
+        "  %mantissa = arith.ori %low, %implied : i64",
+        "  %exponent = arith.maxui %biased, %c1 : i64",
+        "  %negated = arith.subi %zero, %mantissa : i64",
+        "  %minus = arith.cmpi slt, %bits, %zero : i64",
+        "  %signed = arith.select %minus, %negated, %mantissa : i64",
+        f"  %m = func.call @integer(%w, %signed) : ({WORDS_TYPE}, i64) -> i64",
+        # Biased exponents count from 2**-1075 for a mantissa that is an integer.
+        f"  %scale = arith.constant {field.constant(Fraction(1, 1 << _EXPONENTS))} : i64",
+        "  %r0 = " + call.format("%m", "%scale"),
+    ]
+    for k in range(bits):
+        lines += [
+            f"  %power{k} = arith.constant {field.constant(Fraction(1 << (1 << k)))} : i64",
+            f"  %bit{k} = arith.constant {1 << k} : i64",
+            f"  %and{k} = arith.andi %exponent, %bit{k} : i64",
+            f"  %has{k} = arith.cmpi ne, %and{k}, %zero : i64",
+            f"  %more{k} = " + call.format(f"%r{k}", f"%power{k}"),
+            f"  %r{k + 1} = arith.select %has{k}, %more{k}, %r{k} : i64",
+        ]
+    lines += [
+        "  %infinite = arith.cmpi eq, %biased, %c2047 : i64",
+        f"  %hash = func.call @apply1(%w, %c2047, %bits) : ({WORDS_TYPE}, i64, i64) -> i64",
+        f"  %r = arith.select %infinite, %hash, %r{bits} : i64",
+        "  return %r : i64",
+    ]
+    return f"func.func private @real(%w: {WORDS_TYPE}, %x: f64) -> i64 {{\n" + "\n".join(lines) + "\n}\n"

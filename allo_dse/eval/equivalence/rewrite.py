@@ -1,0 +1,337 @@
+"""Rewriting task bodies so that data values are words of a domain (`domains.py`).
+
+before:  %c = arith.muli %a, %b : i32                    after:  %c = call @mul(%w, %a, %b)
+         memref.store %c, %C[%i] : memref<8xi32>                 memref.store %c, %C[%i] : memref<8xi64>
+
+An integer of n bits stands for a polynomial of the inputs over the integers whose value modulo 2**n it is. So sums,
+products and truncation are ring operations whatever their width, and so is extension when only the bits that were there
+before matter afterwards, or when the value is known to fit. Any other extension, and any other operation, is a hash of
+its name and its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from allo_dse.ir.bindings import arith, func, ir, memref
+from allo_dse.ir.dialect import new_context
+from allo_dse.ir.jit import run_passes
+from allo_dse.program.tasks import TaskBody, TaskClass
+from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.lowering.stream_ops import find
+
+from .data_values import HINT, DataValues, Undecidable
+from .domains import WORDS_TYPE, Domain, code_of
+from .widths import EXTENSIONS, Widths, constant_of, width_of
+
+_WORD_BITS = 64
+
+_RING = {"arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul"}
+_REAL_RING = {"arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul"}
+_COMMUTATIVE = frozenset(
+    f"arith.{name}"
+    for name in (
+        "andi",
+        "ori",
+        "xori",
+        "minsi",
+        "maxsi",
+        "minui",
+        "maxui",
+        "minimumf",
+        "maximumf",
+        "minnumf",
+        "maxnumf",
+    )
+)
+_SAME = ("arith.trunci", "arith.extf")
+"""What a field element is not changed by."""
+_EQUALITIES = ("eq", "ne", "oeq", "une")
+_PREDICATES = {
+    "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
+    "arith.cmpf": (
+        *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+        *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+    ),
+}
+
+
+def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociation: bool) -> list[Body]:
+    """The bodies of task classes over a domain; one more argument, the task's own words, follows their arrays.
+
+    Raises:
+        Undecidable: naming the place, where data decides on more than values.
+    """
+    with new_context(), ir.Location.unknown():
+        return [_rewritten(task_class, domain, allow_reassociation) for task_class in classes]
+
+
+def _rewritten(task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> Body:
+    module = ir.Module.parse(_with_words(task_class.body))
+    _Rewriter(find(module, lambda name: name == "func.func")[0], task_class, domain, allow_reassociation).rewrite()
+    for op in ir.Module.parse(domain.functions).body.operations:
+        module.body.append(op.operation.clone())
+    run_passes(module, "builtin.module(symbol-dce)")
+    return Body(task_class.body.symbol, str(module))
+
+
+def _with_words(body: TaskBody) -> str:
+    """The body with the argument for the task's own words: after its last array, before numbers of streams."""
+    head, opening, rest = body.mlir.partition(f"func.func @{body.symbol}(")
+    arguments, closing, code = rest.partition(") {\n")
+    names = arguments.split(", %")
+    arrays = [k for k, name in enumerate(names) if "memref<" in name]
+    place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
+    names.insert(place, f"df_words: {WORDS_TYPE}")
+    return head + opening + ", %".join(names) + closing + code
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand as it was before rewriting: whether it is data already, and its type."""
+
+    is_data: bool
+    type: ir.Type
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be done with an operation, decided before anything is rewritten.
+
+    Attributes:
+        places: per operand whether data lies where it goes.
+        result: the type of its only result, if that is data.
+        is_kept: whether it is an extension that changes nothing.
+    """
+
+    op: ir.Operation
+    operands: list[_Operand]
+    places: list[bool]
+    result: ir.Type | None
+    is_kept: bool
+
+
+class _Rewriter:
+    """Rewrites one function in place."""
+
+    def __init__(self, main: ir.Operation, task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> None:
+        self._main, self._domain, self._real_ring = main, domain, allow_reassociation
+        self._words = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == WORDS_TYPE)
+        self._word = ir.IntegerType.get_signless(64)
+        self._known = DataValues(main, task_class, self._words)
+        self._constants: dict[int, ir.Value] = {}
+
+    def rewrite(self) -> None:
+        data, widths = self._known.data, Widths(self._known.data)
+        plans = [self._planned(op, widths) for op in find(self._main, lambda name: name != "func.func")]
+        for value in data:
+            value.set_type(self._data_type(value.type))
+        for plan in plans:
+            with plan.op.location, ir.InsertionPoint(plan.op):
+                self._follow(plan)
+        for branch in self._known.branches:
+            self._choose(branch)
+        inputs = [argument.type for argument in self._main.regions[0].blocks[0].arguments]
+        self._main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+
+    def _planned(self, op: ir.Operation, widths: Widths) -> _Plan:
+        data = self._known.data
+        operands = [_Operand(value in data, value.type) for value in op.operands]
+        places = [
+            op.name == "df.put" or any(v in data for v in self._known.targets(op, k)) for k in range(len(operands))
+        ]
+        result = op.results[0].type if len(op.results) == 1 and op.results[0] in data else None
+        is_kept = op.name in EXTENSIONS and result is not None and widths.changes_nothing(op)
+        return _Plan(op, operands, places, result, is_kept)
+
+    def _follow(self, plan: _Plan) -> None:
+        op = plan.op
+        if plan.is_kept:
+            self._replace(op, op.operands[0])
+        elif plan.result is not None and op.name.startswith(("arith.", "math.")):
+            self._compute(op, plan.operands, plan.result)
+        else:
+            for k in _moved(op):
+                if plan.places[k]:
+                    op.operands[k] = self._lifted(op.operands[k], plan.operands[k])
+
+    def _data_type(self, type_: ir.Type) -> ir.Type:
+        if not isinstance(type_, ir.MemRefType):
+            return self._word
+        array = ir.MemRefType(type_)
+        return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def _call(self, name: str, *arguments: ir.Value) -> ir.Value:
+        callee = ir.FlatSymbolRefAttr.get(name)
+        return func.CallOp([self._word], callee, [self._words, *arguments]).results[0]
+
+    def _number(self, word: int) -> ir.Value:
+        """A constant word, at the top of the function."""
+        if word not in self._constants:
+            with ir.InsertionPoint.at_block_begin(self._main.regions[0].blocks[0]):
+                self._constants[word] = arith.ConstantOp(self._word, ir.IntegerAttr.get(self._word, word)).result
+        return self._constants[word]
+
+    def _code(self, name: str) -> ir.Value:
+        return self._number(code_of(name))
+
+    def _lifted(self, value: ir.Value, operand: _Operand) -> ir.Value:
+        """A value as a word."""
+        if operand.is_data:
+            return value
+        type_, known = operand.type, constant_of(value)
+        if known is not None:
+            return self._number(self._domain.constant(Fraction(known)))
+        if isinstance(type_, ir.IntegerType):
+            return self._lifted_integer(value)
+        if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
+            return self._number(self._domain.constant(ir.FloatAttr(value.owner.attributes["value"]).value))
+        double = ir.F64Type.get()
+        return self._call("real", value if type_ == double else arith.ExtFOp(double, value).result)
+
+    def _lifted_integer(self, value: ir.Value) -> ir.Value:
+        """An integer as a word; beyond 64 bits, what it is computed from."""
+        width = width_of(value.type)
+        if width <= _WORD_BITS:
+            extend = arith.ExtUIOp if width == 1 else arith.ExtSIOp
+            return self._call("integer", value if width == _WORD_BITS else extend(self._word, value).result)
+        op = None if isinstance(value, ir.BlockArgument) else value.owner
+        if op is not None and op.name in (*_RING, "arith.extsi", "arith.trunci"):
+            words = [self._lifted(operand, _Operand(False, operand.type)) for operand in op.operands]
+            return self._call(_RING[op.name], *words) if op.name in _RING else words[0]
+        if op is not None and op.name == "arith.extui" and width_of(op.operands[0].type) < _WORD_BITS:
+            return self._call("integer", arith.ExtUIOp(self._word, op.operands[0]).result)
+        if op is not None and op.name == "arith.index_cast":
+            return self._call("integer", arith.IndexCastOp(self._word, op.operands[0]).result)
+        raise Undecidable(f"integers of {width} bits are computed from what is not data", hint=HINT)
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+    def _compute(self, op: ir.Operation, before: list[_Operand], target: ir.Type) -> None:
+        """A word in place of an operation on data."""
+        if op.name == "arith.select" and not before[0].is_data:
+            for k in (1, 2):
+                op.operands[k] = self._lifted(op.operands[k], before[k])
+            return
+        if any(isinstance(o.type, ir.IndexType) for o in before):
+            raise Undecidable(f"{op.name} has no formula", hint=HINT)
+        words = [self._lifted(value, operand) for value, operand in zip(op.operands, before, strict=True)]
+        self._replace(op, self._formula(op, words, before[0].type, target))
+
+    def _formula(self, op: ir.Operation, words: list[ir.Value], source: ir.Type, target: ir.Type) -> ir.Value:
+        name = op.name
+        ring = _RING.get(name) or (_REAL_RING.get(name) if self._real_ring else None)
+        if ring is not None:
+            return self._call(ring, *words)
+        if name in _SAME:
+            return words[0]
+        if name == "arith.select":
+            return self._call("choose", *words)
+        if name == "arith.shli" and (places := constant_of(op.operands[1])) is not None:
+            return self._call("mul", words[0], self._number(self._domain.constant(Fraction(1 << places))))
+        if name in EXTENSIONS:
+            return self._call("apply1", self._code(f"{name} {source}"), words[0])
+        if name in ("arith.subf", "arith.negf"):
+            negative = self._call("sub", self._number(0), words[-1])
+            return (
+                negative
+                if name == "arith.negf"
+                else self._call("sum", self._code(f"arith.addf {target}"), words[0], negative)
+            )
+        if name in ("arith.addf", "arith.mulf"):
+            return self._call(
+                {"arith.addf": "sum", "arith.mulf": "product"}[name], self._code(f"{name} {target}"), *words
+            )
+        if name == "arith.divf" and self._real_ring:
+            return self._call("mul", words[0], self._call("apply1", self._code("reciprocal"), words[1]))
+        return self._hashed(op, words, source, target)
+
+    def _hashed(self, op: ir.Operation, words: list[ir.Value], source: ir.Type, target: ir.Type) -> ir.Value:
+        """A hash of the operation's name, types and operands."""
+        name, commutes = op.name, op.name in _COMMUTATIVE
+        if name in _PREDICATES:
+            predicate = _PREDICATES[name][ir.IntegerAttr(op.attributes["predicate"]).value]
+            if predicate[-2] == "g":  # a > b is b < a
+                predicate, words = f"{predicate[:-2]}l{predicate[-1]}", words[::-1]
+            name, commutes = f"{name} {predicate}", predicate in _EQUALITIES
+        code = self._code(f"{name} {source} {target}")
+        return self._call("commutative" if commutes else f"apply{len(words)}", code, *words)
+
+    # -- branches ----------------------------------------------------------------------------------------------------
+
+    def _choose(self, branch: ir.Operation) -> None:
+        """Both sides of a branch on data, one after the other; what either writes is chosen."""
+        condition = branch.operands[0]
+        sides = [block for region in branch.regions for block in region.blocks]
+        joined = self._join_stores(condition, *sides) if len(sides) > 1 else []
+        for k, block in enumerate(sides):
+            for store in _stores(block):
+                if store in joined:
+                    continue
+                with store.location, ir.InsertionPoint(store):
+                    old, new = memref.LoadOp(store.operands[1], list(store.operands)[2:]).result, store.operands[0]
+                    store.operands[0] = self._call("choose", condition, *((new, old) if k == 0 else (old, new)))
+        yields = [list(block.operations)[-1].operation for block in sides]
+        with branch.location, ir.InsertionPoint(branch):
+            for block in sides:
+                for op in list(block.operations)[:-1]:
+                    op.operation.move_before(branch)
+            for result, *values in zip(branch.results, *(op.operands for op in yields), strict=True):
+                result.replace_all_uses_with(self._call("choose", condition, *values))
+        branch.erase()
+
+    def _join_stores(self, condition: ir.Value, first: ir.Block, second: ir.Block) -> list[ir.Operation]:
+        """One store of what both sides write to an element, so that it is a choice of two values; returns these stores.
+
+        before: if c { A[i] = x } else { A[i] = y }         after: A[i] = choose(c, x, y)
+        """
+        joined = []
+        for last in _stores(first):
+            place = list(last.operands)[1:]
+            then = [op for op in _accesses(first, place[0]) if op != last]
+            other = next(iter(_accesses(second, place[0])), None)
+            is_last = last.block == first and not any(last.is_before_in_block(op) for op in then if op.block == first)
+            if other is None or other.block != second or other.name != "memref.store" or not is_last:
+                continue
+            if list(other.operands)[1:] == place and not any(op.block != first for op in then) and _is_whole(place[0]):
+                with other.location, ir.InsertionPoint(other):
+                    other.operands[0] = self._call("choose", condition, last.operands[0], other.operands[0])
+                last.erase()
+                joined.append(other)
+        return joined
+
+
+def _stores(block: ir.Block) -> list[ir.Operation]:
+    return [found for op in block.operations for found in find(op, lambda name: name == "memref.store")]
+
+
+def _accesses(block: ir.Block, array: ir.Value) -> list[ir.Operation]:
+    """The operations in a block, and within its operations, that name an array."""
+    inside = [found for op in block.operations for found in find(op, lambda name: True)]
+    return [op for op in inside if any(operand == array for operand in op.operands)]
+
+
+def _is_whole(array: ir.Value) -> bool:
+    """Whether an array is not a part, or another name, of one."""
+    return isinstance(array, ir.BlockArgument) or array.owner.name in ("memref.alloc", "memref.alloca")
+
+
+def _moved(op: ir.Operation) -> range:
+    """Positions of the operands that an operation moves elsewhere as they are."""
+    if op.name == "df.put":
+        return range(1, 2)
+    if op.name == "memref.store":
+        return range(1)
+    if op.name == "scf.for":
+        return range(3, len(op.operands))
+    if op.name == "scf.condition":
+        return range(1, len(op.operands))
+    return range(len(op.operands)) if op.name in ("scf.yield", "scf.while", "affine.yield") else range(0)

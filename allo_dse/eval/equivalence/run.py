@@ -1,0 +1,96 @@
+"""Running a graph over a domain: the engine, the wiring and the folds are those of any run, only the words differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.lang.types import DType
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.program.index_maps import IntArray
+from allo_dse.simulator.engine.engine import Engine, compile_bodies
+
+from ..program.functional import Labels, Run, network_of
+from ..program.persistent_state import State
+from ..program.stream_wiring import Wiring, wiring_of
+from ..program.vendor_kernels import Externals
+from .domains import Domain
+from .rewrite import rewritten
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two programs that are compared: a graph, and depths of streams where they differ from the declared."""
+
+    vmg: VMG
+    depths: Mapping[str, int]
+    allow_reassociation: bool = False
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return wiring_of(self.vmg, self.depths)
+
+    def run(self, domain: Domain, tensors: list[IntArray], key: int, seconds: float | None) -> tuple[int, int]:
+        """Run over a domain; `tensors` are words, and written in place.
+
+        Returns:
+            The sums of the tasks' own two words.
+        """
+        program = self.vmg.program
+        state = _initial_state(self.vmg, domain, key)
+        named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
+        run = Run(self._engine(domain), named | state.shared, self.wiring, state, Externals(program))
+        network, task_id = network_of(self.vmg, run)
+        result = run.engine.run(network, seconds=seconds)
+        result.labels, result.name = Labels(program, task_id, self.wiring), program.name
+        result.require_finished()
+        own = [arrays[-1].reshape(-1, 2) for arrays in state.variables.values() if arrays[-1].size]
+        first, second = np.concatenate(own).sum(axis=0).tolist()
+        return first, second
+
+    @cached_property
+    def _engines(self) -> dict[Domain, Engine]:
+        return {}
+
+    def _engine(self, domain: Domain) -> Engine:
+        if domain not in self._engines:
+            classes = [task_class for kernel in self.vmg.program.kernels for task_class in kernel.classes]
+            bodies = rewritten(classes, domain, allow_reassociation=self.allow_reassociation)
+            self._engines[domain] = compile_bodies(bodies)
+        return self._engines[domain]
+
+
+def _initial_state(vmg: VMG, domain: Domain, key: int) -> State:
+    """Variables as they are before the first call, as words, and behind them each task's own words."""
+    variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    for kernel in vmg.program.kernels:
+        counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
+        for count, task_class in zip(counts.tolist(), kernel.classes, strict=True):
+            rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
+            own = np.array([key, 0], np.int64)
+            variables[kernel.name, task_class.name] = [
+                np.tile(row, (count, *(1,) * row.ndim)) for row in chain(rows, [own])
+            ]
+    shared = {
+        one.tensor.name: words_of(np.asarray(one.initial), one.tensor.dtype, domain) for one in vmg.program.shared
+    }
+    return State(variables, dict(shared))
+
+
+def words_of(values: NDArray[np.generic], dtype: DType, domain: Domain) -> IntArray:
+    """Numbers as words."""
+    words = [domain.constant(_number(value, dtype)) for value in values.ravel().tolist()]
+    return np.array(words, np.int64).reshape(values.shape)
+
+
+def _number(value: float, dtype: DType) -> Fraction | float:
+    if not isinstance(value, float):
+        return Fraction(int(value))
+    return Fraction(math.floor(value * 2**dtype.fraction_bits)) if dtype.is_fixed else value
