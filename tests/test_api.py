@@ -135,3 +135,15 @@ def test_designs_have_stable_keys() -> None:
         dse.Design(dse.load_program(gemm, Pm=16), gemm_fold(), dse.Buffering(), device),
     ]
     assert len({first.key, *(other.key for other in others)}) == 5
+
+
+def test_running_a_program_does_without_tables(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom allo_dse.lang import install\ninstall()\nimport allo_dse as dse\n"
+        "from studies.gemm_npu import gemm\n"
+        "dse.simulate(dse.load_program(gemm, M=8, N=8, K=8, Pm=2, Pn=2, Pk=1))\n"
+        "print([name for name in ('pandas', 'optuna', 'ray') if name in sys.modules])"
+    )
+    root = Path(__file__).parents[1]
+    found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

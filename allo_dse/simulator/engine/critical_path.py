@@ -9,10 +9,9 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from allo_dse.errors import SimulationError
@@ -20,6 +19,9 @@ from allo_dse.errors import SimulationError
 from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray
 from .timeline import Rows, Timeline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal["work", "service", "token", "room"]
 KINDS: tuple[Kind, ...] = ("work", "service", "token", "room")
@@ -48,6 +50,8 @@ class CriticalPath:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The steps as a table with columns kind, task, on, start, end."""
+        import pandas as pd
+
         return pd.DataFrame(
             {"kind": np.array(KINDS)[self.kind], "task": self.task, "on": self.on, "start": self.start, "end": self.end}
         )

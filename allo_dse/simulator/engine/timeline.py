@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray, Network
 from .recording import Events, Window, service_cycles
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 START, END = State.READY, State.FINISHED
 """Kinds of the rows that stand for the beginning and the end of a task."""
@@ -201,6 +204,8 @@ class Timeline:
             "on": on,
             "op": op,
         }
+        import pandas as pd
+
         return pd.DataFrame({name: values[keep] for name, values in columns.items()})
 
     def _tails(self) -> tuple[IntArray, ...]:
