@@ -1,4 +1,4 @@
-"""Searches that end with a proof: every design in the order of its bounds, and those that cannot be better never built.
+"""Searches that end with a proof: designs in the order of their bounds, and those that cannot be better never built.
 
 A design whose bounds are no better than a design of the front, in every objective, is decided without being built. What
 is proposed next depends on bounds and results alone, not on what was looked at before: a run that was interrupted goes
@@ -7,15 +7,13 @@ on as if it had not been.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.space.space import Candidate, Space
 
@@ -29,29 +27,14 @@ from .screening import Screen
 MOST_KEPT = 256
 """Designs that wait with what their bounds were computed from: a graph and a transport plan each."""
 
-_Entry = tuple[float, float, int, int]
-
-
-@dataclass(slots=True)
-class _Open:
-    """A design that is not decided.
-
-    Attributes:
-        least: what its losses are at least.
-        rank: its place among the bounds of all designs, added up over the objectives.
-        level: of its bounds; those of a smaller level in the queues are outdated.
-    """
-
-    candidate: Candidate
-    least: Losses
-    rank: float = 0.0
-    level: int = 0
+_CLOSED = -math.inf
 
 
 class ExactProposer:
-    """Proposes designs in the order of their bounds until all are decided.
+    """Proposes designs by their bounds until all are decided: next the one that the front is furthest from.
 
-    The queues take turns: designs that may be best in all objectives together, then those that may be best in each.
+    How far the front is from a design is the factor by which, in its worst objective, the nearest design of the front
+    is worse than the bounds: no design can turn out further away, so that the front soon is near to all that is open.
 
     Args:
         strict: whether proposals must not depend on the time evaluations take.
@@ -62,18 +45,19 @@ class ExactProposer:
     def __init__(self, space: Space, screen: Screen, least: LeastLosses, *, strict: bool) -> None:
         self._space, self._screen, self._least, self._strict = space, screen, least, strict
         self._signs = [o.sign for o in least.objectives]
-        self._open: dict[int, _Open] = {}
-        self._queues: list[list[_Entry]] = []
-        self._sorted: list[list[float]] = []
+        self._candidates: list[Candidate | None] = []
+        self._bounds: Points = np.empty((0, len(self._signs)))
+        self._level = np.empty(0, np.int64)
+        self._far = np.empty(0)  # by design, a logarithm; minus infinity once it is proposed or decided
         self._built: OrderedDict[int, None] = OrderedDict()
-        self._proposed: dict[int, tuple[int, Losses]] = {}  # by proposal: which design, and its bounds
+        self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._front: Points = np.empty((0, len(self._signs)))
-        self._number = self._listed = self._evaluated = self._failed = self._bounded = 0
-        self._all_listed = self._changed = False
+        self._number = self._evaluated = self._failed = self._bounded = 0
+        self._listed = False
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if not self._all_listed:
+        if not self._listed:
             self._list()
         if self._strict:
             count = min(count, 0 if outstanding else 1)
@@ -83,100 +67,83 @@ class ExactProposer:
             if found is None:
                 self.exhausted = True
                 break
-            self._proposed[self._number] = found, self._open[found].least
-            proposals.append(Proposal(self._number, self._open.pop(found).candidate))
+            proposals.append(Proposal(self._number, found))
             self._number += 1
         return proposals
 
     def _list(self) -> None:
-        """Take in all designs with their first bounds, but for those that are known."""
-        known, every = self._screen.anything_known, []
-        for number, candidate in enumerate(self._space.designs()):
-            self._listed += 1
+        """Take in all designs with their first bounds; those that are known are decided."""
+        known, bounds, far = self._screen.anything_known, [], []
+        for candidate in self._space.designs():
+            self._candidates.append(candidate)
             least = self._least(candidate.design, 0)
-            every.append(self._least.nothing if least is None else least)
-            if known and self._screen.knows(candidate.key):
-                continue
-            if least is None:
-                self._bounded += 1
-            else:
-                self._open[number] = _Open(candidate, least)
-        self._all_listed = True
-        self._order(every)
-
-    def _order(self, every: Sequence[Losses]) -> None:
-        """Fill the queues; `every` has the first bounds of all designs, by which they are ranked."""
-        self._sorted = [sorted(set(column)) for column in zip(*every, strict=True)]
-        self._queues = [[] for _ in range(self._orders)]
-        for number, design in self._open.items():
-            design.rank = self._rank(design.least)
-            for queue, entry in zip(self._queues, self._entries(number, design), strict=True):
-                queue.append(entry)
-        for queue in self._queues:
-            heapq.heapify(queue)
+            is_known = known and self._screen.knows(candidate.key)
+            self._bounded += least is None and not is_known
+            bounds.append(self._least.nothing if least is None else least)
+            far.append(_CLOSED if least is None or is_known else 0.0)
+        self._bounds = np.array(bounds, float).reshape(-1, len(self._signs))
+        self._far, self._level = np.array(far), np.zeros(len(far), np.int64)
+        # Before anything is found, what may be good in everything comes first.
+        self._far[self._is_open] = math.inf
+        self._listed = True
+        for point in self._front:
+            self._approach(point)
 
     @property
-    def _orders(self) -> int:
-        """Of all objectives together, and of each of several."""
-        return 1 + (len(self._signs) if len(self._signs) > 1 else 0)
+    def _is_open(self) -> NDArray[np.bool_]:
+        """Which designs are neither proposed nor decided."""
+        return self._far > _CLOSED
 
-    def _rank(self, least: Losses) -> float:
-        return float(sum(map(bisect_left, self._sorted, least)))
-
-    def _entries(self, number: int, design: _Open) -> list[_Entry]:
-        """Its places in the queues: what is no worse in any objective is never behind."""
-        own = [design.rank, *design.least][: self._orders]
-        return [(value, design.rank, number, design.level) for value in own]
-
-    def _next(self) -> int | None:
-        """The next design to evaluate, out of the queue whose turn it is."""
-        turn = self._number % max(1, len(self._queues))
-        while (number := self._first(turn)) is not None:
-            design = self._open[number]
-            if design.level + 1 < self._least.levels:
-                self._refine(number, design)
-            elif self._screen.judge(design.candidate) == "new":
-                return number
-            else:
-                del self._open[number]
+    def _next(self) -> Candidate | None:
+        """The next design to evaluate."""
+        while len(self._far) and self._far[number := self._furthest()] > _CLOSED:
+            candidate = self._candidates[number]
+            assert candidate is not None
+            if self._level[number] + 1 < self._least.levels:
+                self._refine(number, candidate)
+                continue
+            self._far[number], self._candidates[number] = _CLOSED, None
+            if self._screen.judge(candidate) == "new":
+                self._proposed[self._number] = tuple(self._bounds[number].tolist())
+                return candidate
         return None
 
-    def _first(self, turn: int) -> int | None:
-        """The first undecided design of a queue, which stays there."""
-        queue = self._queues[turn] if self._queues else []
-        while queue:
-            _, _, number, level = queue[0]
-            design = self._open.get(number)
-            if design is not None and level == design.level:
-                if not self._is_beaten(design.least):
-                    return number
-                del self._open[number]
-                self._bounded += 1
-            heapq.heappop(queue)
-        return None
+    def _furthest(self) -> int:
+        """The design that the front is furthest from; before there is a front, one that may be best in everything."""
+        if len(self._front) or not self._is_open.any():
+            return int(np.argmax(self._far))
+        promise = np.where(self._is_open, _magnitude(self._bounds).sum(1), math.inf)
+        return int(np.argmin(promise)) if (promise < math.inf).any() else int(np.argmax(self._far))
 
-    def _is_beaten(self, least: Losses) -> bool:
-        """Whether a design that was found is at least as good in everything."""
-        return bool((self._front <= np.array(least)).all(1).any())
-
-    def _refine(self, number: int, design: _Open) -> None:
-        """Compute the next bounds of a design, which may take it back in the queues."""
-        found = self._least(design.candidate.design, design.level + 1)
-        if found is None:
-            del self._open[number]
+    def _refine(self, number: int, candidate: Candidate) -> None:
+        """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
+        self._level[number] += 1
+        found = self._least(candidate.design, int(self._level[number]))
+        if found is not None:
+            self._bounds[number] = np.maximum(self._bounds[number], found)
+        if found is None or (self._front <= self._bounds[number]).all(1).any():
+            self._far[number], self._candidates[number] = _CLOSED, None
             self._bounded += 1
             return
-        design.level += 1
-        design.least = tuple(map(max, design.least, found))
-        design.rank = self._rank(design.least)
-        for queue, entry in zip(self._queues, self._entries(number, design), strict=True):
-            heapq.heappush(queue, entry)
+        if len(self._front):
+            self._far[number] = _distance(self._front, self._bounds[number]).min()
         self._built[number] = None
         if len(self._built) > MOST_KEPT:
             oldest, _ = self._built.popitem(last=False)
-            if oldest in self._open:
-                kept = self._open[oldest]
-                kept.candidate = replace(kept.candidate, design=replace(kept.candidate.design))
+            kept = self._candidates[oldest]
+            if kept is not None:
+                self._candidates[oldest] = replace(kept, design=replace(kept.design))
+
+    def _approach(self, point: NDArray[np.float64]) -> None:
+        """Take into account that a design of the front was found: some are decided, the front is nearer to others."""
+        is_open = self._is_open
+        beaten = is_open & (point <= self._bounds).all(1)
+        self._far[beaten] = _CLOSED
+        self._bounded += int(beaten.sum())
+        for number in np.flatnonzero(beaten).tolist():
+            self._candidates[number] = None
+        left = np.flatnonzero(is_open & ~beaten)
+        self._far[left] = np.minimum(self._far[left], _distance(point, self._bounds[left]))
 
     def tell(self, number: int, told: Told) -> None:
         del self._proposed[number]
@@ -194,8 +161,9 @@ class ExactProposer:
             return
         losses = np.array([s * v for s, v in zip(self._signs, told.values, strict=True)])
         if not (self._front <= losses).all(1).any():
-            self._changed = True
             self._front = np.vstack([self._front[(self._front < losses).any(1)], losses])
+            if self._listed:
+                self._approach(losses)
 
     def revise(self, told: Mapping[int, Told]) -> None:
         """Values change where there are rungs above the first, and then nothing is ruled out by bounds."""
@@ -207,46 +175,42 @@ class ExactProposer:
 
     def certificate(self) -> Certificate:
         """What is decided by now."""
-        self._sweep()
         objectives = self._least.objectives
         shares = [self._gap(position) for position in range(len(objectives))]
-        gaps = tuple(Gap(o.name, o.direction, share) for o, share in zip(objectives, shares, strict=True))
         return Certificate(
-            designs=self._listed,
-            listed=self._all_listed,
+            designs=len(self._candidates),
+            listed=self._listed,
             evaluated=self._evaluated,
             failed=self._failed,
             refused=self._screen.invalid,
             bounded=self._bounded,
-            open=len(self._open) + len(self._proposed),
-            gaps=gaps,
+            open=int(self._is_open.sum()) + len(self._proposed),
+            gaps=tuple(Gap(o.name, o.direction, share) for o, share in zip(objectives, shares, strict=True)),
             unbounded=tuple(self._least.unbounded),
         )
 
-    def _sweep(self) -> None:
-        """Take out what has been beaten since it was last looked at: the queues only notice when its turn comes."""
-        if not self._changed or not self._open:
-            return
-        self._changed = False
-        numbers = list(self._open)
-        least = np.array([design.least for design in self._open.values()])
-        for point in self._front:
-            beaten = (point <= least).all(1)
-            for position in np.flatnonzero(beaten):
-                del self._open[numbers[position]]
-            self._bounded += int(beaten.sum())
-            least, numbers = least[~beaten], list(itertools.compress(numbers, ~beaten))
-
     def _gap(self, position: int) -> float | None:
         """By how much a design that is not decided can be better at most, as a share of the best value found."""
-        if not len(self._front):
+        if not len(self._front) or not self._listed:
             return None
         best = float(self._front[:, position].min())
-        bounds = [least[position] for _, least in self._proposed.values()]
-        first = self._first(position + 1 if self._orders > 1 else 0) if self._all_listed else None
-        if first is not None:
-            bounds.append(self._open[first].least[position])
-        least = min(bounds, default=best)
-        if not self._all_listed or math.isinf(least):
+        proposed = [bounds[position] for bounds in self._proposed.values()]
+        least = min([*self._bounds[self._is_open, position].tolist(), *proposed], default=best)
+        if math.isinf(least) or not best:
             return None
-        return max(0.0, best - least) / abs(best) if best else None
+        return max(0.0, best - least) / abs(best)
+
+
+def _magnitude(losses: Points) -> Points:
+    """Losses such that equal ratios are equal distances."""
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(np.abs(losses))
+    found: Points = np.where(losses < 0, -logarithm, logarithm)
+    return np.where(np.isneginf(losses), -math.inf, found)
+
+
+def _distance(found: Points, bounds: Points) -> NDArray[np.float64]:
+    """How far designs that were found are from bounds, in the objective in which they are furthest."""
+    with np.errstate(invalid="ignore"):
+        apart = (_magnitude(found) - _magnitude(bounds)).max(-1)
+    return np.where(np.isnan(apart), math.inf, apart)

@@ -103,6 +103,14 @@ def test_the_front_is_that_of_the_whole_space_with_fewer_evaluations(
     assert read_info(tmp_path / "exact").certificate == certificate
 
 
+def test_few_designs_are_near_to_all(tmp_path: Path) -> None:
+    """What is proposed next is what the front is furthest from, so that the front spreads before it is refined."""
+    best = front_of(run(small(), tmp_path / "all"))
+    found = front_of(run(small(), tmp_path / "some", 15))
+    far = [min(max(a / b for a, b in zip(near, one, strict=True)) for near in found) for one in best]
+    assert max(far) < 1.5
+
+
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     run(small(), tmp_path / "once")
     total = len(order(tmp_path / "once"))
