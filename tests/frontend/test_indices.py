@@ -166,6 +166,18 @@ def test_what_an_iteration_does_wrong_is_refused_with_it() -> None:
     assert caught.value.hint == "where n = 7 and q = 6"
 
 
+def test_loops_that_do_not_run_make_nothing_wrong() -> None:
+    def never(a: int32[4], n: int32):
+        for i in range(5):
+            for _j in range(2 * i, 4):  # only for i = 0 and 1
+                a[3 * i] = 1
+        for _t in range(n):
+            for i in range(8):
+                a[i] = 0
+
+    assert checks(never) == 2
+
+
 def test_what_may_be_right_is_checked_as_it_runs() -> None:
     def wide(a: int32[N], b: int32[N]):
         for i in range(N):

@@ -225,24 +225,33 @@ def facts(op: str, a: Form, b: Form) -> tuple[Form, ...]:
 
 # -- iterations ------------------------------------------------------------------------------------------------------
 
-_MOST_OUTER = 4
+_TRIES = 16
 
 
-def worst(form: Form, task: Sequence[int], *, largest: bool) -> tuple[int, dict[str, int]] | None:
+def worst(
+    form: Form, task: Sequence[int], *, largest: bool, around: Sequence[Form] = ()
+) -> tuple[int, dict[str, int]] | None:
     """The largest (or smallest) value of a form in one task, with the iteration that has it.
 
-    None where there is no such iteration, or the form is not one of loop variables alone.
+    None where no such iteration is found, or the form is not one of loop variables alone.
+
+    Args:
+        around: the variables of all loops around the index; each must run.
     """
     chosen = _directions(form, task, largest)
     if chosen is None:
         return None
-    outer = [symbol for symbol in _domain(chosen) if symbol not in chosen]
-    if any(symbol.step == 0 for symbol in outer) or len(outer) > _MOST_OUTER:
+    every = _domain({*chosen, *(symbol for variable in around for symbol in variable.terms)})
+    if any(symbol.step == 0 for symbol in every):
         return None
-    for directions in itertools.product((True, False), repeat=len(outer)):  # until the inner loops run
-        at = _iteration({**chosen, **dict(zip(outer, directions, strict=True))}, task)
+    bounding = _domain(inner for symbol in every for bound in (*symbol.lows, *symbol.highs) for inner in bound.terms)
+    free = [symbol for symbol in bounding if symbol not in chosen]
+    rest = {symbol: True for symbol in every - bounding if symbol not in chosen}
+    tries = itertools.product((True, False), repeat=len(free))
+    for directions in itertools.islice(tries, _TRIES):  # until the inner loops run
+        at = _iteration({**chosen, **rest, **dict(zip(free, directions, strict=True))}, task)
         if at is not None:
-            return _value(form, at, task), {symbol.name: value for symbol, value in at.items()}
+            return _value(form, at, task), {symbol.name: at[symbol] for symbol in at if symbol not in rest}
     return None
 
 

@@ -88,8 +88,11 @@ def wrong_index(task: Task, value: Value, extent: int) -> Wrong | None:
     form = value.form
     if form is None or task.guards or is_known(task, value, extent):
         return None  # a condition may keep it in range
+    around = [loop.variable for loop in task.loops if loop.variable is not None]
     for bound, largest in ((form.low, False), (form.high, True)):
-        found = None if bound is None else index_forms.worst(form, _extreme_task(task, bound, largest), largest=largest)
+        if bound is None:
+            continue
+        found = index_forms.worst(form, _extreme_task(task, bound, largest), largest=largest, around=around)
         if found is not None and not 0 <= found[0] < extent:
             return Wrong(*found)
     return None

@@ -143,11 +143,16 @@ class Frame:
 
 @dataclass(eq=False)
 class Loop:
-    """What a loop contains: scalar work and looks at streams directly, and other loops."""
+    """What a loop contains: scalar work and looks at streams directly, and other loops.
+
+    Attributes:
+        variable: the loop's own, where it has one.
+    """
 
     has_scalar_work: bool = False
     has_loops: bool = False
     polls: bool = False
+    variable: Form | None = None
 
 
 @dataclass(eq=False)

@@ -170,6 +170,7 @@ def _nest(
         if down is not None:
             inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
         task.declare_loop(names[0], inner, node.target)
+        loop.variable = form
         _nest(task, names[1:], bounds[1:], node, frame, grid)
         _price(task, loop, node)
 
