@@ -261,7 +261,7 @@ def test_log_records_rebuild_their_designs(tmp_path: Path) -> None:
         ({"objectives": []}, "has no objective"),
         ({"objectives": ["latency_us"]}, "is not one of its objectives"),
         ({"objectives": [minimize("a"), minimize("a")]}, "two objectives are named 'a'"),
-        ({"constraints": [lambda m: True]}, "is not one of its constraints"),
+        ({"constraints": ["dsp"]}, "is not one of its constraints"),
     ],
 )
 def test_wrong_declarations_are_explained(changes: Any, message: str) -> None:
