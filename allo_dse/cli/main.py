@@ -27,6 +27,7 @@ COMMANDS = (
     "report",
     "show",
     "status",
+    "verify",
 )
 """Words that are commands: a study file of that name must be given as a path (`./status`)."""
 
@@ -38,7 +39,7 @@ def commands() -> typer.Typer:
     """Everything but running a study."""
     from allo_dse.dashboard import cli as dashboard
 
-    from . import calibrate, completion, depths, designs, keep, lint, runs
+    from . import calibrate, completion, depths, designs, keep, lint, runs, verify
 
     app = typer.Typer(
         name="allo-tune",
@@ -49,6 +50,7 @@ def commands() -> typer.Typer:
     )
     runs.add_commands(app)
     designs.add_commands(app)
+    verify.add_commands(app)
     keep.add_commands(app)
     completion.add_commands(app)
     lint.add_commands(app)

@@ -52,6 +52,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune dashboard [RUN]         all of it in a browser
   allo-tune report [RUN]            a page to keep or to send
 
+  allo-tune verify [ID]...          compare designs of a run with their program, for all inputs
   allo-tune lint STUDY.py           what of a program Allo does not build, line by line
 
 Each has --help with examples, and --json. RUN is a run directory; without it, the newest in runs/.

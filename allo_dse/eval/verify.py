@@ -24,6 +24,7 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
+from .equivalence.compare import equivalent
 from .program.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -68,6 +69,32 @@ def verify_design(
     except SimulationError as error:
         ok, message = False, error.message
     return VerifyResult(ok, message, time.perf_counter() - started)
+
+
+def prove_design(
+    design: Design,
+    *,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    seed: int = 0,
+    seconds: float = 120.0,
+) -> VerifyResult:
+    """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
+
+    Args:
+        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh; without,
+            the design is compared as it is, at its stream depths.
+        seconds: time limit of each run.
+
+    Raises:
+        Undecidable: where data decides on more than values.
+    """
+    if verify_with is None:
+        found = equivalent(design.program, design, seed=seed, seconds=seconds)
+    else:
+        program = design.program.with_params(**verify_with(design.program.params))
+        _same_mesh(design.program, program)
+        found = equivalent(program, program.vmg.fold(design.fold), seed=seed, seconds=seconds)
+    return VerifyResult(found.equal, str(found), found.seconds)
 
 
 def _compare(

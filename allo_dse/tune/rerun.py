@@ -135,6 +135,15 @@ class Replayer:
         rows, text = _compare(record, bench.run(record.number, candidate))
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
+    def prove(self, key: str) -> Verification:
+        """Whether an evaluated design computes what its program does, for all inputs.
+
+        Raises:
+            StudyError: when the study has changed.
+            Undecidable: where data decides on more than values.
+        """
+        return self._study.prove(self.candidate(self.record(key)).design, self._info.seed)
+
     def _limits(self, record: Record, candidate: Candidate) -> str:
         """What differs in the device limits that the design breaks."""
         before = {v["constraint"] for v in record.violations or ()}

@@ -289,6 +289,17 @@ class StudySpec:
         found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
         return Verification(found.ok, found.message, found.seconds)
 
+    def prove(self, design: Design, seed: int = 0) -> Verification:
+        """Whether a design computes what its program does, for all inputs: `allo_dse.equivalent` of the two.
+
+        Raises:
+            Undecidable: where data decides on more than values.
+        """
+        from allo_dse.eval.verify import prove_design
+
+        found = prove_design(design, verify_with=self.verify_with, seed=seed)
+        return Verification(found.ok, found.message, found.seconds)
+
     def place(self, design: Design) -> PlacedDesign | Infeasible | None:
         """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
         if getattr(design.device, "family", None) != "npu":

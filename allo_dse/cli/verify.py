@@ -1,0 +1,79 @@
+"""`allo-tune verify`: whether designs of a run compute what their program does, for all inputs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allo_dse.aliases import JsonObject
+from allo_dse.tune.store.file_names import displayed
+
+from .output import JSON, RUN_OPTION, console, json_only, print_json
+
+if TYPE_CHECKING:
+    from allo_dse.tune.rerun import Replayer
+
+EXIT_DIFFERENT = 1
+
+_VERIFY = """Compare designs with their program for all inputs: both run at random points of a prime field.
+
+Without an ID, all designs of the run's front. This executes the study file the run was made with, and its `verify_with`
+chooses the size. Exit code 1 says that a design differs. Designs whose loops or indices data decides on are undecided.
+
+[bold]Examples[/]
+
+  allo-tune verify                           the front of the latest run
+  allo-tune verify 41 9f3c2a --run runs/gemm
+  allo-tune verify --json | jq '.[] | select(.equal == false)'
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("verify", help=_VERIFY)(verify)
+
+
+def verify(
+    designs: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)] = None,
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    study: Annotated[
+        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune.rerun import Replayer
+
+    from .opening import find_design, open_run
+
+    table = open_run(run)
+    rows = [find_design(table, wanted) for wanted in designs or ()] or table.front.tolist()
+    found: list[JsonObject] = []
+    with json_only() if as_json else nullcontext(), Replayer(table.path, study) as replayer:
+        for row in rows:
+            found.append(_proved(replayer, table.keys[row]))
+            if not as_json:
+                _print(found[-1])
+    if as_json:
+        print_json(found)
+    if any(one["equal"] is False for one in found):
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _proved(replayer: Replayer, key: str) -> JsonObject:
+    """What is known of one design; `equal` is None where it cannot be decided."""
+    from allo_dse.eval.equivalence.data_values import Undecidable
+
+    try:
+        proof = replayer.prove(key)
+    except Undecidable as error:
+        return {"key": key, "equal": None, "text": error.message, "seconds": 0.0}
+    return {"key": key, "equal": proof.ok, "text": proof.message, "seconds": proof.seconds}
+
+
+def _print(found: JsonObject) -> None:
+    mark = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[yellow]undecided[/]"}[found["equal"]]
+    text = str(found["text"]).removeprefix("equal ").removeprefix("different: ")
+    console().print(f"{found['key']} {mark}: {displayed(text)}")

@@ -1,0 +1,51 @@
+"""`allo-tune verify` on a run of a real program."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allo_dse.cli import main
+from allo_dse.tune.study_file import load_studies
+
+STUDY = """
+import allo_dse as dse
+from tests.frontend.samples import gemm
+
+def small(M=16, N=16, K=16, Pm=2, Pn=2, Pk=2):
+    return gemm(M, N, K, Pm, Pn, Pk)
+
+def study() -> dse.Study:
+    params = {"Pk": dse.choices([1, 2])}
+    return dse.Study("gemm", program=small, params=params, device="npu1_4col", objectives=[dse.minimize("latency_us")])
+"""
+
+
+@pytest.fixture
+def tune(tmp_path: Path, monkeypatch: Any, capsys: Any) -> Callable[..., str]:
+    (tmp_path / "study.py").write_text(STUDY)
+    (study,) = load_studies(tmp_path / "study.py")
+    study.run(4, run_dir=tmp_path / "runs" / "gemm", progress="quiet", seed=1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["allo-tune", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert (ended.value.code or 0) == 0, captured.err
+        return str(captured.out)
+
+    return call
+
+
+def test_the_front_is_compared_with_its_program(tune: Callable[..., str]) -> None:
+    found = json.loads(tune("verify", "--json"))
+    assert found
+    assert all(one["equal"] and "error probability below" in one["text"] for one in found)
+    assert f"{found[0]['key']} equal: at " in tune("verify", found[0]["key"])
