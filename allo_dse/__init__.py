@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from .space.params import choices as choices
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
-    from .space.samplers import EvolutionSampler as EvolutionSampler
+    from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
     from .tune.opened import open_run as open_run
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
@@ -141,7 +141,7 @@ _names, __getattr__ = lazy_exports(
         "space.design": ["Design"],
         "space.draft": ["Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
-        "space.samplers": ["EvolutionSampler"],
+        "space.sampler.optuna_sampler": ["EvolutionSampler"],
         "space.choice": ["Ask", "Choice", "Question", "QuestionChoice"],
         "space.choices.schedules": ["adders", "memory", "pack", "partition", "pipeline", "stream_depth", "unroll"],
         "tune.search.ladder": ["Rung"],

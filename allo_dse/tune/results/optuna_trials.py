@@ -57,7 +57,7 @@ class Trials:
         )  # fmt: skip
 
     def _distribution(self, name: str) -> BaseDistribution:
-        from allo_dse.space.distributions import distribution
+        from allo_dse.space.sampler.distributions import distribution
 
         gene = self._genes[name]
         found = self._distributions.get((name, gene))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from allo_dse.errors import StudyError
-from allo_dse.space.evolution import LEAST, check_sizes
+from allo_dse.space.sampler.evolution import LEAST, check_sizes
 
 from ..search.budget import Budget, parse_duration
 

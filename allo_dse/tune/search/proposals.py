@@ -21,8 +21,8 @@ from .screening import Screen
 if TYPE_CHECKING:
     import optuna
 
-    from allo_dse.space.samplers import EvolutionSampler
-    from allo_dse.space.selection import Individual
+    from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+    from allo_dse.space.sampler.selection import Individual
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
@@ -112,7 +112,7 @@ class OptunaProposer:
     def _ask_one(self) -> Proposal | None:
         import optuna
 
-        from allo_dse.space.distributions import suggest_with
+        from allo_dse.space.sampler.distributions import suggest_with
 
         for _ in range(MAX_FRUITLESS):
             trial = self.study.ask()
@@ -128,8 +128,8 @@ class OptunaProposer:
 
     def _ask_random(self) -> Proposal | None:
         """A random new design. A model that is never told of invalid designs may go on proposing them for ever."""
-        from allo_dse.space.distributions import distribution
         from allo_dse.space.gene import random_suggest
+        from allo_dse.space.sampler.distributions import distribution
 
         rng = np.random.default_rng((self._seed, self._next))
         for _ in range(MAX_REPEATS):
@@ -165,7 +165,7 @@ class OptunaProposer:
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         import optuna
 
-        from allo_dse.space.distributions import distribution
+        from allo_dse.space.sampler.distributions import distribution
 
         self._told[key] = told
         trial = optuna.trial.create_trial(
@@ -227,7 +227,7 @@ class EvolutionProposer:
         return number
 
     def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
-        from allo_dse.space.selection import Individual
+        from allo_dse.space.sampler.selection import Individual
 
         return Individual(number, genes, self._losses(told), told.penalty)
 
@@ -240,7 +240,7 @@ class EvolutionProposer:
         self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        from allo_dse.space.selection import Results
+        from allo_dse.space.sampler.selection import Results
 
         size = len(history)
         results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
@@ -288,7 +288,7 @@ def make_proposer(
     """
     objectives, space = least.objectives, screen.space
     if not isinstance(sampler, str):
-        from allo_dse.space.samplers import EvolutionSampler
+        from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
         if isinstance(sampler, EvolutionSampler):
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
@@ -308,7 +308,7 @@ def make_proposer(
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":
-        from allo_dse.space.samplers import EvolutionSampler
+        from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
         return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed, **sizes), strict=strict)
     import optuna

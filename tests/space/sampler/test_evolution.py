@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.space.evolution import Breeding, Evolution
 from allo_dse.space.gene import Gene
-from allo_dse.space.samplers import EvolutionSampler
-from allo_dse.space.selection import Individual, Parents, Results, crowding_distances, domination_ranks
+from allo_dse.space.sampler.evolution import Breeding, Evolution
+from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+from allo_dse.space.sampler.selection import Individual, Parents, Results, crowding_distances, domination_ranks
 from allo_dse.tune.search.proposals import EvolutionProposer
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen

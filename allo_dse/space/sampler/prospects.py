@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .gene import Gene, Genes
+from ..gene import Gene, Genes
 from .selection import Booleans, Floats, Individual, Integers, domination_ranks
 from .surrogate import LENGTH, NOISE, Scales, Surrogate, fitted_scales
 

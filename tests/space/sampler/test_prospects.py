@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.space.distributions import coding_of
 from allo_dse.space.gene import Gene, Genes
-from allo_dse.space.one_thread import one_thread
-from allo_dse.space.prospects import Features, Memory, _milestone
-from allo_dse.space.selection import Individual
-from allo_dse.space.surrogate import JITTER, Scales, Surrogate, _matern, _slope, _squares, fitted_scales
+from allo_dse.space.sampler.distributions import coding_of
+from allo_dse.space.sampler.one_thread import one_thread
+from allo_dse.space.sampler.prospects import Features, Memory, _milestone
+from allo_dse.space.sampler.selection import Individual
+from allo_dse.space.sampler.surrogate import JITTER, Scales, Surrogate, _matern, _slope, _squares, fitted_scales
 from tests.support.values import present
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import Trial
 
-from .gene import Gene, Kind, Suggest
+from ..gene import Gene, Kind, Suggest
 
 GRID = 2**52
 """Steps of a real number's range: as fine as floating-point numbers of one binade."""

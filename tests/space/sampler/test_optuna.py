@@ -20,7 +20,7 @@ from optuna.study import StudyDirection
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, MultiObjectiveSamplerTestCase
 
 import allo_dse as dse
-from allo_dse.space.distributions import coding_of, distribution, suggest_with
+from allo_dse.space.sampler.distributions import coding_of, distribution, suggest_with
 from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 
@@ -212,7 +212,7 @@ def test_values_of_genes_are_in_the_distribution_and_come_back(given_distributio
 
 
 def test_the_documented_example_runs() -> None:
-    page = Path(__file__).parents[2] / "docs" / "sampler.md"
+    page = Path(__file__).parents[3] / "docs" / "sampler.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert len(blocks) == 4
     for block in blocks:

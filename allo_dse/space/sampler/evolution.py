@@ -25,7 +25,7 @@ import numpy as np
 
 from allo_dse.errors import StudyError
 
-from .gene import Gene, Genes, Suggest, random_suggest, suggest_from
+from ..gene import Gene, Genes, Suggest, random_suggest, suggest_from
 from .one_thread import one_thread
 from .prospects import Memory
 from .selection import Individual, Parents, Results

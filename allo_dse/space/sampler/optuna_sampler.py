@@ -16,9 +16,9 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from ..gene import Gene, Genes
 from .distributions import Coding, coding_of
 from .evolution import Breeding, Evolution, check_sizes, default_sizes
-from .gene import Gene, Genes
 from .selection import Individual, Results
 
 
