@@ -315,6 +315,24 @@ def test_wrong_wide_arguments() -> None:
         simulate(program, *(np.zeros(M, np.int64) for _ in range(3)))
 
 
+def test_rows_that_are_too_many_are_not_used_and_it_is_said() -> None:
+    @df.region()
+    def top(A: int32[M, N], B: int32[M, N]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int32[M, N], b: int32[M, N]):
+            for i, j in allo.grid(M, N):
+                b[i, j] = a[i, j] + 1
+
+    program, a = compile_region(top), np.arange((M + 3) * N, dtype=np.int32).reshape(M + 3, N)
+    b = np.zeros((M, N), np.int32)
+    with pytest.warns(ProgramWarning, match=f"argument A: only the first {M} of {M + 3} rows are used"):
+        simulate(program, a, b)
+    assert (b == a[:M] + 1).all()
+    for wrong in ((M - 1, N), (M + 3, N + 1)):
+        with pytest.raises(SimulationError, match="argument A: expected int32 of shape"):
+            simulate(program, np.zeros(wrong, np.int32), b)
+
+
 # -- vendor kernels --------------------------------------------------------------------------------------------------
 
 norm = ExternalModule(top="layer_norm", impl_path="norm.cc", input_idx=[0, 1], output_idx=[2])
