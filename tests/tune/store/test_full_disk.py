@@ -68,7 +68,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return trials(folder / "run/log.jsonl")
 
 
-@pytest.mark.parametrize("free", [0, 20, 140, 180])
+@pytest.mark.parametrize("free", [0, 20, 140, 155])
 def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path: Path, undisturbed: Any, free: int) -> None:
     """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
     command = namespace()
