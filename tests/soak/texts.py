@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,15 +81,7 @@ class MutatedPrograms:
         end = text.index("\ndef study")
         spans = [(s, e) for s, e in _tokens(text, r"[\w.]+|[-+*/%@<>=!]+|[\[\](),:]") if body < s and e < end]
         edits = next(filter(lambda tried: _parses(_edited(text, spans, tried)), _draws(text, spans, rng)))
-        path = folder / source.name
-
-        def said(tried: Sequence[Edit]) -> str:
-            path.write_text(_edited(text, spans, tried), encoding="utf-8")
-            return outcome(lambda: self._compile(path), path, SECONDS)
-
-        if wrong := said(edits):
-            least = smallest(edits, lambda tried: bool(said(tried)))
-            raise Found(f"{source.name} {wrong}\n{_shown(text, spans, least)}")
+        _attack(folder / source.name, text, spans, edits, self._compile)
 
     def _compile(self, path: Path) -> None:
         install()
@@ -107,16 +99,25 @@ class MutatedDevices:
         source = rng.choice(DEVICES)
         text = source.read_text(encoding="utf-8")
         spans = _tokens(text, r"[\w.\"]+|[\[\]=,{}]")
-        edits = _drawn(text, spans, rng)
-        path = folder / source.name
+        _attack(folder / source.name, text, spans, _drawn(text, spans, rng), Device.load)
 
-        def said(tried: Sequence[Edit]) -> str:
-            path.write_text(_edited(text, spans, tried), encoding="utf-8")
-            return outcome(lambda: Device.load(path), path, SECONDS)
 
-        if wrong := said(edits):
-            least = smallest(edits, lambda tried: bool(said(tried)))
-            raise Found(f"{source.name}: {wrong}\n{_shown(text, spans, least)}")
+def _attack(
+    path: Path, text: str, spans: Sequence[tuple[int, int]], edits: Sequence[Edit], use: Callable[[Path], object]
+) -> None:
+    """Use a file with edits, and where that ends wrongly find the fewest that do it.
+
+    Raises:
+        Found: with those.
+    """
+
+    def said(tried: Sequence[Edit]) -> str:
+        path.write_text(_edited(text, spans, tried), encoding="utf-8")
+        return outcome(lambda: use(path), path, SECONDS)
+
+    if wrong := said(edits):
+        least = smallest(edits, lambda tried: bool(said(tried)))
+        raise Found(f"{path.name}: {wrong}\n{_shown(text, spans, least)}")
 
 
 def _shown(text: str, spans: Sequence[tuple[int, int]], edits: Sequence[Edit]) -> str:

@@ -16,7 +16,7 @@ from allo_dse.aliases import JsonObject
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
-from allo_dse.ir.nest import Branch, Loop, read_nest
+from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
@@ -117,23 +117,13 @@ def retimed(mapping: FpgaCosts, found: ReportTimes) -> FpgaCosts:
 def _variables(task_class: TaskClass, labels: list[str]) -> dict[str, int]:
     """The variable of each labelled loop; the code generator labels loops in the order in which they stand."""
     nest = read_nest(task_class.body.mlir)
-    loops = list(_in_order(nest.body))
+    loops = list(loops_of(nest.body))
     if len(loops) == len(labels):
         return {label: loop.variable for label, loop in zip(labels, loops, strict=True)}
     # Some loops were left out or written in several pieces: labels of source loops end with their numbers.
     numbers = {loop.source: loop.variable for loop in loops if loop.source is not None}
     ends = ((label, label.rsplit("_", 1)[-1]) for label in labels)
     return {label: numbers[int(end)] for label, end in ends if end.isdigit() and int(end) in numbers}
-
-
-def _in_order(nodes: Iterable[object]) -> Iterable[Loop]:
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from _in_order(node.body)
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from _in_order(side)
 
 
 def _function(loop: HlsLoop, variables: Mapping[str, Mapping[str, int]]) -> str | None:
