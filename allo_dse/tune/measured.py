@@ -13,7 +13,7 @@ from pathlib import Path
 from allo_dse.device.device import NpuDevice
 from allo_dse.errors import StudyError
 from allo_dse.eval.calibrate.calibration import Measurement
-from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.eval.calibrate.correction import measured_us
 from allo_dse.space.design import Design
 
 from .rerun import Replayer
@@ -76,19 +76,13 @@ def on_device(measurements: list[Measurement], device: NpuDevice) -> list[Measur
 
 def _of_run(path: Path, study_file: Path | None) -> list[Measurement]:
     with Replayer(find_run(path), study_file) as replayer:
-        records = [r for r in replayer.records() if r.evaluated and "latency_us" in (r.metrics or {})]
-        measured = [r for r in records if not str((r.metrics or {}).get("evaluator", "")).startswith(NpuSimulator.name)]
+        measured = [(r, us) for r in replayer.records() if r.evaluated and (us := measured_us(r.metrics))]
         if not measured:
             raise StudyError(
                 f"{path} has no measured designs",
                 hint="its study needs a rung that measures; or name a CSV with " + _COLUMNS_HINT,
             )
-        return [
-            Measurement(
-                replayer.candidate(r).design, float((r.metrics or {})["latency_us"]), f"design {r.number}: {r.key}"
-            )
-            for r in measured
-        ]
+        return [Measurement(replayer.candidate(r).design, us, f"design {r.number}: {r.key}") for r, us in measured]
 
 
 class _Run:

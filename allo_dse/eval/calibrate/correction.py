@@ -48,16 +48,11 @@ class Pair:
 
     @staticmethod
     def of(predicted: Metrics | None, measured: Metrics | None, key: str = "") -> Pair | None:
-        """The pair of what two evaluators say of a design, where one predicts its latency and the other measures it.
-
-        A prediction says how good it is (`latency_range`); a measurement does not.
-        """
-        if not predicted or not measured or RANGE not in predicted or RANGE in measured:
+        """The pair of what two evaluators say of a design, where one predicts its latency and the other measures it."""
+        latency_us = measured_us(measured)
+        if not predicted or RANGE not in predicted or latency_us is None:
             return None
-        latency_us = measured.get(LATENCY)
-        if not isinstance(latency_us, int | float) or not 0 < latency_us < math.inf:
-            return None
-        return Pair(uncorrected(predicted), float(latency_us), key)
+        return Pair(uncorrected(predicted), latency_us, key)
 
     @property
     def predicted_us(self) -> float:
@@ -163,6 +158,15 @@ class Correction:
             return None
         errors = {kind: {"median": a, "quantile_90": b} for kind, (a, b) in self.errors.items()}
         return {"measured": len(self.pairs), "errors": errors}
+
+
+def measured_us(metrics: Metrics | None) -> float | None:
+    """The latency in metrics that an evaluator has measured; None for a prediction's, which say how good they are
+    (`latency_range`)."""
+    latency_us = (metrics or {}).get(LATENCY)
+    if RANGE in (metrics or {}) or not isinstance(latency_us, int | float) or not 0 < latency_us < math.inf:
+        return None
+    return float(latency_us)
 
 
 def uncorrected(metrics: Metrics) -> dict[str, Any]:
