@@ -12,6 +12,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.doubt import Doubt
+from ..search.exact import ExactProposer
 from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter
@@ -62,6 +63,8 @@ class Driver:
             ledger.tally.done,
         )  # fmt: skip
 
+        if isinstance(self.proposer, ExactProposer):
+            self.proposer.meanwhile = self._show_decided
         decoded = (study.space.decode_genes(genes) for genes in study.enqueued)
         self._enqueued = [c for c in decoded if c is not None and ledger.screen.judge(c) == "new"]
 
@@ -196,6 +199,9 @@ class Driver:
         self.ledger.write([tick] if tick else [])
         for text in (*self._executor.news(), *self.ledger.news()):
             self.reporter.note(text)
+        self._show_decided()
+
+    def _show_decided(self) -> None:
         self.keeper.certify(lambda: self._view.certificate)
         self.reporter.update(self._view)
 

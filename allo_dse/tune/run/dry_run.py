@@ -56,10 +56,8 @@ class Outlook:
     def closing_seconds(self) -> float | None:
         """Estimated time until the space is closed, if what is open has to be built as what was looked at."""
         found = self.certificate
-        worked = 0 if found is None else found.evaluated + found.refused
-        if found is None or not worked:
-            return None
-        return self.listing_seconds + self.seconds * (1 + found.open / worked)
+        left = None if found is None else found.closing_seconds(self.seconds, found.evaluated + found.refused)
+        return None if left is None else self.listing_seconds + self.seconds + left
 
     def __str__(self) -> str:
         size = f"more than {MOST_COUNTED:,}" if self.designs is None else f"{self.designs:,}"

@@ -38,6 +38,9 @@ class ExactProposer:
 
     Args:
         strict: whether proposals must not depend on the time evaluations take.
+
+    Attributes:
+        meanwhile: called often while it decides about designs, which takes long without any being proposed.
     """
 
     name = "exact"
@@ -53,6 +56,7 @@ class ExactProposer:
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._front: Points = np.empty((0, len(self._signs)))
         self._number = self._evaluated = self._failed = self._bounded = 0
+        self.meanwhile: Callable[[], None] = lambda: None
         self._listed = False
         self.exhausted = False
 
@@ -75,6 +79,7 @@ class ExactProposer:
         """Take in all designs with their first bounds; those that are known are decided."""
         known, bounds, far = self._screen.anything_known, [], []
         for candidate in self._space.designs():
+            self.meanwhile()
             self._candidates.append(candidate)
             least = self._least(candidate.design, 0)
             is_known = known and self._screen.knows(candidate.key)
@@ -100,6 +105,7 @@ class ExactProposer:
             candidate = self._candidates[number]
             assert candidate is not None
             if self._level[number] + 1 < self._least.levels:
+                self.meanwhile()
                 self._refine(number, candidate)
                 continue
             self._far[number], self._candidates[number] = _CLOSED, None
@@ -175,8 +181,6 @@ class ExactProposer:
 
     def certificate(self) -> Certificate:
         """What is decided by now."""
-        objectives = self._least.objectives
-        shares = [self._gap(position) for position in range(len(objectives))]
         return Certificate(
             designs=len(self._candidates),
             listed=self._listed,
@@ -185,20 +189,23 @@ class ExactProposer:
             refused=self._screen.invalid,
             bounded=self._bounded,
             open=int(self._is_open.sum()) + len(self._proposed),
-            gaps=tuple(Gap(o.name, o.direction, share) for o, share in zip(objectives, shares, strict=True)),
+            gaps=self._gaps(),
             unbounded=tuple(self._least.unbounded),
         )
 
-    def _gap(self, position: int) -> float | None:
-        """By how much a design that is not decided can be better at most, as a share of the best value found."""
+    def _gaps(self) -> tuple[Gap, ...]:
+        """By how much a design that is not decided can be better at most, in each objective."""
+        objectives = self._least.objectives
         if not len(self._front) or not self._listed:
-            return None
-        best = float(self._front[:, position].min())
-        proposed = [bounds[position] for bounds in self._proposed.values()]
-        least = min([*self._bounds[self._is_open, position].tolist(), *proposed], default=best)
-        if math.isinf(least) or not best:
-            return None
-        return max(0.0, best - least) / abs(best)
+            return tuple(Gap(o.name, o.direction, None) for o in objectives)
+        best = self._front.min(0)
+        undecided = np.vstack([best, self._bounds[self._is_open], *self._proposed.values()])
+        return tuple(
+            Gap(o.name, o.direction, None)
+            if math.isinf(bound) or not found
+            else Gap(o.name, o.direction, (found - bound) / abs(found), o.sign * bound)
+            for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)
+        )
 
 
 def _magnitude(losses: Points) -> Points:

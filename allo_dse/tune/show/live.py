@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..results.result import Result
 from ..search.screening import Screen
+from ..store.certificate import Certificate, Gap, percent
 from ..store.file_names import displayed, printable
 from .numbers import format_duration, format_value
 from .reporters import QuietReporter
@@ -74,7 +75,8 @@ def render(view: View) -> Group:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
-    facts.add_row("designs", _pace(view))
+    certificate = view.certificate
+    facts.add_row("designs", _pace(view, certificate))
     share = view.feasible_share
     facts.add_row(
         "feasible", "-" if share is None else f"{100 * share:.1f} % of {view.tally.done + view.screen.invalid:,}"
@@ -82,23 +84,37 @@ def render(view: View) -> Group:
     facts.add_row("ruled out by", _killers(view))
     best = [f"{displayed(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
     facts.add_row("best so far", "   ".join(best))
+    if certificate is not None and certificate.listed:
+        facts.add_row("cannot be better", "   ".join(map(_bound, certificate.gaps)))
     facts.add_row("front", _front(view))
-    if view.certificate is not None:
-        facts.add_row("space", displayed(view.certificate.progress))
     if measured := view.tally.correction.words:
         facts.add_row("measured", measured)
     if view.tally.last_error:
         facts.add_row("last failure", Text(printable(view.tally.last_error[:200]), style="red"))
-    done, total = _fraction(view)
+    done, total = _fraction(view, certificate)
     bar = ProgressBar(total=total, completed=done, width=60) if total else Text("")
     return Group(bar, facts)
 
 
-def _pace(view: View) -> str:
-    target = f" of {view.budget.trials:,}" if view.budget.trials is not None else ""
-    text = f"[bold]{view.tally.done:,}[/]{target}   {view.per_second:,.0f}/s   {format_duration(view.budget.elapsed)}"
-    left = view.remaining_seconds
-    return text if left is None else f"{text}   {format_duration(left)} left"
+def _pace(view: View, certificate: Certificate | None) -> str:
+    done = f"[bold]{view.tally.done:,}[/]"
+    if certificate is None:
+        target = f" of {view.budget.trials:,}" if view.budget.trials is not None else ""
+        parts = [f"{done}{target}", f"{view.per_second:,.0f}/s"]
+    elif not certificate.listed:
+        parts = [f"[bold]{certificate.designs:,}[/] of the space listed so far"]
+    else:
+        decided = f"{certificate.designs - certificate.open:,} of {certificate.designs:,} decided"
+        parts = [f"[bold]{decided}[/], {certificate.open:,} open", f"{done} evaluated"]
+    return "   ".join([*parts, format_duration(view.budget.elapsed), view.remaining_words(certificate)])
+
+
+def _bound(gap: Gap) -> str:
+    """What no design can be better than in an objective, and how far that is from the best one found."""
+    if gap.bound is None or gap.share is None:
+        return f"{displayed(gap.objective)} -"
+    far = f"{percent(gap.share)} from it" if gap.share else "reached"
+    return f"{displayed(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
 
 
 def _killers(view: View) -> str:
@@ -118,7 +134,9 @@ def _front(view: View) -> str:
     return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
 
 
-def _fraction(view: View) -> tuple[float, float]:
+def _fraction(view: View, certificate: Certificate | None) -> tuple[float, float]:
+    if certificate is not None and certificate.listed:
+        return certificate.designs - certificate.open, certificate.designs
     if view.budget.seconds is not None:
         return min(view.budget.elapsed, view.budget.seconds), view.budget.seconds
     return view.tally.done, view.budget.trials or 0

@@ -62,13 +62,18 @@ class View:
         failed = {"evaluator failed": self.tally.statuses["failed"]} if self.tally.statuses["failed"] else {}
         return (self.screen.killed + self.tally.infeasible + Counter(failed)).most_common()
 
-    @property
-    def remaining_seconds(self) -> float | None:
-        return self.budget.remaining_seconds(self.tally.done - self.before, self.tally.done)
+    def remaining_seconds(self, certificate: Certificate | None) -> float | None:
+        """Estimated time to the end of the run; at most, where it ends with the last design that is decided."""
+        done_now = self.tally.done - self.before
+        spent = self.budget.remaining_seconds(done_now, self.tally.done)
+        if certificate is None:
+            return spent
+        closed = certificate.closing_seconds(self.budget.elapsed, done_now)
+        return min((seconds for seconds in (spent, closed) if seconds is not None), default=None) if done_now else None
 
     def to_dict(self) -> JsonObject:
         """For machines."""
-        tally, front = self.tally, self.tally.front
+        tally, front, certificate = self.tally, self.tally.front, self.certificate
         return {
             "study": self.study.name,
             "trials": tally.done,
@@ -82,10 +87,17 @@ class View:
             "hypervolume": front.hypervolume,
             "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
-            "certificate": None if self.certificate is None else msgspec.to_builtins(self.certificate),
+            "certificate": None if certificate is None else msgspec.to_builtins(certificate),
             "elapsed_seconds": round(self.budget.elapsed, 3),
-            "remaining_seconds": self.remaining_seconds,
+            "remaining_seconds": self.remaining_seconds(certificate),
         }
+
+    def remaining_words(self, certificate: Certificate | None) -> str:
+        """The estimated time to the end of the run; empty when there is nothing to go by."""
+        left = self.remaining_seconds(certificate)
+        if left is None:
+            return ""
+        return f"{'at most ' if certificate is not None else ''}{format_duration(left)} left"
 
     @property
     def reference(self) -> dict[str, float] | None:
@@ -98,21 +110,23 @@ class View:
 
 def progress_line(view: View) -> str:
     """Everything worth knowing, in one line."""
-    tally = view.tally
+    tally, certificate = view.tally, view.certificate
     target = f"/{view.budget.trials}" if view.budget.trials is not None else ""
-    parts = [f"{tally.done}{target} designs", f"{view.per_second:.0f}/s"]
+    if certificate is None:
+        parts = [f"{tally.done}{target} designs", f"{view.per_second:.0f}/s"]
+    else:
+        parts = [certificate.progress, f"{tally.done} evaluated"]
     if view.feasible_share is not None:
         parts.append(f"{100 * view.feasible_share:.0f} % feasible")
-    parts += [f"{name} {format_value(v)}" for name, v in view.to_dict()["best"].items() if v is not None]
+    best = ((o.name, tally.best_value(o)) for o in tally.objectives)
+    parts += [f"{name} {format_value(value)}" for name, value in best if value is not None]
     parts.append(f"front {len(tally.front.keys)}")
     if tally.front.hypervolume is not None:
         parts.append(f"hypervolume {tally.front.hypervolume:.4f}")
     if tally.correction.pairs:
         parts.append(f"measured {tally.correction.words}")
-    if view.certificate is not None:
-        parts.append(view.certificate.progress)
-    if view.remaining_seconds is not None:
-        parts.append(f"{format_duration(view.remaining_seconds)} left")
+    if words := view.remaining_words(certificate):
+        parts.append(words)
     return ", ".join(parts)
 
 

@@ -13,11 +13,13 @@ class Gap(msgspec.Struct, frozen=True):
     Attributes:
         share: by how much, of the best value found, a design that is not decided yet can be better at most; None when
             nothing is known of it.
+        bound: what no design can be better than, in the objective's own unit; None when nothing is known of it.
     """
 
     objective: str
     direction: Literal["minimize", "maximize"]
     share: float | None
+    bound: float | None = None
 
     def __str__(self) -> str:
         better = "lower" if self.direction == "minimize" else "higher"
@@ -25,7 +27,7 @@ class Gap(msgspec.Struct, frozen=True):
             return f"nothing bounds {self.objective}"
         if not self.share:
             return f"{self.objective} cannot be {better}"
-        return f"{self.objective} can be {_percent(self.share)} {better} at most"
+        return f"{self.objective} can be {percent(self.share)} {better} at most"
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +66,14 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         """In a few words, for a line of progress."""
         if not self.listed:
             return f"{self.designs:,} designs listed"
-        found = f"{self.designs - self.open:,} of {self.designs:,} decided"
-        near = [f"{g.objective} within {_percent(g.share)}" for g in self.gaps if g.share]
+        found = f"{self.designs - self.open:,} of {self.designs:,} decided, {self.open:,} open"
+        near = [f"{g.objective} within {percent(g.share)}" for g in self.gaps if g.share]
         return "; ".join([found, *near])
+
+    def closing_seconds(self, seconds: float, built: int) -> float | None:
+        """Time until every design is decided, if each that is open has to be built as so many were in so many seconds;
+        bounds decide many of them much sooner. None when nothing was built yet."""
+        return seconds * self.open / built if self.listed and built else None
 
     def __str__(self) -> str:
         """The sentence that a run ends with."""
@@ -98,7 +105,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(said) + unknown
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Rounded up, so that it stays a bound."""
     tenths = -(-share * 1000 // 1)
     return f"{tenths / 10:,.1f} %"

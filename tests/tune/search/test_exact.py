@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from allo_dse.errors import AlloDseError, StudyError
 from allo_dse.eval.bounds import Bounds
@@ -20,6 +22,8 @@ from allo_dse.tune.search.exact import ExactProposer
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
+from allo_dse.tune.show.live import LiveReporter
+from allo_dse.tune.show.reporters import PlainReporter
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.run_info import read_info
 from tests.support.values import present
@@ -101,6 +105,21 @@ def test_the_front_is_that_of_the_whole_space_with_fewer_evaluations(
     assert len(found.records) <= len(every.records) / fewer
     assert str(certificate).startswith(f"complete: none of the space's {certificate.designs:,} designs is better")
     assert read_info(tmp_path / "exact").certificate == certificate
+
+
+@pytest.mark.parametrize(("trials", "shown"), [(10, "from it)"), (10**6, "(reached)")])
+def test_while_it_runs_it_says_what_is_decided_and_what_bounds_say(tmp_path: Path, trials: int, shown: str) -> None:
+    console, plain = Console(file=io.StringIO(), force_terminal=True, width=200), io.StringIO()
+    run(small(), tmp_path / "live", trials, progress=LiveReporter(console))
+    result = run(small(), tmp_path / "plain", trials, progress=PlainReporter(plain))
+    text, certificate = cast(io.StringIO, console.file).getvalue(), present(result.certificate)
+    decided = f"{certificate.designs - certificate.open:,} of {certificate.designs:,} decided"
+    for part in (decided, "of the space listed so far", "cannot be better", shown):
+        assert part in text, part
+    assert decided in plain.getvalue()
+    assert "/s" not in plain.getvalue().splitlines()[-1]
+    for gap in certificate.gaps:
+        assert present(gap.bound) <= result.best(gap.objective).metrics[gap.objective]
 
 
 def test_few_designs_are_near_to_all(tmp_path: Path) -> None:

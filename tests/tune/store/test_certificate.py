@@ -56,5 +56,7 @@ def test_the_sentence(name: str) -> None:
 
 
 def test_progress_names_what_is_not_proved_yet() -> None:
-    assert HALF.progress == "16,263 of 21,884 decided; latency_us within 1.8 %"
+    assert HALF.progress == "16,263 of 21,884 decided, 5,621 open; latency_us within 1.8 %"
+    assert HALF.closing_seconds(2.0, 10) == pytest.approx(2 * 562.1)
+    assert HALF.closing_seconds(2.0, 0) is None
     assert msgspec.json.decode(msgspec.json.encode(HALF), type=Certificate) == HALF
