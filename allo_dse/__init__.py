@@ -19,27 +19,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exports import lazy_exports
+from .common.exports import lazy_exports
 from .lang.targets import register_target
 
 if TYPE_CHECKING:
-    from .api import check as check
-    from .api import draw as draw
-    from .api import place as place
-    from .api import record_trace as record_trace
-    from .api import simulate as simulate
     from .backends.hls_report import HlsReport as HlsReport
     from .backends.hls_report import HlsReportError as HlsReportError
     from .backends.hls_report import read_hls_report as read_hls_report
+    from .common.errors import AlloDseError as AlloDseError
+    from .common.errors import DeviceError as DeviceError
+    from .common.errors import IllegalFold as IllegalFold
+    from .common.errors import SimulationError as SimulationError
+    from .common.errors import StudyError as StudyError
     from .device.device import Device as Device
     from .drawing import save_occupancy as save_occupancy
     from .drawing import save_perfetto as save_perfetto
     from .drawing import save_timeline as save_timeline
-    from .errors import AlloDseError as AlloDseError
-    from .errors import DeviceError as DeviceError
-    from .errors import IllegalFold as IllegalFold
-    from .errors import SimulationError as SimulationError
-    from .errors import StudyError as StudyError
     from .eval.equivalence.compare import Difference as Difference
     from .eval.equivalence.compare import Equivalence as Equivalence
     from .eval.equivalence.compare import equivalent as equivalent
@@ -59,6 +54,11 @@ if TYPE_CHECKING:
     from .eval.hls.tool import HlsToolError as HlsToolError
     from .eval.hls.trace import timed_by_report as timed_by_report
     from .eval.npu.evaluator import NpuSimulator as NpuSimulator
+    from .eval.public.functions import check as check
+    from .eval.public.functions import draw as draw
+    from .eval.public.functions import place as place
+    from .eval.public.functions import record_trace as record_trace
+    from .eval.public.functions import simulate as simulate
     from .eval.rtl import RtlEvaluator as RtlEvaluator
     from .eval.rtl import rtl_resources as rtl_resources
     from .eval.rtl import rtl_simulate as rtl_simulate
@@ -110,11 +110,11 @@ __version__ = "0.1.0"
 _names, __getattr__ = lazy_exports(
     __name__,
     {
-        "api": ["check", "draw", "place", "record_trace", "simulate"],
+        "eval.public.functions": ["check", "draw", "place", "record_trace", "simulate"],
         "device.device": ["Device"],
         "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
         "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
-        "errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
+        "common.errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
         "eval.equivalence.compare": ["Difference", "Equivalence", "equivalent"],
         "eval.equivalence.data_values": ["Undecidable"],
         "eval.evaluator": ["Evaluator", "Metrics"],
@@ -155,11 +155,11 @@ __all__ = [*_names, "__version__"]
 
 
 for _target in ("simulator", "llvm"):
-    register_target(_target, "allo_dse.api:build_simulator")
+    register_target(_target, "allo_dse.eval.public.built:build_simulator")
 for _target in ("aie", "aie-mlir"):
-    register_target(_target, "allo_dse.api:build_aie")
+    register_target(_target, "allo_dse.eval.public.built:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.api:build_hls")
+    register_target(_target, "allo_dse.eval.public.built:build_hls")
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from studies.polybench_fpga import KERNELS, study
 
 DSP = 2560

@@ -1,6 +1,7 @@
 """The command line: `allo-tune STUDY.py` runs studies, `allo-tune COMMAND` looks at runs.
 
-One module per group of commands; each imports what it needs when it is called, so that help stays fast.
+`main` finds the command that is meant in `commands`; the other modules are what commands share: opening runs,
+facts about them, printing. Each command imports what it needs when it is called, so that help stays fast.
 """
 
 from .main import main as main

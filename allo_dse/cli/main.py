@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from .output import print_error
 from .settings import print_settings
@@ -39,7 +39,7 @@ def commands() -> typer.Typer:
     """Everything but running a study."""
     from allo_dse.dashboard import cli as dashboard
 
-    from . import calibrate, completion, depths, designs, keep, lint, runs, verify
+    from .commands import calibrate, completion, depths, designs, keep, lint, runs, verify
 
     app = typer.Typer(
         name="allo-tune",
@@ -64,7 +64,7 @@ def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--complete"]:
-        from .completion import complete
+        from .commands.completion import complete
 
         print(*complete(int(arguments[1]), arguments[2:], COMMANDS, commands), sep="\n")
         return
@@ -72,7 +72,7 @@ def main() -> None:
         if arguments and arguments[0] in COMMANDS:
             commands()()
         else:
-            from .tune import app
+            from .commands.tune import app
 
             try:
                 app()

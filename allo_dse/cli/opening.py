@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable

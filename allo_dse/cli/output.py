@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.file_names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)

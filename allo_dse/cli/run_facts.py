@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable

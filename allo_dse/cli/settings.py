@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.file_names import displayed
 
 

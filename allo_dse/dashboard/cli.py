@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 
 if TYPE_CHECKING:
     import socket

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 
 from .data.board import Board, Ref
 from .data.units import label

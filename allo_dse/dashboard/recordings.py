@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.eval.recording import Recording
-from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
 from allo_dse.simulator.network.labels import Labels, node_label, stream_group

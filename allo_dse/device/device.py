@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
-from allo_dse.errors import DeviceError
+from allo_dse.common.errors import DeviceError
 from allo_dse.lang.types import DType
 
 from .fpga_model import (

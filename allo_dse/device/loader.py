@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import DeviceError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import DeviceError
 
 DEVICE_DIRECTORY = Path(__file__).parent / "files"
 KeyPath = tuple[str, ...]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from allo_dse.errors import DeviceError
+from allo_dse.common.errors import DeviceError
 
 from .loader import DeviceTable, KeyPath, suggest
 

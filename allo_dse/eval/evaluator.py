@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from allo_dse.errors import did_you_mean
+from allo_dse.common.errors import did_you_mean
 from allo_dse.space.design import Design
 
 

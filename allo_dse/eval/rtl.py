@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.aliases import Array, JsonObject
 from allo_dse.backends.rtl.circuit import Circuit, build_circuit
 from allo_dse.backends.rtl.errors import RtlError
 from allo_dse.backends.rtl.resources import CircuitResources, circuit_resources
 from allo_dse.backends.rtl.simulate import CircuitRun, Waiting, run_circuit
 from allo_dse.backends.rtl.tools import unavailable
+from allo_dse.common.aliases import Array, JsonObject
 from allo_dse.device.device import FpgaDevice
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.lang.storage import is_wide

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.errors import AlloDseError, SimulationError
+from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType

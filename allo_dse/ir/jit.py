@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from .bindings import execution_engine, ir, passmanager
 

@@ -13,7 +13,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from .install import install
 from .rules import rules

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 
 
 def _windows(image: Array, shape: tuple[int, ...]) -> Array:

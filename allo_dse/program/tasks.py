@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexCheck

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexMap

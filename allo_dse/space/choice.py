@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .design import Design
 from .draft import Draft

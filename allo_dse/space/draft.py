@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device
-from allo_dse.errors import AlloDseError
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering

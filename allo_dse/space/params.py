@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 Condition = Callable[["Assignment"], object]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .choice import Choice
 from .design import Design

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import StudyError
 from allo_dse.eval.calibrate.calibration import Measurement
 from allo_dse.eval.calibrate.correction import measured_us
 from allo_dse.space.design import Design

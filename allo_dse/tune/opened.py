@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import full_name
 
 from .declare.spec import StudySource, StudySpec

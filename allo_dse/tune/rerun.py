@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate

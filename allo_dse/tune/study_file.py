@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from allo_dse import lang
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.hardware.command import Command
 
 from .declare.spec import StudySource

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.cli.completion import SCRIPT, complete
+from allo_dse.cli.commands.completion import SCRIPT, complete
 from allo_dse.cli.main import COMMANDS, commands
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
@@ -24,7 +25,6 @@ from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, p
 from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
-from allo_dse.errors import StudyError
 from allo_dse.tune.store.log import RunLog
 from tests.support.values import present
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
+from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app import factory
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
@@ -27,7 +28,6 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.opening import Opening
 from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.dashboard.programs import Programs
-from allo_dse.errors import StudyError
 from allo_dse.tune.store.log import encode_line
 
 from .conftest import wait_text

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import script_json, write_report
 from allo_dse.dashboard.report.plots import changes
-from allo_dse.errors import StudyError
 from tests.support.values import present
 
 from .synthetic import verify, write_run

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.loader import DEVICE_DIRECTORY, read_device_table
-from allo_dse.errors import DeviceError
 
 
 def write(path: Path, text: str) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import Operator, Resources, at_clock
-from allo_dse.errors import DeviceError
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import unfolded

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device
-from allo_dse.errors import AlloDseError
 from allo_dse.eval import verify
 from allo_dse.eval.program import functional
 from allo_dse.eval.verify import verify_design

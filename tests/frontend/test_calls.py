@@ -39,7 +39,7 @@ from allo.ir.types import (
 from allo.ir.types import bool as bool_
 from allo.utils import get_np_struct_type
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.frontend import compile_region
 from allo_dse.lang import ProgramError, define_external
 from allo_dse.lang.diagnostics import ProgramWarning

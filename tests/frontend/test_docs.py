@@ -10,7 +10,7 @@ import pytest
 
 import allo_dse.lang
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
 

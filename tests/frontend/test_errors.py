@@ -20,7 +20,7 @@ from allo.ir.types import Stream, float32, int8, int32
 from allo.memory import Layout
 
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError
 
 from . import samples
 

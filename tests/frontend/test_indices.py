@@ -23,8 +23,8 @@ from allo.ir.types import Stream, int32
 
 from allo_dse.frontend import compile_region
 from allo_dse.frontend.model import index_forms
-from allo_dse.frontend.model.diagnostics import ProgramError
 from allo_dse.frontend.model.index_forms import Form
+from allo_dse.lang.diagnostics import ProgramError
 
 N = 8
 

@@ -41,7 +41,7 @@ from allo.ir.types import (
 from allo.memory import Layout
 
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance
 from tests.support.random_programs import random_program, wrap
 

@@ -21,7 +21,7 @@ allo_dse.lang.install()
 
 
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.model.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.program.compiled import CompiledProgram
 
 from . import samples

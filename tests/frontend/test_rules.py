@@ -18,10 +18,9 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.frontend import compile_region
-from allo_dse.frontend.model.diagnostics import ProgramError
-from allo_dse.lang.diagnostics import ProgramWarning
+from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.rules import rules
 
 N = 8

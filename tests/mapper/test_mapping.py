@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device
-from allo_dse.errors import DeviceError
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.mapper import mapping as mapping_module
 from allo_dse.mapper.fold.vmg import VMG

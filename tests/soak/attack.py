@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, TypeVar
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 Edit = TypeVar("Edit")
 PACKAGE = "/allo_dse/"

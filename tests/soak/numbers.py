@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
 from allo_dse.mapper.search.folds import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.log import decode_line
 from tests.tune.fakes import fake_study
 from tests.tune.run.test_soak import PROGRAM, trials

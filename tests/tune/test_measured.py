@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import StudyError
 from allo_dse.eval.calibrate.calibration import Measurement
 from allo_dse.tune.measured import on_device, read_measurements
 from allo_dse.tune.study_file import load_studies

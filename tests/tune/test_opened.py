@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import allo_dse as dse
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.front import pareto_positions

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.study_file import load_studies, load_study, parse_settings
 from tests.support.values import present
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 
-from allo_dse.errors import StaticControlError
+from allo_dse.common.errors import StaticControlError
 from allo_dse.program.source import SourceLocation
 from allo_dse.program.tasks import TaskClass
 

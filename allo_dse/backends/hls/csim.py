@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.lang.storage import storage_dtype, stored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.program.compiled import CompiledProgram

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 RESOURCES = ("bram18", "dsp", "ff", "lut", "uram")
 

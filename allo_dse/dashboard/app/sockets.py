@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 _BACKLOG = 128

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.run.garbage import rare_collections
 
 from .query.filters import parse_filter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from allo_dse.errors import DeviceError
+from allo_dse.common.errors import DeviceError
 
 _FPGA = ("bram18", "uram", "dsp", "lut", "ff")
 

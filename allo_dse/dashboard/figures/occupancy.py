@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 
 from .style import Figure, Theme, axis, layout, note, packed

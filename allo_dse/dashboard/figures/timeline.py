@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import node_label
 

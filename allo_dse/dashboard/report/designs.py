@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import unescape
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import AlloDseError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import AlloDseError
 
 from ..data.board import Board, Ref
 from ..data.design_words import difference_lines, rung_table, status_text

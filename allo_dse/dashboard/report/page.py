@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 
 from allo_dse import __version__
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 
 from ..data.board import Board, Ref
 from ..data.progress import statuses

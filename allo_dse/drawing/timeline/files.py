@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from allo_dse.errors import SimulationError
-from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.common.errors import SimulationError
+from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import Labels, resource_label

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from allo_dse.simulator.engine.explain import Explanation
+from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Occupancy, Timeline
 from allo_dse.simulator.network.labels import node_label
 from allo_dse.simulator.network.network import IntArray

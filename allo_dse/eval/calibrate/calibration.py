@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import NpuDevice, type_key
 from allo_dse.device.model import Accuracy
-from allo_dse.errors import DeviceError
 from allo_dse.space.design import Design
 
 from ..npu.accuracy import operations_of

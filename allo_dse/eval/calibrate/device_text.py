@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.device.device import NpuDevice
 
 _TABLES = ("kernels", "elementwise", "scalar_loop")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS
 from allo_dse.program.tasks import TaskClass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.errors import StudyError
 from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, find_depth_front
 from allo_dse.simulator.replay.replay import stream_index
 from allo_dse.simulator.replay.trace import Trace

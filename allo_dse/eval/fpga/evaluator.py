@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allo_dse.aliases import JsonObject
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
+from allo_dse.common.aliases import JsonObject
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.space.design import Design
 

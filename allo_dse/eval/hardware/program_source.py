@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType
 

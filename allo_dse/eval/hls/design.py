@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Literal
 
 from allo_dse.backends.hls import Folding, HlsProject, emit_project
+from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import AlloDseError, SimulationError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design

@@ -14,8 +14,8 @@ from typing import Literal
 
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design

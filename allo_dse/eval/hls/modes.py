@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from allo_dse.backends.hls import HlsProject
 from allo_dse.backends.hls.csim import load_results, save_arguments
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from .tool import find_tool, run_steps
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allo_dse.aliases import JsonObject
 from allo_dse.backends.fpga.task import LoopCost
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.backends.hls_report import HlsReport
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaCosts
 
 from ..fpga.evaluator import FpgaSimulator, run

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from ..processes.tool import exit_words, printable, run_tool, tail, within
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.data import IntArray, TraceData, TraceLoop
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import SimulationError
 from allo_dse.lang.externals import external
 from allo_dse.program.tasks import ExternalCall, TaskClass, TileOp
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import SimulationError
 from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.mapper.streams.channels import Links

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.class_tasks import ClassTasks

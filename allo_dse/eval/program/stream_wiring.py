@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray

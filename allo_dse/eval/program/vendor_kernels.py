@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.aliases import Array
-from allo_dse.errors import SimulationError
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import SimulationError
 from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.program.compiled import CompiledProgram

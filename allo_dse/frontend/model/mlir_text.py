@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 
 # How a value is computed: ("pid", axis), ("const", value), ("table", array) or (operator, left, right).
 Tree = tuple[Any, ...]

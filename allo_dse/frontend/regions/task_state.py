@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_

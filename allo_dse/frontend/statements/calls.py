@@ -9,7 +9,7 @@ from types import FunctionType
 
 import numpy as np
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.lang.externals import VliwKernel
 from allo_dse.lang.intrinsics import BINARY, UNARY, intrinsic_of
 from allo_dse.lang.region import Instance, Region, as_region

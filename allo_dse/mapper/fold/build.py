@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.errors import IllegalFold
+from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import IllegalFold
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 
 from ..axes.axes import AxisRule, How

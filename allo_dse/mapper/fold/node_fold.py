@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..graph.names import chain_name
 from ..graph.program_graph import ProgramGraph

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from allo_dse.errors import IllegalFold
+from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.program.compiled import CompiledProgram
 
 from .tree import Repeat, Task, Tree

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
-from allo_dse.errors import AlloDseError
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import AlloDseError
 
 Shape = tuple[int, ...]
 

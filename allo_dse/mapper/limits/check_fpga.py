@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from allo_dse.backends.fpga.plan import is_region
+from allo_dse.common.errors import StaticControlError
 from allo_dse.device.fpga_model import RESOURCES, Resources
-from allo_dse.errors import StaticControlError
 from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import AlloDseError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import AlloDseError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.program.tasks import TaskClass
 
 from .violation import Violation

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..model.violation import Violation
 from .array import ArrayLimits, Tile, TileLimits

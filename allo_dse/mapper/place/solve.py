@@ -19,8 +19,8 @@ from dataclasses import replace
 from ortools.sat.python import cp_model
 
 from ..model.violation import Violation
-from .channels import nets_of, numbered
-from .joint import JointModel
+from .dma_channels import nets_of, numbered
+from .exact_model import JointModel
 from .model import Placement, PlacementModel, make_solver
 from .problem import Problem
 from .reasons import violations_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.program.compiled import CompiledProgram
 
 from ..axes.axes import AxisRule

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.errors import IllegalFold
+from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import AlloDseError
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph

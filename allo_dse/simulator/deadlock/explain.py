@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..network.labels import Labels, Numbers, stream_group
 from .depths import Increase

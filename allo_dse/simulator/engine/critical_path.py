@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.lowering.signature import ANY_TOKEN, Body
 from ..codegen.run_time.record_fields import Header, Node, entry_words

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 
 from ..codegen.run_time.record_fields import STATE_BITS, WORD, Event, Header, Node, Op, State
 from ..network.arena import Arena

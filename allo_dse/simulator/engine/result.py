@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
 from ..codegen.run_time.record_fields import Header, Node, Resource, Slot, Stream
@@ -18,8 +18,8 @@ from ..network.arena import Arena
 from ..network.labels import Labels, Numbers, index_label, node_label, stream_group
 from ..network.network import IntArray, Network
 from .blocked import blocked_tasks
-from .depths import MAX_DEPTH, SEARCH_WORK, Rerun, smallest_increase
-from .explain import Explanation, explain
+from .depth_tries import MAX_DEPTH, SEARCH_WORK, Rerun, smallest_increase
+from .explanation import Explanation, explain
 from .progress_samples import Samples
 from .recording import Events, Window
 from .timeline import Timeline

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from .network import NetworkBuilder
 from .tables import Table

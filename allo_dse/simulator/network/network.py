@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.aliases import Array
-from allo_dse.errors import SimulationError
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.run_time.record_fields import Arbitration, Code
 from .array_channels import BANK_LATENCY, ArrayStreams

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.lowering.signature import Pipeline, Signature
 from .network import IntArray, Network, Tasks

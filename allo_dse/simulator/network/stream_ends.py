@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
 from ..codegen.run_time.record_fields import Code, Op

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.run_time.record_fields import MAX_NESTING, Code
 

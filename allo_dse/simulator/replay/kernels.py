@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 
 from ..trace.data import IntArray
 from .jit import compiled

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 
 from ..network.network import SHIFT_REGISTER_DEPTH, read_latency
 from ..trace.data import PUT, IntArray, TraceData, TraceError

@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from allo_dse.aliases import Array, JsonObject
+from allo_dse.common.aliases import Array, JsonObject
 
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..trace.data import IntArray, TraceData, TraceError
 from .deadlock import blocked_processes, trace_labels
-from .depths import smallest_depths
+from .depth_tries import smallest_depths
 from .kernels import occupancy
 from .plan import Plan
 

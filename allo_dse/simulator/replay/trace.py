@@ -16,7 +16,7 @@ from ..trace.check import trace_notes
 from ..trace.data import IntArray, TraceData, TraceError
 from ..trace.file import load_trace, save_trace
 from ..trace.record import recorded_trace
-from .depths import smallest_depths
+from .depth_tries import smallest_depths
 from .plan import Plan, make_plan
 from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..codegen.run_time.record_fields import MAX_NESTING, Code, Op
 from ..network.network import IntArray, Network, Processes

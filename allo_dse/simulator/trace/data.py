@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..network.array_channels import ArrayStreams
 from ..network.network import BY_DEPTH

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.aliases import Array, JsonObject
+from allo_dse.common.aliases import Array, JsonObject
 
 from ..network.array_channels import ArrayStreams
 from .check import check_trace

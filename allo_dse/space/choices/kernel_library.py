@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import StudyError
 from allo_dse.program.compiled import CompiledProgram
 
 from ..choice import Ask, Question, QuestionChoice

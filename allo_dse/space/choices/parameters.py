@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.mapper.program import Program
 
 from ..choice import Ask, Question, QuestionChoice

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from allo_dse.common.errors import IllegalFold
 from allo_dse.device.device import Device
-from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.names import task_names
 from allo_dse.mapper.program import Program

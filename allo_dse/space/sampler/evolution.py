@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from ..gene import Gene, Genes, Suggest, random_suggest, suggest_from
 from .one_thread import one_thread

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.space.gene import Genes, random_suggest, suggest_from
 from allo_dse.space.space import Space
 

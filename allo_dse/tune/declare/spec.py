@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.space import Candidate, Space

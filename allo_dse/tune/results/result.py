@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError, did_you_mean
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate

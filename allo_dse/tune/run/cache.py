@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.programs import Programs
 from allo_dse.space.space import Candidate

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.space import Candidate
 

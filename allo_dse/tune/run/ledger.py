@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.gene import suggest_from
@@ -24,8 +24,8 @@ from ..search.tally import Tally
 from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, entry_dict, json_text
 from ..store.rundir import RunDirectory
+from .optuna_storage import SharedStudy
 from .restore import History, corrected, correction_of, read_history
-from .storage import SharedStudy
 
 LOOK_SECONDS = 0.5  # between looks whether the log is still there
 

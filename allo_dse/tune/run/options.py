@@ -11,7 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.space.sampler.evolution import LEAST, check_sizes
 
 from ..search.budget import Budget, parse_duration
@@ -88,7 +88,7 @@ class RunOptions:
         self._check_sampler()
         check_sizes(self.sizes)
         if self.storage is not None:
-            from .storage import check_address
+            from .optuna_storage import check_address
 
             check_address(self.storage)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import AlloDseError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec

@@ -33,9 +33,9 @@ from .driver import Driver
 from .garbage import rare_collections
 from .ledger import Ledger
 from .options import RunOptions
+from .optuna_storage import SharedStudy, without_password
 from .sharing import SharingExecutor
 from .side_files import Keeper
-from .storage import SharedStudy, without_password
 
 QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs

@@ -11,7 +11,7 @@ from msgspec import structs
 from ..store.record import Measurement
 from ..workers.executor import Executor, Job
 from .claims import STALE_SECONDS
-from .storage import LOOK_SECONDS, SharedStudy
+from .optuna_storage import LOOK_SECONDS, SharedStudy
 
 WAIT_SECONDS = 0.05  # when there is nothing to do but to wait for others
 

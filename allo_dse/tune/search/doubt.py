@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from ..store.record import Record
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from ..store.record import Record
 from .front import Points, pareto_positions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..results.result import BestDesign, Result, failure_words
 from ..store.file_names import displayed, file_name

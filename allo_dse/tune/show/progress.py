@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 

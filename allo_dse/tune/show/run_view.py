@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget

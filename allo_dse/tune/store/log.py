@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .texts import valid
 

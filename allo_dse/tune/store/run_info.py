@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .certificate import Certificate
 from .texts import valid

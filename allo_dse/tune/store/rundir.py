@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 from .certificate import Certificate
 from .file_names import file_name

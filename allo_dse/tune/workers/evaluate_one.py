@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import IO, BinaryIO
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.processes.process_tree import adopt_orphans, end_descendants
 
 from ..declare.spec import StudySpec

@@ -21,8 +21,8 @@ from typing import Any
 
 from msgspec import structs
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs
 from allo_dse.eval.processes.process_tree import descendants, end_tree, resident_bytes
 from allo_dse.space.space import Candidate

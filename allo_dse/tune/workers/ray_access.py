@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token

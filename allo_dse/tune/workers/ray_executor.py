@@ -20,7 +20,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 
 from ..declare.spec import StudySpec

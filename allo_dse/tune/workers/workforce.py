@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
 
 from ..declare.spec import StudySpec

@@ -15,8 +15,8 @@ from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.operators import unit_of
 from allo_dse.backends.fpga.task import LoopCost, TaskCost, task_cost
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import SimulationError
 from allo_dse.ir.linear import Linear, holds
 from allo_dse.ir.nest import Access, Array, Op, read_nest
 from allo_dse.program.directive import Directive

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import status_text
 from allo_dse.dashboard.data.progress import lost, statuses, timeline
@@ -15,7 +16,6 @@ from allo_dse.dashboard.data.query.analysis import Sample, differences, importan
 from allo_dse.dashboard.data.query.selection import Selection, inside
 from allo_dse.dashboard.data.table.columns import Column
 from allo_dse.dashboard.data.table.table import RunTable
-from allo_dse.errors import StudyError
 from allo_dse.tune.search.front import hypervolume, pareto_positions
 from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.run_info import read_info

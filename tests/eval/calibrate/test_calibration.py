@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import DeviceError
 from allo_dse.eval.calibrate.calibration import Measurement, calibrate, predicted_us
 from allo_dse.eval.calibrate.device_text import device_text, write_device
 from allo_dse.eval.calibrate.parameters import Parameter, parameters_of, with_values

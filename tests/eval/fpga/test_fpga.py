@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.task import task_cost
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations, run
 from allo_dse.eval.fpga.retime import ReportTimes, retimed
 from allo_dse.mapper.fold.fold import MeshFold, unfolded

@@ -17,11 +17,11 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls_report import read_hls_report
+from allo_dse.common.errors import SimulationError
 from allo_dse.dashboard.app.pages.design import model_against_tool
 from allo_dse.dashboard.figures.recorded_run import part_words
 from allo_dse.dashboard.recordings import record as recorded
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import retiming
 from allo_dse.eval.hls.evaluator import HlsTool

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import SimulationError
 from allo_dse.eval.bounds import bounding_of
 from allo_dse.eval.npu.bounds import NpuBounds
 from allo_dse.eval.npu.evaluator import NpuSimulator

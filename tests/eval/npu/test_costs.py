@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import SimulationError
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.lang import install
 from allo_dse.lang.externals import define_external

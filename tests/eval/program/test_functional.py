@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 import allo_dse as dse
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
 from allo_dse.lang import install

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.aliases import Array
-from allo_dse.errors import SimulationError
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program

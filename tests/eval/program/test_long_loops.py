@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context

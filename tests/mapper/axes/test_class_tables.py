@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.mapper.axes.axes import class_varies
 from allo_dse.mapper.fold.mesh import _distinct
 from allo_dse.program.kernel import Kernel

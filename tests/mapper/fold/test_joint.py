@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import IllegalFold
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text

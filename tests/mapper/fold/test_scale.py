@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from allo_dse.errors import IllegalFold
+from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
 from tests.mapper.laws import gemm_mapping

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import AlloDseError
 from allo_dse.mapper.layouts.affine import Arrangement, Loop, Walk
 from allo_dse.mapper.layouts.descriptor import DescriptorWalk, descriptor_walk
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import NpuDevice
-from allo_dse.errors import AlloDseError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering

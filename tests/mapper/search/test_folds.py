@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.errors import AlloDseError, IllegalFold
+from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices, unfolded

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import AlloDseError, IllegalFold
 from allo_dse.eval.npu.costs import class_cycles
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.mapper.fold.node_fold import NodeFold

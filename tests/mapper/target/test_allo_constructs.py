@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device
-from allo_dse.errors import AlloDseError
 from allo_dse.lang import install
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.program import load_program

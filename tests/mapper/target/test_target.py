@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device
-from allo_dse.errors import AlloDseError
 from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping

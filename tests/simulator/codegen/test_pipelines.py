@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.simulator.codegen.lowering.bodies import lower_body

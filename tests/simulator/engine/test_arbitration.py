@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.run_time.record_fields import Arbitration
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult

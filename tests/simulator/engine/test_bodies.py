@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder

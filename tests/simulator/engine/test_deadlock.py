@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import NetworkBuilder

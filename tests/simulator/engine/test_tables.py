@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table

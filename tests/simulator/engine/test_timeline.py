@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import allo_dse as dse
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.run_time.record_fields import State
 from allo_dse.simulator.engine import recording
 from allo_dse.simulator.engine.critical_path import KINDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.whatif import SHARED, twice_as_fast
 from allo_dse.simulator.network.network import Network, NetworkBuilder

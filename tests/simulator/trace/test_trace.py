@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.simulator.replay.jit import compiled
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put

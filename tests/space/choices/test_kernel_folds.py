@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from allo_dse.errors import IllegalFold
+from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.model.buffering import Buffering

@@ -3,8 +3,8 @@
 import pytest
 
 from allo_dse import NpuSimulator, check
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.errors import StudyError
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 from allo_dse.space.choices.kernel_folds import KernelFolds

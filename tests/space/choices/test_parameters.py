@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
 from allo_dse.space.choices.parameters import MOST_TRIED, ParameterChoice, nearest_first

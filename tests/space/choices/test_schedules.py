@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import StudyError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.space.choices.auto_schedules import AutoSchedules, needed_banks, schedules_of, spreads_of
 from allo_dse.space.choices.schedules import DeclaredSchedules

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from allo_dse import Study, minimize
-from allo_dse.errors import IllegalFold, StudyError
+from allo_dse.common.errors import IllegalFold, StudyError
 from allo_dse.mapper.program import Program
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.choices.task_folds import TaskFolds

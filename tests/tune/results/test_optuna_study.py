@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.output import summary

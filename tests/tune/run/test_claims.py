@@ -15,8 +15,8 @@ import pytest
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import claims, sharing
 from allo_dse.tune.run.claims import Claims
+from allo_dse.tune.run.optuna_storage import SharedStudy
 from allo_dse.tune.run.sharing import SharingExecutor
-from allo_dse.tune.run.storage import SharedStudy
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Measurement
@@ -25,7 +25,7 @@ from allo_dse.tune.workers.executor import Job
 from tests.tune.fakes import fake_study
 from tests.tune.ray_evaluators import Noting, noted
 
-from .test_storage import postgresql  # noqa: F401 (a fixture)
+from .test_optuna_storage import postgresql  # noqa: F401 (a fixture)
 
 PARAMS = {"size": 256, "Pm": 4, "Pn": 4, "Pk": 4}
 OPTIONS: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}

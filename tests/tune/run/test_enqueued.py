@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.show.output import summary
 from allo_dse.tune.store.log import read_log

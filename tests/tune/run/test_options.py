@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import allo_dse
-from allo_dse.cli import tune as command
-from allo_dse.errors import StudyError
+from allo_dse.cli.commands import tune as command
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.run.session import run_study
 from allo_dse.tune.study import Study

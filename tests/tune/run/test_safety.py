@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import allo_dse
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.file_names import file_name
 from allo_dse.tune.store.log import disk_full

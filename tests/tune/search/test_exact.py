@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.bounds import Bounds
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.results.result import Result

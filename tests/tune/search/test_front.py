@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.aliases import Array
+from allo_dse.common.aliases import Array
 from allo_dse.tune.search.front import REFERENCE_AFTER, Front, hypervolume, knee, pareto_positions
 
 POINTS = st.integers(1, 4).flatmap(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.ladder import Rung, promoted

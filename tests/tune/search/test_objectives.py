@@ -2,7 +2,7 @@ from typing import Any, cast
 
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import MetricError, maximize, minimize, require
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.live import LiveReporter
 from allo_dse.tune.show.numbers import format_duration, format_value

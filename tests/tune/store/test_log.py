@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.log import RunLog, decode_line, decode_lines, encode_line, read_log
 
 JSON = st.recursive(

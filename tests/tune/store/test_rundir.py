@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.run_info import RunInfo
 from allo_dse.tune.store.rundir import RunDirectory, default_run_dir
 

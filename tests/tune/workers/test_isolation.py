@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers import isolated_process as cell_process
 from tests.support.values import present

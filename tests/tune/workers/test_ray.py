@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.jit import run_passes
 from allo_dse.program.compiled import CompiledProgram

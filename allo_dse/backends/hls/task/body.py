@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import INDEX, element_of

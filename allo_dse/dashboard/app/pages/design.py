@@ -12,7 +12,7 @@ from dash.dcc.express import send_bytes
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.show.predicted_reported import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 

@@ -10,7 +10,7 @@ import dash_ag_grid
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from ...data.board import Board
 from ...figures.style import Figure, Theme

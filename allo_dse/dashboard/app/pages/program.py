@@ -8,7 +8,7 @@ from typing import Any
 from dash import MATCH, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from ...data.board import Ref
 from ...figures.style import Theme, theme

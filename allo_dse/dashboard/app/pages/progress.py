@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.store.certificate import Certificate
 from allo_dse.tune.store.run_info import read_info

@@ -9,7 +9,7 @@ from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 from ...figures.style import Figure, Theme, theme
 from ..context import Context

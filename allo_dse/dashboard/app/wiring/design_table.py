@@ -8,7 +8,7 @@ from dash import Dash, Input, Output, State, no_update
 from dash.dcc.express import send_bytes
 from dash.exceptions import PreventUpdate
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ...data.board import Board
 from ...data.grid import ID, MARK, RUN, Query, grid_columns

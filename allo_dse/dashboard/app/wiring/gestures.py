@@ -30,7 +30,7 @@ import msgspec
 from dash import ClientsideFunction, Dash, Input, Output
 from dash.development.base_component import Component
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ...data.board import Board, Ref
 from ...data.query.filters import FilterError, parse_filter

@@ -7,7 +7,7 @@ import math
 from dash import Dash, Input, Output, State, no_update
 from dash.exceptions import PreventUpdate
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ...data.board import Board
 from ...data.query.filters import FilterError

@@ -7,7 +7,7 @@ from contextlib import suppress
 import flask
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.rundir import running
 
 from ...data.progress import statuses

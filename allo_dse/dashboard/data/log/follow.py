@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.tune.store.log import NONSENSE, decode_line, sealed
 from allo_dse.tune.store.record import Entry, decode_entry
 

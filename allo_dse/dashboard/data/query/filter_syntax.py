@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from allo_dse.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError
 
 MAX_LENGTH = 1000
 MAX_DEPTH = 50

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..table.columns import Floats, Mask
 from ..table.table import RunTable

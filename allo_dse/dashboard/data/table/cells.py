@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.tune.store.record import Record, json_value
 from allo_dse.tune.store.run_info import RunInfo
 

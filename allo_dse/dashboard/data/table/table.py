@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
 from allo_dse.tune.store.record import Entry, Measurement, Record, Revaluation, Tick, Verification

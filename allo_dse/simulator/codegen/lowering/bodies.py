@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
 from allo_dse.ir.dialect import POLLS, new_context
 from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes

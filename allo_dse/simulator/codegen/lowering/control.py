@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 

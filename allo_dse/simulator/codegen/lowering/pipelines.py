@@ -14,7 +14,7 @@ none); T6 and T7 of docs/timing.md.
 
 from __future__ import annotations
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS, Enter, Issue, Leave
 

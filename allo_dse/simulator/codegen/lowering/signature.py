@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 IntArray = NDArray[np.int64]
 ANY_TOKEN = -1

@@ -17,8 +17,8 @@ from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_o
 from allo_dse.backends.fpga.loops.rounds import everywhere
 from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
+from allo_dse.common.errors import StaticControlError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.errors import StaticControlError
 from allo_dse.ir.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
 from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.program.source import SourceLocation, SourceLoop

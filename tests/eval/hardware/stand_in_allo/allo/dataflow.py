@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allo_dse.api import load_program, simulate
+from allo_dse import load_program, simulate
 from allo_dse.lang.allo import dataflow as _dataflow
 
 globals().update({name: value for name, value in vars(_dataflow).items() if not name.startswith("_")})

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.space.gene import Gene
 
 from ..results.optuna_trials import Trials

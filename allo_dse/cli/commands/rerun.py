@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .output import console, json_only, print_json
+from ..output import console, json_only, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError, did_you_mean
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError, did_you_mean
 
-from .design_words import print_design
-from .output import JSON, RUN, console, print_facts, print_json
-from .run_facts import best_row, design_facts, objective, run_status
+from ..design_words import print_design
+from ..output import JSON, RUN, console, print_facts, print_json
+from ..run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +62,7 @@ def add_commands(app: typer.Typer) -> None:
 def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSON] = False) -> None:
     from allo_dse.tune.store.rundir import running
 
-    from .opening import open_run
+    from ..opening import open_run
 
     table = open_run(run)
     facts = run_status(table, running(table.path))
@@ -113,7 +113,7 @@ def best(
 ) -> None:
     from allo_dse.dashboard.data.design_words import LATENCY, fastest_words
 
-    from .opening import open_run
+    from ..opening import open_run
 
     table = open_run(run)
     names = table.objectives
@@ -143,7 +143,7 @@ def pareto(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from .opening import open_run
+    from ..opening import open_run
 
     table = open_run(run)
     rows = [int(row) for row in table.front]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 
-from .design_words import print_design, short
-from .output import JSON, RUN_OPTION, console, json_only, print_json
-from .run_facts import design_facts, run_status
+from ..design_words import print_design, short
+from ..output import JSON, RUN_OPTION, console, json_only, print_json
+from ..run_facts import design_facts, run_status
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
@@ -70,7 +70,7 @@ def show(
     run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from .opening import find_design, open_run
+    from ..opening import find_design, open_run
 
     table = open_run(run)
     row = find_design(table, design)
@@ -91,7 +91,7 @@ def replay(
 ) -> None:
     from allo_dse.tune.rerun import replay_design
 
-    from .opening import find_design, open_run
+    from ..opening import find_design, open_run
     from .rerun import replay_all
 
     if design is None or Path(design).is_dir():
@@ -121,7 +121,7 @@ def compare(
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from .opening import find_design, open_run
+    from ..opening import find_design, open_run
 
     if Path(a).is_dir() and Path(b).is_dir():
         first, second = (_run_facts(open_run(Path(path))) for path in (a, b))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 from allo_dse.tune.store.file_names import displayed
 
-from .output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
@@ -46,7 +46,7 @@ def verify(
 ) -> None:
     from allo_dse.tune.rerun import Replayer
 
-    from .opening import find_design, open_run
+    from ..opening import find_design, open_run
 
     table = open_run(run)
     rows = [find_design(table, wanted) for wanted in designs or ()] or table.front.tolist()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from allo_dse.errors import SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ..deadlock.depths import Growth, Increase, NoDepthHelps, OutOfWork, Search
 from ..deadlock.explain import Deadlock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import JSON, print_json
+from ..output import JSON, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.study import Study

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from allo_dse.aliases import JsonObject
-from allo_dse.errors import StudyError
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 
-from .output import JSON, console, json_only, print_json
+from ..output import JSON, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.device.device import FpgaDevice

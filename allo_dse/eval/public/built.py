@@ -1,164 +1,24 @@
-"""Functions of the public API that join several parts."""
+"""What `df.build` and `allo.customize(...).build` return: modules that are called with a program's arguments."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .aliases import Array
-from .device.device import Device, FpgaDevice
-from .errors import AlloDseError, SimulationError
-from .frontend.schedule.printed import PrintedModule
-from .lang.diagnostics import ProgramWarning
-from .lang.region import as_region, rules_of
-from .mapper.fold.vmg import VMG
-from .mapper.mapping import PLACE_SECONDS, DeviceMapping
-from .mapper.model.violation import Violation
-from .mapper.program import Program, load_program
-from .program.compiled import CompiledProgram
-from .space.design import Design
+from allo_dse.common.aliases import Array
+from allo_dse.common.errors import SimulationError
+from allo_dse.device.device import FpgaDevice
+from allo_dse.frontend.schedule.printed import PrintedModule
+from allo_dse.lang.diagnostics import ProgramWarning
+from allo_dse.lang.region import as_region, rules_of
+from allo_dse.mapper.program import Program, load_program
+from allo_dse.program.compiled import CompiledProgram
 
 if TYPE_CHECKING:
-    from .mapper.place.result import Infeasible, PlacedDesign
-    from .simulator.engine.result import RunResult
-    from .simulator.replay.trace import Trace
-
-
-def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
-    """What of a mapping does not fit a device; empty when it fits.
-
-    Args:
-        mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
-        device: a device or its name; a design brings its own.
-    """
-    return list(_target(mapping, device, "check").violations)
-
-
-def place(
-    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = PLACE_SECONDS
-) -> PlacedDesign | Infeasible:
-    """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
-
-    Args:
-        mapping, device: as for `check`.
-        time_limit_s: after it, the answer may be that there was no time to decide.
-    """
-    target = _target(mapping, device, "place")
-    return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
-
-
-class Picture(str):
-    """The text of a picture, which a notebook shows as the picture."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        return str(self)
-
-
-def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> Picture:
-    """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
-
-    Args:
-        path: where to write it, too.
-    """
-    from .drawing import placement_svg, vmg_svg
-    from .mapper.place.result import PlacedDesign
-
-    if isinstance(mapping, PlacedDesign):
-        picture = placement_svg(mapping)
-    else:
-        picture = vmg_svg(mapping if isinstance(mapping, VMG) else mapping.vmg)
-    if path is not None:
-        Path(path).write_text(picture, encoding="utf-8")
-    return Picture(picture)
-
-
-def _target(mapping: VMG | Design | Program, device: Device | str | None, function: str) -> DeviceMapping:
-    """The mapping that a function of the public API is about."""
-    target = Device.load(device) if isinstance(device, str) else device
-    if isinstance(mapping, Design):
-        return mapping.mapping if target is None else replace(mapping.mapping, device=target)
-    if target is None:
-        raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    return DeviceMapping(mapping.vmg if isinstance(mapping, Program) else mapping, target)
-
-
-def simulate(
-    program: Program | VMG | Design,
-    *arrays: Any,
-    depths: Mapping[str, int] | None = None,
-    seconds: float | None = None,
-    progress: Callable[[int], None] | None = None,
-    record: bool = False,
-    values: bool = True,
-    frames: int = 1,
-) -> RunResult:
-    """Run a program, a folded graph or a design: numbers and cycles in one run.
-
-    Args:
-        arrays: the region's arguments in order, written in place; without any, zeros are used.
-        depths: stream depths by name, where they differ from the declared ones.
-        seconds: time limit.
-        record: keep every event, for the result's `timeline`, `explain()`, `save_perfetto(path)` and `trace`.
-        values: compute them. Without, only times are of use, and long regular programs take no longer than short ones.
-        frames: how often the region is called; tasks begin their next frame as soon as they are done with the last.
-
-    Raises:
-        DeadlockError: naming the tasks and streams that wait for each other.
-        SimulationError: for arguments that do not fit, or at the time limit.
-    """
-    from .eval.program.functional import run_graph
-
-    vmg = program if isinstance(program, VMG) else program.vmg
-    given = arrays or _zeros(vmg)
-    own = _depths(program, depths)
-    return run_graph(
-        vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
-    )
-
-
-def record_trace(
-    program: Program | VMG | Design,
-    *arrays: Any,
-    depths: Mapping[str, int] | None = None,
-    seconds: float | None = None,
-) -> Trace:
-    """Run a program once, to time it again for other stream depths with `Trace.replay`.
-
-    A program that deadlocks at its depths is run with deeper streams; the trace has the depths as they are.
-
-    Args:
-        arrays: the region's arguments in order; they are not written to. Without any, zeros are used.
-        depths: stream depths by name, where they differ from the declared ones.
-        seconds: time limit.
-
-    Raises:
-        DeadlockError: if no depths help.
-        SimulationError: for arguments that do not fit, or at the time limit.
-    """
-    from .eval.program.record import record_graph
-
-    vmg = program if isinstance(program, VMG) else program.vmg
-    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
-
-
-def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -> dict[str, int]:
-    """The depths that a design has, and those that a call gives."""
-    own = dict(program.depths) if isinstance(program, Design) else {}
-    return {**own, **(depths or {})}
-
-
-def _zeros(vmg: VMG) -> tuple[Any, ...]:
-    """Arguments for a program whose values do not matter."""
-    from .frontend.model.arguments import numpy_dtype
-
-    return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
+    from allo_dse.simulator.engine.result import RunResult
 
 
 def _show_warnings(program: Program) -> None:
@@ -207,8 +67,8 @@ class SimulatorModule(_Built):
         Returns:
             What a plain function returns, when the arrays for its results are not given; else None.
         """
-        from .eval.program.functional import run_graph
-        from .eval.program.persistent_state import initial_state
+        from allo_dse.eval.program.functional import run_graph
+        from allo_dse.eval.program.persistent_state import initial_state
 
         if self._state is None:
             self._state = initial_state(self.program)
@@ -232,7 +92,7 @@ class SimulatorModule(_Built):
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
     """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
-    from .frontend.model.arguments import numpy_dtype
+    from allo_dse.frontend.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, program.results
     own = results if len(arrays) == len(tensors) - results else 0
@@ -275,9 +135,9 @@ class HlsModule(_Built):
         device: FpgaDevice | str | None = None,
         **_options: Any,
     ) -> None:
-        from .backends.hls import CSimulation, emit_project
-        from .eval.hls.design import folding_of
-        from .eval.hls.modes import check_mode
+        from allo_dse.backends.hls import CSimulation, emit_project
+        from allo_dse.eval.hls.design import folding_of
+        from allo_dse.eval.hls.modes import check_mode
 
         check_mode(mode)
         self.program = load_program(region)
@@ -310,8 +170,8 @@ class HlsModule(_Built):
         Raises:
             AlloDseError: when the mode needs the tool and it is absent, or a run fails.
         """
-        from .backends.hls import CSimulation
-        from .eval.hls.modes import CSIM, run_mode
+        from allo_dse.backends.hls import CSimulation
+        from allo_dse.eval.hls.modes import CSIM, run_mode
 
         returned = missing_results(self.program, arrays)
         if self.mode not in (None, CSIM):

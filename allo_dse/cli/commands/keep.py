@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from allo_dse.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.tune.store.file_names import displayed
 
-from .output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, console, json_only, print_json
 
 _LIST = """The runs in a directory: what each is of, how far it is, and where.
 
@@ -54,8 +54,8 @@ def list_(
 ) -> None:
     from allo_dse.tune.store.rundir import running
 
-    from .opening import open_run
-    from .run_facts import run_status
+    from ..opening import open_run
+    from ..run_facts import run_status
 
     found = []
     for path in _runs(folder):
@@ -93,7 +93,7 @@ def export(
     from allo_dse.tune import opened
     from allo_dse.tune.results.result import BestDesign
 
-    from .opening import find_design, open_run
+    from ..opening import find_design, open_run
 
     table = open_run(run)
     key = table.keys[find_design(table, design)]
@@ -116,7 +116,7 @@ def clean(
 ) -> None:
     from allo_dse.tune.store.rundir import find_run, running
 
-    from .opening import open_run
+    from ..opening import open_run
 
     if not runs and not empty:
         raise StudyError("which runs?", hint="name their directories, or take --empty; `allo-tune list` shows them")

@@ -18,7 +18,7 @@ from rich.console import Console
 from allo_dse import __version__
 from allo_dse.tune.run.options import RunOptions
 
-from .output import json_only
+from ..output import json_only
 
 _EXIT_NO_RESULT = 1
 _EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}

@@ -14,9 +14,9 @@ from typing import Any
 import optuna
 import pytest
 
-from allo_dse.errors import StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.run.storage import without_password
+from allo_dse.tune.run.optuna_storage import without_password
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from allo_dse.aliases import JsonObject
+from allo_dse.common.aliases import JsonObject
 
 from ..network.labels import Labels, node_label, resource_label
 from .critical_path import KINDS, CriticalPath, critical_path

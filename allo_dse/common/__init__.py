@@ -1,0 +1,5 @@
+"""What every package may import, and what imports nothing of allo-dse.
+
+Exceptions with a hint (`errors`), type aliases (`aliases`), and public names that are imported when first used
+(`exports`).
+"""
