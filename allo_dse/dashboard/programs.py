@@ -40,6 +40,7 @@ class Programs:
 
     def __post_init__(self) -> None:
         self._candidate = lru_cache(maxsize=64)(self._decode)
+        self._recorded = lru_cache(maxsize=4)(self._record)
 
     def file_of(self, run: int) -> Path | None:
         """The file that defines a run's study, if it is known."""
@@ -120,9 +121,14 @@ class Programs:
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.
         """
+        return self._recorded(ref.run, self.board.table(ref).keys[ref.row])
+
+    def _record(self, run: int, key: str) -> Recorded:
         from .recordings import record
 
-        return record(self.candidate(ref).design, measured(self.board.table(ref), ref.row))
+        table = self.board.runs[run]
+        ref = Ref(run, table.row_of[key])
+        return record(self.candidate(ref).design, measured(table, ref.row))
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
 from allo_dse.simulator.network.labels import Labels, node_label, stream_group
+from allo_dse.simulator.network.stream_ends import stream_ends
+
+if TYPE_CHECKING:
+    from allo_dse.eval.fpga.recording import FpgaRecording
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
 """What shares are of; being served by a resource counts as work."""
@@ -29,6 +33,7 @@ _NUMBERS = re.compile(r"(_\d+)+$")
 _PLACES = re.compile(r" (on|to|from) .*$")
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Span = tuple[int, int]
 
 
@@ -85,6 +90,8 @@ class Recorded:
         note: what the run is, if it is not all there is; costs: what loops take, within a sentence.
         kinds: of each processing element.
         buffers: of each stream the name of the buffers that it is one of; empty for none.
+        nodes: of each processing element the node of the design's graph, or -1.
+        arrays: of each stream the program's array of streams that it belongs to; empty for none.
         ticks_per_cycle: units of the recording's clocks in a clock cycle.
         usual: ticks of a part that shows something, if it is not to be as long as can be kept.
     """
@@ -94,6 +101,8 @@ class Recorded:
     costs: str
     kinds: tuple[str, ...]
     buffers: tuple[str, ...]
+    nodes: Ints
+    arrays: tuple[str, ...]
     ticks_per_cycle: int = 1
     usual: int | None = None
 
@@ -155,15 +164,31 @@ class Recorded:
         return Part(line, result.explain(), span, (line.start, line.end) == (0, self.recording.cycles))
 
     @cached_property
-    def totals(self) -> tuple[Total, ...]:
-        """Means by kind, in the order in which kinds occur."""
+    def shares(self) -> Floats:
+        """(processing elements, parts): of the run's cycles."""
         whole = self.recording.whole
         stalls = [whole.stall_get, whole.stall_put, whole.stall_request]
         parts = [whole.node_end - sum(stalls), *stalls]
-        shares = np.stack([np.asarray(part, float) for part in parts], axis=1) / max(1, whole.cycles)
+        return np.stack([np.asarray(part, float) for part in parts], axis=1) / max(1, whole.cycles)
+
+    @cached_property
+    def totals(self) -> tuple[Total, ...]:
+        """Means by kind, in the order in which kinds occur."""
+        shares = self.shares
         return tuple(
             Total(kind, int(own.sum()), tuple(shares[own].mean(axis=0).tolist())) for kind, own in self._members()
         )
+
+    @cached_property
+    def ends(self) -> tuple[Ints, Ints]:
+        """Of each stream the nodes of the design's graph that put to it and get from it, or -1."""
+        network = self.recording.network
+        found = stream_ends(network, {})
+        return self._node_of(found.producer), self._node_of(found.consumer)
+
+    def _node_of(self, tasks: Ints) -> Ints:
+        known = self.nodes[self.recording.network.task_node[tasks]]
+        return np.where(tasks < 0, -1, known)
 
     def over_time(self, edges: Floats) -> Floats:
         """(kinds, intervals, parts): the mean share of each interval; edges in ticks."""
@@ -230,7 +255,12 @@ def _npu(design: Any) -> Recorded:
     kinds = tuple(_npu_kind(found.labels.task(task)) for task in range(found.network.task_count))
     usual = -(-found.cycles // max(1, found.periods))
     buffers = tuple(_npu_buffer(found.labels, stream) for stream in range(found.network.stream_count))
-    return Recorded(found, note, "", kinds, buffers, found.ticks_per_cycle, usual)
+    network = found.network
+    nodes = np.arange(network.node_count) - (network.node_count - found.cores)  # cores are the last processes
+    names = [found.labels.stream(stream).partition(":") for stream in range(network.stream_count)]
+    known = {array.name for array in design.vmg.program.streams}
+    arrays = tuple(name if colon and name in known and n % 2 == 0 else "" for n, (name, colon, _) in enumerate(names))
+    return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, found.ticks_per_cycle, usual)
 
 
 def _npu_buffer(labels: Labels, stream: int) -> str:
@@ -253,7 +283,17 @@ def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
     kinds = tuple(_fpga_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
     streams = range(found.network.stream_count)
     buffers = tuple(_NUMBERS.sub("", stream_group(found.labels, stream)) for stream in streams)
-    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers)
+    own = [stream_group(found.labels, stream) if stream < found.fifos else "" for stream in streams]
+    nodes = _fpga_nodes(found, design.vmg.node_of_task)
+    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, nodes, tuple(own))
+
+
+def _fpga_nodes(found: FpgaRecording, node_of_task: Ints) -> Ints:
+    """Of each processing element the node of its tasks in the design's graph, -1 for copies of tensors."""
+    nodes = np.full(found.network.node_count, -1)
+    number = found.task_of
+    nodes[found.network.task_node[number >= 0]] = node_of_task[number[number >= 0]]
+    return nodes
 
 
 def _costs(metrics: Mapping[str, Any], cycles: int) -> str:

@@ -55,11 +55,13 @@ class Flow:
 class Summary:
     """Attributes:
     level: what a box stands for: "node", "group" or "kernel".
+    box_of_node: (node_count,).
     """
 
     level: str
     boxes: tuple[Box, ...]
     flows: tuple[Flow, ...]
+    box_of_node: IntArray
 
 
 def summarise(vmg: VMG, most: int = MAX_BOXES) -> Summary:
@@ -68,7 +70,7 @@ def summarise(vmg: VMG, most: int = MAX_BOXES) -> Summary:
     if vmg.node_count <= most:
         box_of_node = np.arange(vmg.node_count)
         boxes = tuple(_node_box(vmg.program, group, n) for group in groups for n in range(group.count))
-        return Summary("node", boxes, _flows(vmg, box_of_node))
+        return Summary("node", boxes, _flows(vmg, box_of_node), box_of_node)
     keys: list[Hashable] = list(range(len(groups)))
     level = "group"
     if len(groups) > most:
@@ -81,7 +83,7 @@ def summarise(vmg: VMG, most: int = MAX_BOXES) -> Summary:
     box_of_node = np.repeat(np.array(box_of_group, np.int64), [group.count for group in groups])
     crowded = len(set(keys)) > most
     boxes = tuple(_group_box(vmg.program, own, rest=crowded and n == len(members) - 1) for n, own in enumerate(members))
-    return Summary(level, boxes, _flows(vmg, box_of_node))
+    return Summary(level, boxes, _flows(vmg, box_of_node), box_of_node)
 
 
 def _kernels(group: NodeGroup) -> tuple[int, ...]:

@@ -189,7 +189,7 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(
     wait_text(page, "#page-design", "sets the pace")
     help_card = page.locator("#design-page .card:has(h2:text-is('What would help'))")
     help_card.locator("td:text-is('DRAM')").wait_for()
-    page.wait_for_function("() => document.querySelectorAll('.svg-box img').length === 2")
+    page.wait_for_selector("canvas[data-id]", state="attached")
     with page.expect_download() as download:
         page.click("#design-page button:text-is('HLS project')")
     zipfile.ZipFile(download.value.path()).extractall(tmp_path)
@@ -220,7 +220,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
         )
 
     page.wait_for_function(  # what lies above has its height
-        "() => [...document.querySelectorAll('.svg-box img')].filter(i => i.naturalWidth).length === 2"
+        "() => document.querySelector('canvas[data-id]')"
     )
     whole = present(context.board.runs[0].rungs[key][0].metrics)["latency_cycles"]
     start, end = shown()

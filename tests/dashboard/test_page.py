@@ -55,13 +55,14 @@ def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app: Dash, l
     assert found["theme"]["data"] == look.name
 
 
-def test_the_tables_script_comes_after_the_page_and_plotly_is_kept_by_the_browser(app: Dash) -> None:
+def test_large_scripts_come_after_the_page_and_plotly_is_kept_by_the_browser(app: Dash) -> None:
     client = app.server.test_client()
     page = client.get("/").text
     scripts = re.findall(r'<script src="([^"]+)"', page)
-    assert not [s for s in scripts if "dash_ag_grid" in s or "dash_table" in s]
-    grid = present(re.search(r'alloGrid = "([^"]+)"', page))[1]
-    assert b"AgGrid" in client.get(grid).data
+    assert not [s for s in scripts if re.search("dash_(ag_grid|cytoscape|table)", s)]
+    later = dict(re.findall(r'(dash_\w+): "([^"]+)"', page))
+    assert b"AgGrid" in client.get(later["dash_ag_grid"]).data
+    assert b"dagre" in client.get(later["dash_cytoscape"]).data
     plotly = client.get(present(re.search(r'src: "([^"]+)"', page))[1])
     assert "immutable" in plotly.headers["Cache-Control"]
     assert plotly.data.startswith(b"//# allFunctionsCalledOnLoad\n/**\n* plotly.js v")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from pathlib import Path
 from string import Template
+from types import ModuleType
 from typing import Any
 
+import dash_ag_grid
+import dash_cytoscape
 import flask
-from dash import Dash, html
+from dash import Dash, dash_table, html
 from dash.development.base_component import Component
+from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
 from . import design_texts as front
 from .context import Context
-from .pages import compare, design, program, progress, timeline
+from .pages import compare, design, graphs, program, progress, timeline
 from .pages.page import error_page, page, title_of
 from .wiring import design_table, gestures, plots, shell
 
@@ -29,7 +32,6 @@ PLOTLY = f"/plotly-{get_plotlyjs_version()}.js"
 _COMPILE_NOW = "//# allFunctionsCalledOnLoad\n"
 """Makes Chromium compile the functions of a script while it arrives, on another thread than the one that draws."""
 _GRAPH = "/_dash-component-suites/dash/dcc/async-graph.js"
-_NOT_FIRST = re.compile(r'<script src="([^"]*/(?:dash_ag_grid|dash_table)/[^"]*)"></script>\n?')
 _HEAD = """<script>
 document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -39,10 +41,32 @@ window.Plotly = new Promise((done) =>
   first("script", {{ src: "{plotly}", fetchPriority: "high", onload: () => done() }}));
 for (const href of ["/_dash-layout", "/_dash-dependencies"])
   first("link", {{ rel: "preload", as: "fetch", crossOrigin: "anonymous", href }});
-window.alloGrid = "{grid}";
+window.alloScripts = {{ dash_ag_grid: "{dash_ag_grid}", dash_cytoscape: "{dash_cytoscape}" }};
 </script>
 <link rel="preload" as="script" href="{graph}">"""
 """The theme goes to the server with the question for the layout; plotly.js, which takes longest, is asked for first."""
+
+
+def _not_first(library: ModuleType) -> list[dict[str, Any]]:
+    """Tells Dash to serve the scripts of a component library, but not to load them with the page; returns them."""
+    scripts = [script for script in library._js_dist if not script.get("dynamic")]
+    for script in scripts:
+        script["async"] = "lazy"
+    return scripts
+
+
+def _script_later(library: ModuleType) -> str:
+    """The address of the script of a component library that is not loaded with the page."""
+    path, folder = _not_first(library)[0]["relative_package_path"], Path(str(library.__file__)).parent
+    modified = int((folder / path).stat().st_mtime)
+    fingerprint = build_fingerprint(path, library.__version__, modified)
+    return f"/_dash-component-suites/{library.__name__}/{fingerprint}"
+
+
+dash_cytoscape.load_extra_layouts()  # dagre
+_not_first(dash_table)  # used by no page
+LATER = {library.__name__: _script_later(library) for library in (dash_ag_grid, dash_cytoscape)}
+"""Scripts that are large and not needed for the first picture: assets/app.js loads each when its component is drawn."""
 
 
 class _App(Dash):
@@ -56,10 +80,7 @@ class _App(Dash):
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]  # all are text, and Dash names them
         parts["app_entry"] = self.opening_html + parts["app_entry"]
-        late = _NOT_FIRST.findall(parts["scripts"])
-        parts["scripts"] = _NOT_FIRST.sub("", parts["scripts"])
-        grid = next((source for source in late if "dash_ag_grid" in source), "")
-        parts["favicon"] += _HEAD.format(grid=grid, plotly=PLOTLY, graph=_GRAPH)
+        parts["favicon"] += _HEAD.format(plotly=PLOTLY, graph=_GRAPH, **LATER)
         return str(super().interpolate_index(**parts))
 
 
@@ -104,7 +125,7 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")))
 
     app.layout = first_page
-    for part in (shell, gestures, plots, front, progress, design, program, timeline, compare, design_table):
+    for part in (shell, gestures, plots, front, progress, design, program, graphs, timeline, compare, design_table):
         part.register(app, context)
     return app
 

@@ -32,15 +32,19 @@
     }, 20);
   });
 
-  // The table's script is large: it is fetched and compiled after the scatter has been drawn.
+  // Large scripts are fetched and compiled when the scatter has been drawn and their component is needed.
   const { createElement, lazy, Suspense } = window.React;
-  const LateGrid = lazy(() => window.scatterDrawn.then(() => new Promise(function (done) {
-    const script = document.createElement("script");
-    script.onload = () => done({ default: window.dash_ag_grid.AgGrid });
-    script.src = window.alloGrid;
-    document.head.append(script);
-  })));
-  window.dash_ag_grid = { AgGrid: (props) => createElement(Suspense, { fallback: null }, createElement(LateGrid, props)) };
+  function later(library, component) {
+    const Late = lazy(() => window.scatterDrawn.then(() => new Promise(function (done) {
+      const script = document.createElement("script");
+      script.onload = () => done({ default: window[library][component] });
+      script.src = window.alloScripts[library];
+      document.head.append(script);
+    })));
+    window[library] = { [component]: (props) => createElement(Suspense, { fallback: null }, createElement(Late, props)) };
+  }
+  later("dash_ag_grid", "AgGrid");
+  later("dash_cytoscape", "Cytoscape");
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     allo: {

@@ -15,6 +15,7 @@ from ...figures.style import Theme, theme
 from ...pictures import svg_uri
 from ..context import Context
 from ..parts import card, empty, labelled, table
+from .graphs import graph_controls
 
 MAX_SOURCE = 20_000
 
@@ -32,10 +33,6 @@ def register(app: Dash, context: Context) -> None:
             return what(ref)
         except AlloDseError as error:
             return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
-
-    @app.callback(*box("graphs", State("theme", "data")))
-    def graphs(target: dict[str, str], look: str | None) -> object:
-        return shown(target, lambda ref: graph_pictures(context, ref, theme(look)))
 
     @app.callback(*box("placement", State("theme", "data")))
     def placement(target: dict[str, str], look: str | None) -> object:
@@ -59,7 +56,7 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
     npu = candidate.device.family == "npu"
     return [
         card("In words", html.P(words)),
-        card("Virtual mapping graph, before and after folding", later("graphs"), wide=True),
+        card("Virtual mapping graph", graph_controls(design), wide=True),
         *([card("Placement on the array", later("placement"), wide=True)] if npu else []),
         later("timeline"),
         card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source")),
@@ -86,20 +83,6 @@ def svg_image(svg: str, words: str, look: Theme) -> Component:
     """A picture in the page's colours."""
     picture = html.Img(src=svg_uri(svg, look), alt=words)
     return html.Div(picture, className="svg-box", tabIndex=0, role="group", **labelled(f"{words}, scrollable"))
-
-
-def graph_pictures(context: Context, ref: Ref, look: Theme) -> Component:
-    """The graph as written, and as folded."""
-    from allo_dse.drawing import vmg_svg
-
-    design = context.programs.candidate(ref).design
-    return html.Div(
-        [
-            html.Div([html.H3("Before"), svg_image(vmg_svg(design.program.vmg), "The unfolded graph", look)]),
-            html.Div([html.H3("After"), svg_image(vmg_svg(design.vmg), "The folded graph", look)]),
-        ],
-        className="tiles",
-    )
 
 
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:

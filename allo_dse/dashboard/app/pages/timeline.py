@@ -27,27 +27,23 @@ _STAYS = {"visibility": "visible", "opacity": 0.6}
 
 
 class Runs:
-    """Runs of designs, and the parts of them that were looked at last."""
+    """Parts of runs that were looked at last."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._recorded = lru_cache(maxsize=4)(self._record)
         self._part = lru_cache(maxsize=3)(self._find)  # each has hundreds of thousands of operations
 
     def recorded(self, design: str) -> Recorded:
         """Raises AlloDseError if the design cannot be simulated."""
-        return self._recorded(design)
-
-    def part(self, design: str, span: Span) -> Part:
-        return self._part(design, span)
-
-    def _record(self, design: str) -> Recorded:
         ref = self._context.board.reference(design)
         assert ref is not None
         return self._context.programs.recorded(ref)
 
+    def part(self, design: str, span: Span) -> Part:
+        return self._part(design, span)
+
     def _find(self, design: str, span: Span) -> Part:
-        return self._recorded(design).part(span)
+        return self.recorded(design).part(span)
 
 
 def register(app: Dash, context: Context) -> None:

@@ -1,0 +1,71 @@
+"""What is known of the nodes and streams of a design's graph: what they hold, do and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from allo_dse.drawing.summary import Flow, Summary
+from allo_dse.mapper.place.result import PlacedDesign
+
+from .recordings import Ints, Recorded
+
+Facts = list[tuple[str, str]]
+"""Names and values, to be shown as they are."""
+
+_PARTS = ("works", "waits for a token", "waits for room", "waits for DRAM")
+"""As `recordings.PARTS`."""
+
+
+def box_facts(summary: Summary, run: Recorded | None, placed: PlacedDesign | None) -> list[Facts]:
+    """Of each box its tasks, its memory, and what it does; of several nodes in a box the mean, and the most memory."""
+    found: list[Facts] = []
+    for number, box in enumerate(summary.boxes):
+        nodes = np.flatnonzero(summary.box_of_node == number)
+        found.append([("runs", box.tip), *(("", line) for line in box.lines)])
+        if placed is not None:
+            found[-1].append(("memory", _memory(placed, nodes)))
+        if run is not None:
+            shares = run.shares[np.isin(run.nodes, nodes)]
+            if len(shares):
+                means = shares.mean(axis=0)
+                found[-1] += [(name, f"{share:.0%}") for name, share in zip(_PARTS, means, strict=True)]
+                found[-1].append(("idle", f"{max(0.0, 1 - means.sum()):.0%}"))
+    return found
+
+
+def flow_facts(summary: Summary, run: Recorded | None) -> list[Facts]:
+    """Of each stream between boxes its depth, the most tokens that were in it, and how many went through."""
+    found: list[Facts] = [_counts(flow) for flow in summary.flows]
+    if run is None:
+        return found
+    box = np.append(summary.box_of_node, -1)  # of no node: none
+    source, target = (box[ends] for ends in run.ends)
+    arrays = np.array(run.arrays)
+    depth, whole = run.recording.network.depth, run.recording.whole
+    for facts, flow in zip(found, summary.flows, strict=True):
+        own = np.flatnonzero((arrays == flow.array) & (source == flow.source) & (target == flow.target))
+        if len(own):
+            facts += [
+                ("depth", _span(depth[own])),
+                ("most tokens held at a time", _span(whole.occupancy[own])),
+                ("tokens simulated", f"{int(whole.puts[own].sum()):,}"),
+            ]
+    return found
+
+
+def _counts(flow: Flow) -> Facts:
+    tokens = "depends on data" if flow.tokens is None else f"{flow.tokens:,}"
+    return [("streams", f"{flow.streams:,}"), ("tokens over the run", tokens)]
+
+
+def _memory(placed: PlacedDesign, nodes: Ints) -> str:
+    tiles = [placed.tiles[node] for node in nodes]
+    limit = placed.problem.limits.core.bytes
+    return f"{max(placed.usage[tile].bytes for tile in tiles):,} of {limit:,} bytes"
+
+
+def _span(values: Sequence[int] | Ints) -> str:
+    low, high = int(min(values)), int(max(values))
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
