@@ -9,7 +9,7 @@ from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.errors import AlloDseError, SimulationError
+from allo_dse.common.errors import AlloDseError, SimulationError
 
 from ...data.board import Ref
 from ...figures.graph import arrangement, elements, stylesheet
