@@ -21,9 +21,9 @@ from allo_dse.simulator.engine.result import RunResult
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
+from .bounds import SMALLEST_DEPTH, FpgaBounds
 from .network import FpgaNetwork, fpga_network
 
-SMALLEST_DEPTH = 2  # the tool's default; less saves nothing
 _DEEP = 1 << 16  # deeper streams are not built
 _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
 _GROWTH = 8
@@ -44,6 +44,10 @@ class FpgaSimulator:
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths
+
+    def bounding(self) -> FpgaBounds:
+        """What can be said of designs before they are evaluated."""
+        return FpgaBounds(solves=self.depths == "solve")
 
     def evaluate(self, design: Design) -> Metrics:
         """Metrics of one design.

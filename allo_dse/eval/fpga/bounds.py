@@ -1,0 +1,282 @@
+"""What `FpgaSimulator` says of a design at least: copies, processing elements and paths between them, and resources.
+
+A node takes as long as its tasks take without waiting. Its first task begins when its tiles have been copied and its
+streams have got their first token, and what its last one writes is copied afterwards. Resources are known but for the
+depths of streams that the evaluator solves; those count with the least that any depth takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.mapper.limits.fpga import FpgaCosts, Pid, TensorUse
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
+from allo_dse.space.design import Design
+
+from ..bounds import Bounds, Interval
+
+SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
+_ANYTHING = float("inf")
+_MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
+_TIMES = ("latency_cycles", "latency_us", "throughput_gops")
+_SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)
+
+Times = NDArray[np.int64]
+
+
+class FpgaBounds:
+    """Bounds what `FpgaSimulator` says of designs: of the copies alone, then of everything.
+
+    Args:
+        solves: whether depths of streams are found by the evaluator where a design does not say them.
+    """
+
+    levels = 2
+    metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "utilization", *RESOURCES, *_SHARES})
+
+    def __init__(self, *, solves: bool) -> None:
+        self._solves = solves
+
+    def __call__(self, design: Design, level: int) -> Bounds:
+        """Bounds of the metrics that a level can say something of.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        mapping = design.mapping.fpga
+        nodes, moved = mapping.vmg.node_count, _dram_bytes(mapping)
+        known: dict[str, Interval] = {"pe_count": (nodes, nodes), "dram_bytes": (moved, moved)}
+        copies = _Copies(mapping)
+        if level == 0:
+            return known | _times(mapping.device, copies.cycles)
+        cycles = max(copies.cycles, _Tasks(mapping, copies).cycles)
+        solved = self._solves and not design.depths
+        return known | _times(mapping.device, cycles, _operations(mapping)) | _resources(mapping, solved=solved)
+
+
+def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:
+    latency_us = cycles / (device.clock_ghz * 1e3)
+    most = operations / latency_us * 1e-3 if operations is not None and latency_us else _ANYTHING
+    return dict(zip(_TIMES, ((cycles, _ANYTHING), (latency_us, _ANYTHING), (0.0, most)), strict=True))
+
+
+def _dram_bytes(mapping: FpgaCosts) -> int:
+    return sum(use.tensor.bytes * (use.reads + use.writes) for use in mapping.tensors if not use.onchip)
+
+
+def _operations(mapping: FpgaCosts) -> int:
+    """Arithmetic operations of all tasks."""
+    return sum(mapping.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in alike_tasks(mapping))
+
+
+def alike_tasks(mapping: FpgaCosts) -> Iterator[tuple[TaskClass, Pid, IntArray, IntArray]]:
+    """Tasks that cost the same: their class, the process ids of one of them, their numbers, and all their ids."""
+    program = mapping.vmg.program
+    for position, kernel in enumerate(program.kernels):
+        tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+        pids = program.pids(position, tasks)
+        classes = kernel.class_of(pids)
+        for number, cls in enumerate(kernel.classes):
+            own = np.flatnonzero(classes == number)
+            groups = [own[n : n + 1] for n in range(len(own))] if mapping.differs(cls) else [own]
+            for group in groups:
+                if len(group):
+                    yield cls, tuple(int(p) for p in pids[group[0]]), tasks[group], pids[group]
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Copies of tensors between DRAM and the chip."""
+
+    mapping: FpgaCosts
+
+    @cached_property
+    def uses(self) -> dict[str, TensorUse]:
+        return {use.tensor.name: use for use in self.mapping.tensors if not use.onchip}
+
+    @cached_property
+    def _tiles(self) -> tuple[dict[str, set[int]], dict[str, set[int]], dict[tuple[str, int], int]]:
+        """Tiles of each tensor that are read, and that are written, and the elements of each."""
+        reads, writes, words = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set), {}
+        program = self.mapping.vmg.program
+        for position, kernel in enumerate(program.kernels):
+            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+            pids = program.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, cls in enumerate(kernel.classes):
+                for port in self.ports(cls):
+                    name, tiles = port.tensor.name, set(tiles_of(port, pids[classes == number]).tolist())
+                    reads[name] |= tiles if port.reads else set()
+                    writes[name] |= tiles if port.writes else set()
+                    words.update(
+                        {(name, tile): math.prod(port.tile_shape) for tile in tiles if (name, tile) not in words}
+                    )
+        return reads, writes, words
+
+    def ports(self, cls: TaskClass) -> list[TensorPort]:
+        """The tensor ports of a class that are copied."""
+        return [port for port in cls.tensor_ports if port.tensor.name in self.uses]
+
+    def cycles_of_tile(self, name: str, tile: int) -> int:
+        """Cycles of its AXI port for a tile."""
+        return math.ceil(self._tiles[2][name, tile] / self.uses[name].words_per_cycle)
+
+    @cached_property
+    def arrivals(self) -> dict[str, dict[int, int]]:
+        """By tensor, when each tile that is read is on the chip at the earliest."""
+        found = {}
+        for name, tiles in self._tiles[0].items():
+            clock, times = self.mapping.device.external.latency_cycles, {}
+            for tile in sorted(tiles):
+                clock += self.cycles_of_tile(name, tile)
+                times[tile] = clock
+            found[name] = times
+        return found
+
+    @cached_property
+    def cycles(self) -> int:
+        """What the copies alone take: tensors that share an AXI port are copied in turn."""
+        external = self.mapping.device.external
+        busy, longest = defaultdict[int, int](int), 0
+        for position, name in enumerate(self.uses):
+            for tiles in (self._tiles[0][name], self._tiles[1][name]):
+                own = sum(self.cycles_of_tile(name, tile) for tile in tiles)
+                busy[external.port_of(position)] += own
+                longest = max(longest, own + external.latency_cycles if tiles else 0)
+        return max([longest, *busy.values()])
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """All tasks of a design, as arrays by their numbers. Times are cycles."""
+
+    mapping: FpgaCosts
+    copies: _Copies
+
+    @cached_property
+    def cycles(self) -> int:
+        """What the slowest node takes from the first copy to the last."""
+        own, begins, ends = self._alone
+        begins, longest = self._with_streams(begins), 0
+        for group in self.mapping.vmg.groups:
+            tasks = group.leaves.tasks()
+            longest = max(longest, int((begins[tasks].min(1) + own[tasks].sum(1) + ends[tasks].min(1)).max()))
+        return longest
+
+    @cached_property
+    def _alone(self) -> tuple[Times, Times, Times]:
+        """What each task takes without waiting, when it has its tiles, and what copying its results takes."""
+        count, latency = self.mapping.vmg.task_count, self.mapping.device.external.latency_cycles
+        own, begins, ends = (np.zeros(count, np.int64) for _ in range(3))
+        for cls, pid, tasks, pids in alike_tasks(self.mapping):
+            own[tasks] = self.mapping.cost(cls, pid).cycles
+            for port in self.copies.ports(cls):
+                name, tiles = port.tensor.name, tiles_of(port, pids).tolist()
+                if port.reads:
+                    arrived = [self.copies.arrivals[name][tile] for tile in tiles]
+                    begins[tasks] = np.maximum(begins[tasks], arrived)
+                if port.writes:
+                    left = [self.copies.cycles_of_tile(name, tile) + latency for tile in tiles]
+                    ends[tasks] = np.maximum(ends[tasks], left)
+        return own, begins, ends
+
+    def _with_streams(self, begins: Times) -> Times:
+        """When tasks begin if they wait for the first token of each stream and for nothing else."""
+        edges = self.mapping.vmg.graph.edges
+        if not len(edges):
+            return begins
+        first_put, last_get = self._stream_times
+        lead = first_put[edges.array, edges.source] - last_get[edges.array, edges.target]
+        known = np.isfinite(lead)
+        source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
+        for _ in range(_MOST_HOPS):
+            later = begins.copy()
+            np.maximum.at(later, target, begins[source] + lead)
+            if (later == begins).all():
+                break
+            begins = later
+        return begins
+
+    @cached_property
+    def _stream_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By array and task: when a task that never waits has put a token into one of its streams, and has taken one
+        from each; not finite where it does not."""
+        shape = len(self.mapping.vmg.program.streams), self.mapping.vmg.task_count
+        number = {stream.name: n for n, stream in enumerate(self.mapping.vmg.program.streams)}
+        puts, gets = np.full(shape, -math.inf), np.full(shape, math.inf)
+        for cls, pid, tasks, _ in alike_tasks(self.mapping):
+            at = first_times(self.mapping.cost(cls, pid).parts)
+            for port, binding in enumerate(cls.body.streams):
+                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+                array = number[binding.stream.name]
+                if (put := at.get(("put", port))) is not None:
+                    known = puts[array, tasks]
+                    puts[array, tasks] = np.where(np.isinf(known), put, np.minimum(known, put))
+                if (get := at.get(("get", port))) is not None:
+                    known = gets[array, tasks]
+                    gets[array, tasks] = np.where(np.isinf(known), get, np.maximum(known, get))
+        return puts, gets
+
+
+def tiles_of(port: TensorPort, pids: IntArray) -> IntArray:
+    """The tile of each task."""
+    return port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64)
+
+
+def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
+    """When something that never waits first uses each of its streams: by direction and stream argument."""
+    found: dict[tuple[str, int], int] = {}
+    clock = 0
+    for part in parts:
+        if isinstance(part, Pipe) and part.rounds:
+            for stage, kind, port in sorted(part.ops):
+                found.setdefault((kind, port), clock + stage)
+        elif isinstance(part, Again) and part.count:
+            for use, at in first_times(part.parts).items():
+                found.setdefault(use, clock + at)
+        clock += cycles_of((part,))
+    return found
+
+
+def _resources(mapping: FpgaCosts, *, solved: bool) -> dict[str, Interval]:
+    """Of everything, and their shares of the device; exact where the depths of streams are known."""
+    total, least = mapping.total, dict.fromkeys(RESOURCES, 0.0)
+    streams = {stream.name: stream for stream in mapping.vmg.program.streams}
+    for name, count in mapping.fifos if solved else ():
+        stream, block = streams[name], math.prod(streams[name].block)
+        built = fifo_resources(
+            mapping.device, stream.dtype.bits, dict(mapping.depths or {}).get(name, stream.depth) * block
+        )
+        fewest = _least_fifo(mapping.device, stream.dtype.bits, SMALLEST_DEPTH * block)
+        for resource in RESOURCES:
+            least[resource] += count * (fewest[resource] - getattr(built, resource))
+    low = {resource: getattr(total, resource) + least[resource] for resource in RESOURCES}
+    exact = not (solved and mapping.fifos)
+    limits = {resource: mapping.device.limit(resource) for resource in RESOURCES}
+    shares = {resource: low[resource] / limit for resource, limit in limits.items() if limit}
+    found: dict[str, Interval] = {r: (value, value if exact else _ANYTHING) for r, value in low.items()}
+    found |= {f"{r}_utilization": (round(s, 4), round(s, 4) if exact else _ANYTHING) for r, s in shares.items()}
+    most = round(max(shares.values()), 4)
+    return found | {"utilization": (most, most if exact else _ANYTHING)}
+
+
+def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
+    """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
+    rules = device.fifo
+    first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)
+    kinds = [fifo_resources(device, bits, depth) for depth in first_of_kind if depth >= least]
+    return {resource: min(getattr(kind, resource) for kind in kinds) for resource in RESOURCES}
