@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from allo_dse.common.errors import AlloDseError
 
 
@@ -59,3 +61,28 @@ class ProgramError(AlloDseError):
         if not self.place:
             return super().__str__()
         return f"{self.report}\n  hint: {self.hint}" if self.hint else self.report
+
+    @classmethod
+    def of(cls, error: ProgramError) -> Self:
+        """The same error as one of this class."""
+        if isinstance(error, cls):
+            return error
+        return cls(
+            error.message, hint=error.hint, file=error.file, line=error.line, column=error.column,
+            source_line=error.source_line, width=error.width,
+        )  # fmt: skip
+
+
+class ProgramStop(ProgramError, SystemExit):
+    """What `customize` and `build` raise for a program that does not compile.
+
+    As in Allo this ends a program that does not expect it, with the error on standard error and no traceback.
+    """
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return str(self)
+
+
+class UnknownFunction(ProgramError, RuntimeError):
+    """A schedule names a function that the program does not have."""

@@ -10,12 +10,16 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
+
+from .diagnostics import ProgramError
 
 # What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {
     "allo": ("allo.dsl", "schedule"),
     "allo.dataflow": ("allo.dataflow",),
     "allo.dsl": ("allo.dsl",),
+    "allo.template": ("allo.dsl",),
     "allo.memory": ("memory",),
     "allo.customize": ("schedule",),
     "allo.ir": (),
@@ -36,9 +40,48 @@ FOREIGN: dict[str, str] = {
     "allo.ir": "it works on the modules of Allo's own compiler",
     "allo.primitives": "it works on the modules of Allo's own compiler",
     "allo.autoscheduler": "allo-tune searches for schedules",
-    "allo.library": "it is part of Allo's sources: with a checkout of Allo on Python's path it is loaded from there",
 }
-"""Why modules of Allo are not here, by how their names begin."""
+"""Modules of Allo that mean nothing here, by how their names begin. They are imported, and say why when they are used:
+Allo's own library and tests import them for what only some of their functions need.
+"""
+
+
+class _Foreign:
+    """A name of a module that means nothing here: whatever is done with it is an error that says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.__dict__.update(_name=name, _reason=reason)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise ProgramError(f"allo-dse has no {self._name}: {self._reason}")
+
+    __call__ = __getitem__ = __instancecheck__ = __enter__ = __exit__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is not here>"
+
+
+class _ForeignLoader(Loader):
+    """Makes a module whose every name is a `_Foreign`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        def named(name: str) -> _Foreign:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return _Foreign(f"{module.__name__}.{name}", self.reason)
+
+        module.__dict__["__getattr__"] = named
 
 
 class _Loader(Loader):
@@ -65,8 +108,9 @@ class _Finder(MetaPathFinder):
             return _from_sources(fullname)
         if fullname not in MODULES and fullname.startswith("allo.") and not fullname.startswith("allo.library."):
             reasons = (word for name, word in FOREIGN.items() if f"{fullname}.".startswith(f"{name}."))
-            reason = next(reasons, "see docs/language.md for what is")
-            raise ModuleNotFoundError(f"allo-dse has no {fullname}: {reason}", name=fullname)
+            if reason := next(reasons, ""):
+                return ModuleSpec(fullname, _ForeignLoader(reason), is_package=True)
+            raise ModuleNotFoundError(f"allo-dse has no {fullname}: see docs/language.md for what is", name=fullname)
         if fullname not in MODULES:
             return None
         is_package = any(name.startswith(fullname + ".") for name in MODULES)
@@ -92,7 +136,10 @@ def _from_sources(fullname: str) -> ModuleSpec:
     folders = [str(Path(folder) / "allo" / "library") for folder in sys.path]
     folders = [folder for folder in folders if Path(folder).is_dir()]
     if not folders:
-        raise ModuleNotFoundError(f"allo-dse has no {fullname}: {FOREIGN[fullname]}", name=fullname)
+        raise ModuleNotFoundError(
+            f"allo-dse has no {fullname}: it is part of Allo's sources, and loaded from a checkout on Python's path",
+            name=fullname,
+        )
     spec = ModuleSpec(fullname, None, is_package=True)
     spec.submodule_search_locations = folders
     return spec

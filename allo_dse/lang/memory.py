@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -106,11 +106,71 @@ def _check(dims: object) -> Dims:
     return tuple(dims)
 
 
+RESOURCES = ("AUTO", "BRAM", "URAM", "LUTRAM", "SRL")
+STORAGE_TYPES = ("RAM_1P", "RAM_2P", "RAM_T2P", "RAM_1WNR", "RAM_S2P", "ROM_1P", "ROM_2P", "ROM_NP")
+
+
 @dataclass(frozen=True)
 class Memory:
-    """Where a tensor is kept on a device; recorded for code generators, without effect on results."""
+    """Where a tensor is kept on a device; recorded for code generators, without effect on results.
+
+    Raises:
+        ValueError: for a resource or a storage type that there is none of (upper and lower case are alike).
+    """
 
     resource: str = "AUTO"
     storage_type: str | None = None
     latency: int | None = None
     depth: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("resource", RESOURCES), ("storage_type", STORAGE_TYPES)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, value.upper())
+                if value.upper() not in known:
+                    raise ValueError(f"Invalid {name} {value!r}: known are {', '.join(known)}")
+
+    def __repr__(self) -> str:
+        given = ((name, getattr(self, name)) for name in ("resource", "storage_type", "latency", "depth"))
+        shown = (f'{name}="{v}"' if isinstance(v, str) else f"{name}={v}" for name, v in given if v is not None)
+        return f"Memory({', '.join(shown)})"
+
+
+@dataclass
+class DTensor:
+    """A tensor that is distributed over a mesh: what a program says of it with `@`, taken apart.
+
+    Attributes:
+        mapping: the extents of the mesh.
+        spec: a layout, or where it is kept.
+    """
+
+    rank: int | None
+    mapping: Sequence[int] | None
+    shape: tuple[int, ...]
+    dtype: object
+    spec: Layout | Memory | None
+    name: str | None = None
+    top_name: str | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        return self.spec if isinstance(self.spec, Layout) else None
+
+    @property
+    def memory(self) -> Memory | None:
+        return self.spec if isinstance(self.spec, Memory) else None
+
+    def get_local_shape(self) -> tuple[int, ...]:
+        """The shape of the part that one task sees."""
+        if self.layout is None or self.mapping is None:
+            return self.shape
+        axes = self.layout.axes(len(self.mapping))
+        return tuple(
+            extent if axis is None else extent // self.mapping[axis]
+            for extent, axis in zip(self.shape, axes, strict=True)
+        )
+
+    def __str__(self) -> str:
+        return f"DTensor(name={self.name}, shape={self.shape}, dtype={self.dtype}, memory={self.memory})"

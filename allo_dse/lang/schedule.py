@@ -16,7 +16,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Protocol, cast
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import SimulationError
+
+from .diagnostics import ProgramError, ProgramStop, UnknownFunction
 from .region import Instance
 from .targets import builder_of
 
@@ -112,6 +114,7 @@ class Session(Protocol):
         """The program as MLIR."""
 
 
+_COMPARE = (("allo_dse.mapper.program", "load_program"), ("allo_dse.eval.equivalence.compare", "equivalent"))
 _SESSION = ["allo_dse.frontend.schedule.session", "Session"]
 
 
@@ -235,13 +238,18 @@ class Schedule:
         try:
             found = self.session.loops(name)
         except ProgramError as error:
-            raise _placed(error) from None
+            raise UnknownFunction.of(_placed(error)) from None
         return Bands({b: Bands({n: Axis(name, b, n) for n in names}) for b, names in found.items()})
 
     @property
     def top_func_name(self) -> str:
         """The name of the outermost function."""
         return _name(self.region)
+
+    @property
+    def inst_list(self) -> list[object]:
+        """The values of its type parameters."""
+        return list(self.arguments)
 
     @property
     def primitive_sequences(self) -> list[tuple[str, list[object], dict[str, object]]]:
@@ -272,7 +280,7 @@ class Schedule:
 
     def build(self, target: str | None = None, **options: Any) -> Any:
         """Build for `target`; see `df.build`."""
-        return builder_of(target or DEFAULT_TARGET)(self, **options)
+        return build(self, target or DEFAULT_TARGET, **options)
 
     def _apply(self, name: str, *args: object, **options: object) -> Any:
         return self._record(Primitive(name, args, tuple(sorted(options.items()))))
@@ -385,12 +393,34 @@ def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] 
         instantiate: values of the function's type parameters, in order.
 
     Raises:
-        ProgramError: when a plain function does not compile.
+        ProgramStop: when a plain function does not compile.
     """
     schedule = Schedule(region, tuple(instantiate or ()))
     if isinstance(region, FunctionType):
-        schedule._session = _open_session(Instance(region, schedule.arguments, _around(region)))
+        instance = Instance(region, schedule.arguments, _around(region))
+        try:
+            schedule._session = _open_session(instance)
+        except ProgramError as error:
+            raise ProgramStop.of(error) from None
     return schedule
+
+
+def verify(schedule_a: Any, schedule_b: Any) -> bool:
+    """Whether two schedules (or functions) compute the same from all inputs; prints where they differ.
+
+    Sums of floating-point numbers may be in another order.
+    """
+    load, equivalent = (getattr(importlib.import_module(module), name) for module, name in _COMPARE)
+    try:
+        found = equivalent(load(schedule_a), load(schedule_b), allow_reassociation=True)
+    except SimulationError as error:
+        if type(error) is not SimulationError:  # it cannot be told
+            raise
+        found = error  # they do not have the same arguments
+    if isinstance(found, SimulationError) or not found:
+        print(found)
+        return False
+    return True
 
 
 def build(region: object, target: str = DEFAULT_TARGET, **options: Any) -> Any:
@@ -404,6 +434,9 @@ def build(region: object, target: str = DEFAULT_TARGET, **options: Any) -> Any:
         A module that is called with the region's arguments (NumPy arrays, written in place).
 
     Raises:
-        ProgramError: when the target is unknown, or the program is wrong.
+        ProgramStop: when the target is unknown, or the program is wrong.
     """
-    return builder_of(target)(region, **options)
+    try:
+        return builder_of(target)(region, **options)
+    except ProgramError as error:
+        raise ProgramStop.of(error) from None

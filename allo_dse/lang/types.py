@@ -59,6 +59,12 @@ class DType:
         """Whether the highest bit is a sign. An integer of one bit is 0 or 1: programs use `int1` for flags."""
         return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
+    @property
+    def fracs(self) -> int:
+        """How many bits of a number stand after the point: of a float, how many its significand has."""
+        significand = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
+        return significand.get(self.name, self.fraction_bits)
+
     def __getitem__(self, shape: Shape) -> Any:
         if _names_type_parameter(shape):
             return GenericType()

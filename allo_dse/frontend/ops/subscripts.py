@@ -101,8 +101,6 @@ def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequ
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:
     scalar = as_scalar(task, value, node, like=index)
-    if not scalar.dtype.is_integer:
-        task.fail(node, f"an index must be an integer, not {scalar.dtype}")
     return convert(task, scalar, index).ssa
 
 
@@ -214,8 +212,7 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     if all(isinstance(i, Const) for i in indices):
         values = tuple(i.value for i in indices if isinstance(i, Const))
         if isinstance(base, FunctionType):
-            named = len(values) > len(getattr(base, "__type_params__", ())) and isinstance(values[-1], str)
-            return Const(Instance(base, values[:-1] if named else values))  # a name for schedules comes last
+            return Const(Instance(base, values))
         try:
             return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
         except Exception as error:

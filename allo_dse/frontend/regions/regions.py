@@ -229,6 +229,7 @@ def bind_type_parameters(
             f"instantiate it: {node.name}[{', '.join(parameters)}]" if parameters else "",
         )
     source.names.update(zip(parameters, values, strict=True))
+    source.parts = {name: part for name, part in source.parts.items() if name not in parameters}
 
 
 def plain_arguments(file: SourceFile, node: ast.FunctionDef) -> list[ast.arg]:

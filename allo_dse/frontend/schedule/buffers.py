@@ -22,11 +22,14 @@ def buffer_at(found: Found, array: ir.Value, name: str) -> str:
 
     before:  for i: for k: for j: C[i, j] += ...
     after:   for i: { b[:] = C[i, :]; for k: for j: b[j] += ...; C[i, :] = b[:] }
+
+    What is only read is not written back.
     """
     body, loop = found.body, found.op
     ops = accesses(loop, array)
-    if not any(op.name == "memref.store" for op in ops):
-        raise ProgramError(f"loop `{found.name}` does not write `{name}`", hint="reuse_at is for arrays that are read")
+    if not ops:
+        raise ProgramError(f"loop `{found.name}` does not use `{name}`")
+    writes = any(op.name == "memref.store" for op in ops)
     shape = list(ir.MemRefType(array.type).shape)
     forms = IndexForms(body)
     used = windows(forms, ops, shape, forms.inside(loop))
@@ -36,7 +39,7 @@ def buffer_at(found: Found, array: ir.Value, name: str) -> str:
     sizes = [used[axis].size for axis in kept]
     source = body.source(loop)
     block = inner_block(loop)
-    for at_end in (False, True):
+    for at_end in (False, True) if writes else (False,):
         point = ir.InsertionPoint.at_block_terminator(block) if at_end else ir.InsertionPoint.at_block_begin(block)
         with point, _loops(body, source.name, sizes, "back" if at_end else "init", found) as position:
             there = _global(forms, used, dict(zip(kept, position, strict=True)))

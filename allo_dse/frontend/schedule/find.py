@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from allo_dse.ir.bindings import ir
+from allo_dse.lang.allo.ir_utils import MockBuffer
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Array, Axis
 
@@ -134,8 +135,8 @@ def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
 
 def array(target: object, top: str) -> Array:
     """The function and the name of an array."""
-    if isinstance(target, Array):
-        return target
+    if isinstance(target, (Array, MockBuffer)):
+        return Array(target.function, target.name)
     if not isinstance(target, str):
         raise ProgramError(f"an array is meant by its name, not by {target!r}", hint="s.partition(s.A, dim=1)")
     function, _, name = target.rpartition(":")

@@ -13,5 +13,9 @@ class MockBuffer:
     name: str
     idx: int | None = None
 
+    @property
+    def function(self) -> str:
+        return self.func
+
     def __str__(self) -> str:
         return f"{self.func}:{self.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -14,8 +15,19 @@ _GLOBAL = re.compile(r'memref\.global "private" constant @(\S+) : memref<([^>]*)
 
 
 def tables_of(mlir: str) -> dict[str, tuple[str, str]]:
-    """Per constant array of a body its MLIR type (`4x8xi16`) and its elements as MLIR writes them."""
-    return {name: (type_, elements) for name, type_, elements in _GLOBAL.findall(mlir)}
+    """Per constant array of a body its MLIR type (`4x8xi16`) and its elements in nested brackets."""
+    return {name: (type_, _listed(type_, elements)) for name, type_, elements in _GLOBAL.findall(mlir)}
+
+
+def _listed(type_: str, elements: str) -> str:
+    """The elements in brackets. MLIR prints more than a hundred of them as one string of their bytes."""
+    if not elements.startswith('"0x'):
+        return elements
+    shape, element = elements_of(type_)
+    raw = bytes.fromhex(elements.strip('"')[2:])
+    width = len(raw) // math.prod(shape) if element.kind != "bool" else 1
+    numbers = np.frombuffer(raw, f"<{'u' if element.is_float else 'i'}{width}").reshape(shape).tolist()
+    return str(numbers) if not element.is_float else re.sub(r"\d+", lambda found: hex(int(found.group())), str(numbers))
 
 
 def elements_of(type_: str) -> tuple[tuple[int, ...], Element]:
