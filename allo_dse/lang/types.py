@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
@@ -173,6 +174,16 @@ class ConstExprType:
     """The annotation of a variable that is computed at compile time."""
 
     dtype: DType
+
+
+class Struct:
+    """`Struct({"x": int32, "y": float32})`: a variable of several parts, set by a dict and used as `p["x"]`."""
+
+    def __init__(self, fields: Mapping[str, DType]) -> None:
+        self.fields = {name: _element(dtype) for name, dtype in fields.items()}
+
+    def __repr__(self) -> str:
+        return f"Struct({self.fields})"
 
 
 class ConstExpr:

@@ -34,6 +34,8 @@ CONSTRUCTS: dict[str, dict[str, str]] = {
         "+ - * // %": "for i in range(1, 8):\n    b[i] = (a[i] * 7 + 3 - i) // 2 % 5",
         "& | ^ ~ << >>": "for i in range(8):\n    b[i] = ((a[i] & 6) | (i ^ 3)) + (~a[i]) + (a[i] << 2) + (a[i] >> 1)",
         "min(x, y), max(x, y), abs(x)": "for i in range(8):\n    b[i] = min(a[i], 4) + max(i, 3) + abs(a[i] - 5)",
+        'p: Struct({"x": int32})': 'for i in range(8):\n    p: POINT = {"x": a[i], "y": 2}\n    p["y"] += i\n'
+        '    p["x"] = p["x"] * p["y"]\n    b[i] = p["x"]',
         "weights[i] of a constant": "for i in range(8):\n    b[i] = WEIGHTS[i] * a[i]",
     },
     "Tiles": {

@@ -21,8 +21,9 @@ from .execute import simulate
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 HEAD = """import allo
 import numpy as np
-from allo.ir.types import int32
+from allo.ir.types import Struct, int32
 
+POINT = Struct({"x": int32, "y": int32})
 WEIGHTS = [3, 1, 4, 1, 5, 9, 2, 6]
 MATRIX = np.arange(8, dtype=np.int32).reshape(2, 4)
 

@@ -25,13 +25,22 @@ assert callable(allo.customize) and allo.add is allo.dsl.add
 from allo.ir.types import AlloType
 from allo.backend.aie.vliw import create_vliw_module
 assert isinstance(int8, AlloType)
-for name, word in (("allo.passes", "compiler"), ("allo._mlir.ir", "compiled part"), ("allo.library.nn", "sources")):
+from allo.memory import DTensor
+from allo.template import meta_if
+from allo.passes import generate_input_output_buffers
+from allo._mlir.dialects import func as func_d
+for use, word in (
+    (lambda: generate_input_output_buffers(None), "compiler"),
+    (lambda: func_d.FuncOp(), "compiled part"),
+    (lambda: __import__("allo.library.nn"), "sources"),
+    (lambda: __import__("allo.datafloww"), "docs/language.md"),
+):
     try:
-        __import__(name)
-    except ModuleNotFoundError as error:
+        use()
+    except (lang.ProgramError, ModuleNotFoundError) as error:
         assert word in str(error), error
     else:
-        raise AssertionError(name)
+        raise AssertionError(word)
 assert get_np_struct_type(40).itemsize == 5
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,6 +186,13 @@ class Tuple:
 
 
 @dataclass(frozen=True, eq=False)
+class Record:
+    """A variable of several parts, each a scalar."""
+
+    fields: Mapping[str, Variable]
+
+
+@dataclass(frozen=True, eq=False)
 class RegionCall:
     """A region that a task calls: it runs in the task's place, on tensors of the task's kernel.
 
@@ -198,6 +206,17 @@ class RegionCall:
 
 
 Value = (
-    Const | Meta | Scalar | Variable | Buffer | TileExpr | StreamRef | StreamGroup | PendingGet | Tuple | LocalFunction
+    Const
+    | Meta
+    | Scalar
+    | Variable
+    | Buffer
+    | TileExpr
+    | StreamRef
+    | StreamGroup
+    | PendingGet
+    | Tuple
+    | Record
+    | LocalFunction
 )
 TileValue = Buffer | TileExpr | PendingGet

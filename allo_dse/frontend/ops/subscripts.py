@@ -18,7 +18,7 @@ from allo_dse.lang.types import index
 from ..model import pid_values as meta
 from ..model.mlir_text import memref_type
 from ..model.pid_values import Meta
-from ..model.values import Buffer, Const, Scalar, StreamRef, Value
+from ..model.values import Buffer, Const, Record, Scalar, StreamRef, Value, Variable
 from ..regions.task_state import Task
 from .bits import bits_of
 from .index_checks import Limit, bounds_of, check_attribute, is_flat, wrong_index
@@ -197,7 +197,17 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
         return Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
     if isinstance(base, Scalar):
         return bits_of(task, base, node)
+    if isinstance(base, Record):
+        return as_scalar(task, field_of(task, base, node), node)
     task.fail(node, "this cannot be indexed")
+
+
+def field_of(task: Task, record: Record, node: ast.Subscript) -> Variable:
+    """The part of a record that a subscript names."""
+    field = record.fields.get(str(node.slice.value)) if isinstance(node.slice, ast.Constant) else None
+    if field is None:
+        task.fail(node, f"its parts are named {', '.join(map(repr, record.fields))}")
+    return field
 
 
 def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:

@@ -128,8 +128,8 @@ def fuse(chain: Sequence[Found]) -> str:
             total //= size
             quotient = rest if total == 1 else arith.FloorDivSIOp(rest, constant(total)).result
             mapping[variable(loop)] = _value_at(loop, quotient)
-            if total > 1:
-                rest = arith.SubIOp(rest, arith.MulIOp(quotient, constant(total)).result).result
+            used = arith.MulIOp(quotient, constant(total)).result
+            rest = constant(0) if total == 1 else arith.SubIOp(rest, used).result  # loops of one round may follow
     _sink(loops, whole, mapping)
     return name
 

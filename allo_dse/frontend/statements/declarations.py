@@ -6,12 +6,12 @@ import ast
 
 import numpy as np
 
-from allo_dse.lang.types import ConstExprType, DType, StatefulType, StreamType, TensorType
+from allo_dse.lang.types import ConstExprType, DType, StatefulType, StreamType, Struct, TensorType
 from allo_dse.program.tasks import StateVariable
 
 from ..model.mlir_text import element_type, memref_type
 from ..model.pid_values import Meta
-from ..model.values import Buffer, Const, PendingGet, Scalar, StreamGroup, StreamRef, TileExpr, Value, Variable
+from ..model.values import Buffer, Const, PendingGet, Record, Scalar, StreamGroup, StreamRef, TileExpr, Value, Variable
 from ..ops import scalars, tiles
 from ..ops.scalars import as_scalar
 from ..regions.task_state import Task
@@ -30,6 +30,9 @@ def declaration(task: Task, node: ast.AnnAssign) -> None:
     if isinstance(type_, StatefulType):
         _declare_state(task, name, type_.type, node)
         return
+    if isinstance(type_, Struct):
+        task.declare(name, _record(task, name, type_, node))
+        return
     if isinstance(type_, StreamType):
         task.fail(node, "streams are declared in the region, outside of its kernels")
     if isinstance(type_, DType):
@@ -45,6 +48,26 @@ def declaration(task: Task, node: ast.AnnAssign) -> None:
         return
     scalar = None if value is None else tiles.element(task, value, type_.dtype, node)
     _declare_scalar(task, name, type_.dtype, scalar)
+
+
+def _record(task: Task, name: str, type_: Struct, node: ast.AnnAssign) -> Record:
+    """A variable of several parts: `p: point = {"x": 1, "y": 2.0}`."""
+    given: dict[str, ast.expr] = {}
+    if node.value is not None:
+        if not isinstance(node.value, ast.Dict):
+            task.fail(node.value, f"`{name}` is set by a dict of its parts")
+        written = zip(node.value.keys, node.value.values, strict=True)
+        given = {str(key.value): value for key, value in written if isinstance(key, ast.Constant)}
+        if given.keys() != type_.fields.keys():
+            task.fail(node.value, f"`{name}` has the parts {', '.join(map(repr, type_.fields))}")
+    fields = {}
+    for part, dtype in type_.fields.items():
+        memref = f"memref<{element_type(dtype)}>"
+        fields[part] = Variable(task.text.slot(memref), dtype)
+        if part in given:
+            scalar = tiles.element(task, task.lower(task, given[part]), dtype, node)
+            task.text.line(f"memref.store {scalar.ssa}, {fields[part].ssa}[] : {memref}")
+    return Record(fields)
 
 
 def _declare_state(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:

@@ -17,6 +17,7 @@ from ..model.values import (
     Const,
     LocalFunction,
     PendingGet,
+    Record,
     Scalar,
     StreamRef,
     TileExpr,
@@ -171,9 +172,7 @@ def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> 
     task.check_not_fixed(target.id, target)
     known = task.find(target.id)
     if isinstance(known, Variable):
-        scalar = tiles.element(task, value, known.dtype, node)
-        task.text.line(f"memref.store {scalar.ssa}, {known.ssa}[] : memref<{element_type(known.dtype)}>")
-        task.scalar_op()
+        _set_variable(task, known, value, node)
     elif isinstance(known, Buffer):
         if known.shape == ():
             _store_element(task, known, Position(), value, node)
@@ -189,12 +188,21 @@ def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
         task.fail(node, "a constant array cannot be written")
 
 
+def _set_variable(task: Task, variable: Variable, value: Value, node: ast.stmt) -> None:
+    scalar = tiles.element(task, value, variable.dtype, node)
+    task.text.line(f"memref.store {scalar.ssa}, {variable.ssa}[] : memref<{element_type(variable.dtype)}>")
+    task.scalar_op()
+
+
 def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast.stmt) -> None:
     base = task.lower(task, target.value)
     if isinstance(base, Buffer) and base.shape == ():
         base = scalars.as_scalar(task, base, target.value)
     if isinstance(base, Scalar):
         _assign(task, target.value, with_bits(task, base, target, value), node)
+        return
+    if isinstance(base, Record):
+        _set_variable(task, subscripts.field_of(task, base, target), value, node)
         return
     if isinstance(base, StreamRef):
         task.fail(target, "a stream is written with put(value)")
@@ -228,6 +236,11 @@ def _augmented(task: Task, node: ast.AugAssign) -> None:
             old_bits = bits_of(task, base, node.target)
             new_bits = apply(task, op, old_bits, task.lower(task, node.value), node)
             _assign(task, node.target.value, with_bits(task, base, node.target, new_bits), node)
+            return
+        if isinstance(base, Record):
+            part_of = subscripts.field_of(task, base, node.target)
+            old_part = scalars.as_scalar(task, part_of, node)
+            _set_variable(task, part_of, apply(task, op, old_part, task.lower(task, node.value), node), node)
             return
         if not isinstance(base, Buffer):
             task.fail(node.target, "cannot assign to this")

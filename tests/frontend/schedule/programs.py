@@ -87,3 +87,7 @@ def strided(A: int32[9, 11], B: int32[4, 4]):
         for r, c in allo.reduction(3, 4):
             total += A[2 * y + r, 2 * x + c]
         B[y, x] = total
+
+
+def past_its_end(A: int32[4]):
+    A[4] = 1

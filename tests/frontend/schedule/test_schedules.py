@@ -10,7 +10,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.lang.schedule import customize
+from allo_dse.lang.schedule import customize, verify
 from allo_dse.mapper.program import load_program
 
 from . import programs
@@ -50,6 +50,28 @@ def test_printed_modules_are_mlir_with_names_and_directives() -> None:
     assert schedule.build().top_func_name == "product"
 
 
+def test_buffers_of_what_is_read_are_not_written_back() -> None:
+    schedule = row_by_row()
+    schedule.buffer_at(schedule.B, axis="k")
+    a, b = np.arange(48, dtype=np.int32).reshape(6, 8), np.arange(80, dtype=np.int32).reshape(8, 10)
+    np.testing.assert_array_equal(schedule.build()(a, b), a @ b + 3)
+    assert "B_buffer" in str(schedule.module)
+
+
+def test_verify_compares_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(row_by_row(), customize(programs.product))
+    assert not verify(customize(programs.stencil), customize(programs.scaled))
+    assert "same arguments" in capsys.readouterr().out
+
+
+def test_a_program_that_does_not_compile_ends_as_with_allo() -> None:
+    with pytest.raises(SystemExit, match="index 4 is out of range") as caught:
+        customize(programs.past_its_end)
+    assert isinstance(caught.value, ProgramError)
+    with pytest.raises(RuntimeError, match="no function `nothing`"):
+        row_by_row().get_loops("nothing")
+
+
 def test_loops_are_found_in_their_nests() -> None:
     schedule = customize(programs.two_nests)
     loops = schedule.get_loops()
@@ -70,7 +92,7 @@ def test_loops_are_found_in_their_nests() -> None:
         (lambda s: s.split("l", 2), "`product` has no loop `l`"),
         (lambda s: s.split("i", 0), "the factor must be a positive integer"),
         (lambda s: s.partition(s.A, dim=3), "there is no dimension 3"),
-        (lambda s: s.buffer_at("A", axis="i"), "loop `i` does not write `A`"),
+        (lambda s: s.buffer_at("A", axis="i.inner"), "`product` has no loop `i.inner`"),
         (lambda s: s.compute_at("i", "j"), "the two loops stand in one nest"),
         (lambda s: s.pipeline("other:i"), "there is no function `other` with loops here"),
     ],
