@@ -53,7 +53,7 @@ def test_printed_modules_are_mlir_with_names_and_directives() -> None:
 def test_buffers_of_what_is_read_are_not_written_back() -> None:
     schedule = row_by_row()
     schedule.buffer_at(schedule.B, axis="k")
-    a, b = np.arange(48, dtype=np.int32).reshape(6, 8), np.arange(80, dtype=np.int32).reshape(8, 10)
+    a, b = np.arange(60, dtype=np.int32).reshape(6, 10), np.arange(80, dtype=np.int32).reshape(10, 8)
     np.testing.assert_array_equal(schedule.build()(a, b), a @ b + 3)
     assert "B_buffer" in str(schedule.module)
 
