@@ -1,6 +1,6 @@
 """What an NPU design cannot be better than, before it is simulated: the work that its resources have to do.
 
-    level 0    from the fold alone: tasks over nodes, and every tile that is needed is moved once
+    level 0    from the fold alone: tasks over nodes, and the tiles that its loops let each node fetch again
     level 1    from the transport plan: what cores, channels and DRAM do from one intervention of the host to the next
 
 The first costs tens of microseconds, the second as much as checking the device's limits, which need the plan too. Every
@@ -18,18 +18,22 @@ from math import prod
 import numpy as np
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.fold import KernelFold, MeshFold
+from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.periods import Cadence, GroupSchedule, PortSchedule
+from allo_dse.mapper.graph.ports import PortSide
 from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
 from allo_dse.mapper.model.movement import Direction, Flow, Transport
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.transport.plan import column_limits
+from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
 
 from ..bounds import Bounds, Interval
 from .costs import class_cycles
 from .network import TICKS_PER_CYCLE, is_paged, ports_of_nodes
-from .work import blocks_of, host_us, macs_of, peak_of
+from .work import blocks_of, host_us, macs_of_class, peak_of
 
 _ANYTHING = float("inf")
 _SLACK = 1e-9
@@ -89,24 +93,46 @@ class ProgramWork:
     @cached_property
     def kernel_ticks(self) -> dict[str, float]:
         """What all tasks of each kernel compute together, by its name."""
-        found = {}
-        for kernel, ticks in zip(self.program.kernels, self.class_ticks, strict=True):
-            table = kernel.varying_classes
-            tasks = np.bincount(table.reshape(-1), minlength=len(ticks)) * (kernel.task_count // table.size)
-            found[kernel.name] = float(tasks @ np.array(ticks, float))
-        return found
+        sums = (tasks @ np.array(ticks, float) for tasks, ticks in zip(self._tasks, self.class_ticks, strict=True))
+        return {kernel.name: float(own) for kernel, own in zip(self.program.kernels, sums, strict=True)}
 
     @cached_property
-    def moved(self) -> tuple[dict[Direction, float], float]:
-        """Ticks of DRAM service by direction, and bytes, of every tile that tasks need, moved once."""
-        ticks: dict[Direction, float] = dict.fromkeys(_DIRECTIONS, 0.0)
-        total = 0.0
-        for kernel, sides in enumerate(self.limits.moved):
-            for side in sides:
-                tiles = self.limits.tiles(kernel, side)
-                total += tiles * side.port.tile_bytes
-                ticks[side.key[1]] += tiles * self.dram_ticks(side.port.tile_bytes, side.port.run_bytes, paged=False)
-        return ticks, total
+    def _tasks(self) -> list[IntArray]:
+        """How many tasks there are: per kernel and class."""
+        tables = [(kernel, kernel.varying_classes) for kernel in self.program.kernels]
+        return [
+            np.bincount(table.reshape(-1), minlength=len(kernel.classes)) * (kernel.task_count // table.size)
+            for kernel, table in tables
+        ]
+
+    @cached_property
+    def ports(self) -> list[list[_Port]]:
+        """Per kernel the tensor ports that no kernel before it has."""
+        return [
+            [_Port.of(self, kernel, side) for side in sides] for kernel, sides in enumerate(self.limits.moved)
+        ]  # fmt: skip
+
+    @cached_property
+    def channels(self) -> dict[Direction, int]:
+        """Shim channels of the array that feed it, and that drain it."""
+        limits = column_limits(self.device)
+        return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
+
+    def moved(self, fold: MeshFold | NodeFold) -> tuple[float, float]:
+        """Ticks and bytes that moving tiles takes at least: of DRAM in one direction, of a channel, or of its shims."""
+        dram, shims = dict.fromkeys(_DIRECTIONS, 0.0), dict.fromkeys(_DIRECTIONS, 0.0)
+        total = longest = 0.0
+        for number, ports in enumerate(self.ports):
+            for port in ports:
+                flows, tiles = (1, port.tiles) if isinstance(fold, NodeFold) else port.moved(fold.kernels[number])
+                count = flows * tiles
+                total += count * port.tile_bytes
+                dram[port.way] += count * port.dram
+                shims[port.way] += count * port.shim
+                if isinstance(fold, MeshFold):
+                    longest = max(longest, tiles * port.shim)
+        shared = (shims[way] / self.channels[way] for way in _DIRECTIONS)
+        return max(longest, *dram.values(), *shared), total
 
     @cached_property
     def limits(self) -> FoldBounds:
@@ -115,8 +141,13 @@ class ProgramWork:
     @cached_property
     def macs_and_peak(self) -> tuple[int, float]:
         """Multiply-accumulates of the program, and per cycle of one core at most."""
-        schedules = self.program.vmg.graph.periods.schedules(self.program.vmg.groups)
-        return macs_of(schedules), max(peak_of(group, self.device) for group in schedules)
+        every = [
+            (int(count), cls)
+            for kernel, tasks in zip(self.program.kernels, self._tasks, strict=True)
+            for cls, count in zip(kernel.classes, tasks, strict=True)
+            if count
+        ]
+        return sum(count * macs_of_class(cls) for count, cls in every), peak_of([cls for _, cls in every], self.device)
 
     @property
     def cycles_per_us(self) -> float:
@@ -133,11 +164,10 @@ class ProgramWork:
         """DRAM service for one tile."""
         return self.ticks(self.device.board.dram_us(tile_bytes, run_bytes, paged) * self.cycles_per_us)
 
-    def shim_ticks(self, flow: Flow, paged: bool) -> int:
+    def shim_ticks(self, tile_bytes: int, run_bytes: int, paged: bool) -> int:
         """What one tile takes of its shim channel."""
-        column = self.ticks(self.device.board.column_us(flow.tile_bytes, flow.run_bytes) * self.cycles_per_us)
-        memory = self.dram_ticks(flow.tile_bytes, flow.run_bytes, paged) + column
-        return max(memory, self.transfer_ticks(flow.tile_bytes))
+        column = self.ticks(self.device.board.column_us(tile_bytes, run_bytes) * self.cycles_per_us)
+        return max(self.dram_ticks(tile_bytes, run_bytes, paged) + column, self.transfer_ticks(tile_bytes))
 
     def tree_ticks(self, tree: Tree) -> int:
         """What the tasks of a node compute."""
@@ -169,6 +199,51 @@ class ProgramWork:
         }
 
 
+@dataclass(frozen=True)
+class _Port:
+    """A tensor port of a kernel, and what a tile of it takes. Times are ticks.
+
+    Attributes:
+        apart: mesh axes along which nodes have flows of their own.
+        telling: mesh axes along which tiles surely differ; `alike`: along which all tasks use the port if one does.
+        tiles: different ones that are needed at least.
+        shim: of its shim channel, which takes longer than the memory tile's.
+    """
+
+    way: Direction
+    mesh: tuple[int, ...]
+    alike: frozenset[int]
+    telling: frozenset[int]
+    apart: tuple[int, ...]
+    tiles: int
+    tile_bytes: int
+    dram: int
+    shim: int
+
+    @staticmethod
+    def of(work: ProgramWork, kernel: int, side: PortSide) -> _Port:
+        limits, port, way = work.limits, side.port, side.key[1]
+        alike, telling = limits.alike(kernel, side), limits.telling(kernel, side)
+        return _Port(
+            way, work.program.kernels[kernel].mesh, frozenset(alike), frozenset(telling),
+            tuple(telling if way == "in" else alike), limits.tiles(kernel, side), port.tile_bytes,
+            work.dram_ticks(port.tile_bytes, port.run_bytes, paged=False),
+            work.shim_ticks(port.tile_bytes, port.run_bytes, paged=False),
+        )  # fmt: skip
+
+    def moved(self, fold: KernelFold) -> tuple[int, int]:
+        """Flows, and tiles that each moves: a node fetches a tile again whenever a loop outside of the innermost one
+        that tiles depend on goes on."""
+        flows = prod(fold.axes[axis].spatial for axis in self.apart)
+        tiles = rounds = 1
+        for axis in (*fold.order, *(axis for axis in range(len(self.mesh)) if axis not in fold.order)):
+            trips = self.mesh[axis] // fold.axes[axis].spatial
+            if axis in self.alike and trips > 1:
+                rounds *= trips
+                tiles = rounds if axis in self.telling else tiles
+        return flows, tiles
+
+
 def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
     """From the fold alone: a node that has most to do has no less than the mean."""
     fold, own, names = design.fold, work.kernel_ticks, list(work.kernel_ticks)
@@ -181,8 +256,8 @@ def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
     else:
         busiest, cores = sum(own.values()) / fold.node_count, []
     memory = max((work.limits.core_bytes(core, design.buffering) for core in cores), default=0)
-    moved, total = work.moved
-    run = max(busiest, *moved.values())
+    moving, total = work.moved(fold)
+    run = max(busiest, moving)
     return work.bounds(fold.node_count, run, 0, (memory, _ANYTHING), (total, _ANYTHING))
 
 
@@ -232,7 +307,7 @@ class _Plan:
                 flow,
                 schedule.cadence,
                 work.dram_ticks(flow.tile_bytes, flow.run_bytes, paged),
-                work.shim_ticks(flow, paged),
+                work.shim_ticks(flow.tile_bytes, flow.run_bytes, paged),
                 work.transfer_ticks(flow.tile_bytes),
                 _waits(schedule),
             )

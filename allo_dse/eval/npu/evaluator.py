@@ -126,7 +126,7 @@ def _metrics(
     macs, cores = macs_of(schedules), design.vmg.node_count
     bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in _busy_ticks(blocks).items()}
     bound["host"] = waited_us / latency_us
-    peak = max(peak_of(group, device) for group in schedules)
+    peak = peak_of([cls for group in schedules for cls in group.class_list], device)
     return Metrics(
         latency_us=latency_us,
         latency_cycles=round(latency_us * cycles_per_us),

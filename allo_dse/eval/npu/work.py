@@ -12,6 +12,7 @@ from allo_dse.device.model import Board
 from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tasks import TaskClass
 
 
 def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
@@ -38,20 +39,20 @@ def macs_of(schedules: Sequence[GroupSchedule]) -> int:
     """Multiply-accumulates of the whole program."""
     total = 0
     for group in schedules:
-        per_class = [
-            sum(prod(op.shape) * (op.count or 1) for op in cls.work if op.kind == "matmul") for cls in group.class_list
-        ]
+        per_class = [macs_of_class(cls) for cls in group.class_list]
         period = int(np.array(per_class, np.int64)[group.classes].sum())
         total += period * group.periods * group.group.count
     return total
 
 
-def peak_of(group: GroupSchedule, device: NpuDevice) -> float:
-    """Multiply-accumulates per cycle of one core at most, for the element types the group multiplies."""
+def macs_of_class(cls: TaskClass) -> int:
+    """Multiply-accumulates of one task."""
+    return sum(prod(op.shape) * (op.count or 1) for op in cls.work if op.kind == "matmul")
+
+
+def peak_of(classes: Sequence[TaskClass], device: NpuDevice) -> float:
+    """Multiply-accumulates per cycle of one core at most, for the element types that classes multiply."""
     peaks = [
-        device.kernel_cost(*op.dtypes).peak_mac_per_cycle
-        for cls in group.class_list
-        for op in cls.work
-        if op.kind == "matmul"
+        device.kernel_cost(*op.dtypes).peak_mac_per_cycle for cls in classes for op in cls.work if op.kind == "matmul"
     ]
     return max(peaks, default=0.0)

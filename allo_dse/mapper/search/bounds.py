@@ -72,7 +72,7 @@ class FoldBounds:
         in_flows = in_transfers = out_flows = out_transfers = 0
         limits = self._limits
         for side in self.moved[kernel]:
-            alike = self._alike(kernel, side)
+            alike = self.alike(kernel, side)
             if side.key[1] == "in":
                 flows = math.prod(sizes[axis] for axis in alike if side.port.tile.depends_on(axis))
                 in_flows += flows
@@ -83,17 +83,22 @@ class FoldBounds:
                 out_transfers += -(-flows // min(limits.memory_in, limits.joins))
         return (0, in_flows, in_transfers, out_flows, out_transfers)
 
-    def _alike(self, kernel: int, side: PortSide) -> list[int]:
+    def alike(self, kernel: int, side: PortSide) -> list[int]:
         """The mesh axes along which all tasks of a kernel use a port if one does."""
         varying = set() if side.key in self._used[kernel][False] else self._varying[kernel]
         return [axis for axis in range(len(self.program.kernels[kernel].mesh)) if axis not in varying]
 
     def tiles(self, kernel: int, side: PortSide) -> int:
         """How many different tiles of a tensor a kernel's tasks need at least."""
-        tile, mesh = side.port.tile, self.program.kernels[kernel].mesh
+        mesh = self.program.kernels[kernel].mesh
+        return math.prod(mesh[axis] for axis in self.telling(kernel, side))
+
+    def telling(self, kernel: int, side: PortSide) -> list[int]:
+        """Mesh axes along which tasks of a kernel surely use different tiles, at any place of the other axes."""
+        tile = side.port.tile
         if not tile.is_affine or any(sum(map(bool, row)) > 1 for row in tile.matrix):
-            return 1
-        return math.prod(mesh[axis] for axis in self._alike(kernel, side) if tile.depends_on(axis))
+            return []
+        return [axis for axis in self.alike(kernel, side) if tile.depends_on(axis)]
 
     def core_bytes(self, members: Sequence[tuple[int, Sizes]], buffering: Buffering) -> int:
         """Data memory that some core needs at least which runs the kernels that share it."""
