@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,13 @@ class Directive:
     scope: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def banks(self, shape: Sequence[int]) -> dict[int, int]:
+        """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""
+        dim, factor = self.options.get("dim", 0), self.options.get("factor", 0)
+        complete = not factor or self.options.get("partition_type", "complete") == "complete"
+        axes = range(len(shape)) if dim == 0 else (dim - 1,)
+        return {axis: shape[axis] if complete else factor for axis in axes if axis < len(shape)}
 
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())

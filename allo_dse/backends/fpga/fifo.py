@@ -39,8 +39,3 @@ def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, in
             found.append((depth, blocks * BRAM18_BITS))
     used = [step for step in found if step[0] < tokens]
     return [*used, (max(tokens, 1), found[len(used)][1])]
-
-
-def reported_bram18(device: FpgaDevice, bits: int, depth: int) -> int:
-    """The BRAM18s that the HLS report states for it: enough for its width, whatever its depth."""
-    return math.ceil(bits / device.arrays.bram18_shapes[0][1]) if bits * depth > device.fifo.lutram_bits else 0

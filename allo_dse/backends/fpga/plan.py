@@ -145,13 +145,10 @@ def _stored(storage: Storage, directive: Directive) -> Storage:
         return replace(storage, place=str(directive.options["memory"]))
     if directive.kind != "partition":
         return storage
-    options = directive.options
-    dim, kind, factor = options.get("dim", 0), options.get("partition_type", "complete"), options.get("factor", 0)
+    kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape
     splits = list(storage.splits)
-    for axis, extent in enumerate(storage.array.shape):
-        if dim in (0, axis + 1):
-            banks = extent if kind == "complete" or not factor else min(factor, extent)
-            splits[axis] = Split(kind if kind != "complete" else "cyclic", banks)
+    for axis, banks in directive.banks(shape).items():
+        splits[axis] = Split(kind if kind != "complete" else "cyclic", min(banks, shape[axis]))
     return replace(storage, splits=tuple(splits))
 
 

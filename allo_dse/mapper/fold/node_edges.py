@@ -101,7 +101,7 @@ def _kernel_edges(
         index = [pids[:, axis] // (mesh[axis] // fold.axes[axis].spatial) for axis in kept]
         grid = np.transpose(node_numbers, (*kept, *cut)).reshape(*(fold.axes[a].spatial for a in kept), -1)
         ends.append(grid[tuple(index)])
-    copies = ends[0].shape[1]
     streams = math.prod(mesh[a] // fold.axes[a].spatial for a in cut)
-    array = np.repeat(edges.array, copies)
-    return ends[0].ravel(), ends[1].ravel(), array, np.full(len(array), streams)
+    source, target = ends
+    array = np.broadcast_to(edges.array[:, np.newaxis], source.shape).ravel()
+    return source.ravel(), target.ravel(), array, np.full(len(array), streams)

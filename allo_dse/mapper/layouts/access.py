@@ -78,9 +78,9 @@ def _pattern(
     moving = False
     for level in range(len(nest) - 1, -1, -1):
         count, step = nest[level]
-        moving = moving or (step != 0 and count > 1)
-        if moving and count > 1:
-            loops.append(_Loop(count, step, level))
+        if count > 1:
+            moving = moving or step != 0
+            loops += [_Loop(count, step, level)] if moving else []
     return _fit(_merged(loops), descriptor)
 
 

@@ -36,11 +36,10 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
         shape = shapes.get(directive.name)
         if directive.kind != "partition" or shape is None or not is_region(directive.scope, vmg.program):
             continue
-        factor = directive.options.get("factor", 0)
-        for axis, extent in enumerate(shape):
-            if directive.options.get("dim", 0) in (0, axis + 1) and factor > extent:
+        for axis, banks in directive.banks(shape).items():
+            if banks > shape[axis]:
                 where = f"dimension {axis + 1} of {directive.name}"
-                yield Violation("partition_factor", where, factor, extent)
+                yield Violation("partition_factor", where, banks, shape[axis])
 
 
 def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:

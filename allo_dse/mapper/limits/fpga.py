@@ -122,14 +122,8 @@ class FpgaCosts:
         options = {d.kind: d.options for d in self._about(tensor)}
         onchip = options.get("place", {}).get("memory") == "onchip"
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
-        banks = math.prod(
-            (tensor.shape[axis] if d.options.get("partition_type") == "complete" else d.options.get("factor", 0))
-            or tensor.shape[axis]
-            for d in self._about(tensor)
-            if d.kind == "partition"
-            for axis in range(len(tensor.shape))
-            if d.options.get("dim", 0) in (0, axis + 1)
-        )
+        splits = [d.banks(tensor.shape) for d in self._about(tensor) if d.kind == "partition"]
+        banks = math.prod(count for split in splits for count in split.values())
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
         packed = max(1, bits // tensor.dtype.bits)
         return onchip, self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))

@@ -102,9 +102,7 @@ class _Runs:
 
     def depths(self, of_groups: Sequence[int]) -> IntArray:
         """Per stream its depth; streams of a group that are deeper stay so."""
-        raised = np.array(of_groups, np.int64)[self.group]
-        is_raised = raised > np.array(self.start, np.int64)[self.group]
-        return np.where(is_raised, np.maximum(self._network.depth, raised), self._network.depth)
+        return np.maximum(self._network.depth, np.array(of_groups, np.int64)[self.group])
 
     def __call__(self, depths: tuple[int, ...]) -> Growth:
         result = self._first if depths == self.start else self._run(depths)

@@ -61,7 +61,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
         late = now.reference - since.reference
         times = _repetitions(since, now)
         if until is not None:
-            times = min(times, (until - int(now.clock.max(initial=0))) // max(1, late))
+            times = min(times, (until - int(now.clock.max())) // max(1, late))
         gain = times * int((now.puts - since.puts).sum() + late)
         if times > 0 and (best is None or gain > best[0]):
             best = gain, Period(since, times)

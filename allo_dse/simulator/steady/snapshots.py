@@ -56,7 +56,7 @@ def snapshot(part: Part, arena: Arena) -> State:
 
 
 def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finished: NDArray[np.bool_]) -> IntArray:
-    """Per node the earliest time of its next operation, and one entry more."""
+    """Per node a time that its next operation is not before, and one entry more."""
     clock = np.zeros(len(nodes) + 1, np.int64)
     clock[:-1] = nodes[:, Node.CLOCK]
     _wait_for_servers(part, arena, clock)
@@ -64,10 +64,8 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
-    delay = np.where(empty, part.latency[blocked], 1)
-    delay[finished[other]] = -NEVER
     for _ in range(ROUNDS):
-        soonest = clock[other] + delay
+        soonest = np.where(finished[other], -NEVER, clock[other])  # who is done wakes nobody
         if not (soonest > clock[waiting]).any():
             break
         clock[waiting] = np.maximum(soonest, clock[waiting])

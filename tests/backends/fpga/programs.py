@@ -123,6 +123,85 @@ def every_fourth() -> Any:
     return top
 
 
+def rows_of_sums() -> Any:
+    @df.region()
+    def top(X: int32[8, 4], Y: int32[8, 4]):
+        firsts: Stream[int32, 8]
+        sums: Stream[int32, 32]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: int32[8, 4]):
+            for i in range(8):
+                v: int32 = firsts.get()
+                for j in range(4):
+                    sums.put(v + x[i, j])
+
+        @df.kernel(mapping=[1], args=[])
+        def first():
+            for n in range(8):
+                firsts.put(n)
+
+        @df.kernel(mapping=[1], args=[Y])
+        def last(y: int32[8, 4]):
+            for n in range(32):
+                y[n // 4, n % 4] = sums.get()
+
+    return top
+
+
+def later_tasks_do_less() -> Any:
+    """A condition on which task it is: around a put, around a get, and around sums only."""
+
+    @df.region()
+    def top(X: int32[4, 8], Y: int32[4, 8], Z: int32[4, 8]):
+        pipe: Stream[int32, 8][4]
+
+        @df.kernel(mapping=[4], args=[X])
+        def puts(x: int32[4, 8]):
+            p = df.get_pid()
+            for i in range(8):
+                if i > p:
+                    pipe[p].put(x[p, i])
+
+        @df.kernel(mapping=[4], args=[Y])
+        def gets(y: int32[4, 8]):
+            p = df.get_pid()
+            for i in range(8):
+                if i > p:
+                    y[p, i] = pipe[p].get()
+
+        @df.kernel(mapping=[4], args=[X, Z])
+        def sums(x: int32[4, 8], z: int32[4, 8]):
+            p = df.get_pid()
+            for i in range(8):
+                if i > p:
+                    z[p, i] = x[p, i] + 1
+
+    return top
+
+
+def searched() -> Any:
+    """Eight puts into a stream of 64, of which data decide how many are taken in one round."""
+
+    @df.region()
+    def top(X: int32[8], Y: int32[8]):
+        found: Stream[int32, 64]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: int32[8]):
+            for i in range(8):
+                found.put(x[i])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def other(y: int32[8]):
+            left: int32 = 8
+            while left > 0:
+                y[8 - left] = found.get()
+                left -= 1
+
+    return top
+
+
 def views() -> Any:
     @df.region()
     def top(X: float32[64, 64], Y: float32[64, 64]):

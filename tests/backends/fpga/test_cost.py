@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps, reported_bram18
+from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.operators import unit_of
-from allo_dse.backends.fpga.task import LoopCost, TaskCost, task_cost
+from allo_dse.backends.fpga.task import LoopCost, TaskCost, depends_on_pid, task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear, holds
@@ -134,6 +134,23 @@ def test_a_condition_on_the_loop_variable_says_which_rounds_use_a_stream() -> No
     assert [kind for _, kind, _ in repeated.ops] == ["put"]
 
 
+def test_a_stream_operation_before_the_inner_loop_happens_in_its_first_round() -> None:
+    found = cost(programs.rows_of_sums(), pipeline("k:j", 8))
+    (repeated,) = [part for part in found.parts if isinstance(part, Pipe)]
+    rounds = [(kind, time // 8) for time, kind, _ in repeated.ops]
+    assert rounds == [("get", 0), ("put", 0), ("put", 1), ("put", 2), ("put", 3)]
+
+
+def test_times_depend_on_the_task_where_a_stream_operation_does_and_not_where_sums_do() -> None:
+    program = dse.load_program(programs.later_tasks_do_less())
+    bodies = {kernel.name: {cls.body.mlir for cls in kernel.classes} for kernel in program.kernels}
+    assert {name: {depends_on_pid(mlir) for mlir in of} for name, of in bodies.items()} == {
+        "puts": {True},
+        "gets": {True},
+        "sums": {False},
+    }
+
+
 def test_operators_of_integers() -> None:
     def unit(name: str, *bits: int, result: int = 130) -> Any:
         return unit_of(Op(name, (0, 1), (2,), f"i{bits[0]}", result, bits), U280)
@@ -153,10 +170,9 @@ def test_streams(bits: int, depth: int, ff: int, bram18: int) -> None:
     assert (found.ff, found.bram18) == (ff, bram18)
 
 
-def test_physical_and_reported_block_rams_of_streams() -> None:
-    assert reported_bram18(U280, 32, 524288) == 1
-    assert reported_bram18(U280, 512, 768) == 15
+def test_a_deep_stream_takes_as_many_block_rams_as_hold_it() -> None:
     assert fifo_resources(U280, 32, 524288).bram18 == 1024
+    assert fifo_steps(U280, 32, 524288)[-1] == (524288, 1024 * BRAM18_BITS)
 
 
 @given(st.integers(1, 600), st.integers(1, 200_000))

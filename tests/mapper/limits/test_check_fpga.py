@@ -109,6 +109,12 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
     assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)
 
 
+def test_a_buffer_holds_what_a_task_puts_however_deep_its_stream_is_declared() -> None:
+    """Where the number of gets depends on data, the puts of the other end still say it."""
+    program = dse.load_program(programs.searched())
+    assert FpgaCosts(program.vmg, U280)._tokens == {"found": 8}
+
+
 def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() -> None:
     """A graph of 32,768 nodes: what its processing elements take is known from its three kinds of task."""
     program = dse.load_program(gemm(Pm=32, Pn=32, Pk=32))

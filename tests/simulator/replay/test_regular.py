@@ -87,6 +87,15 @@ def test_a_deadlock_is_named() -> None:
     assert "p waits to put to s (full, 2 tokens; iteration 4002 of its loop 0" in result.explanation
 
 
+def test_a_deadlock_in_a_pipelined_loop_is_in_the_iteration_that_is_due() -> None:
+    """Gets of one stream in two stages: those of later iterations come before the late ones of earlier iterations."""
+    late = [Get("s", stage=0), Get("s", stage=3), Get("s", stage=4)]
+    trace = Trace.build({"s": 2}, {"p": [Loop(2004, ops=[Put("s")])], "q": [Loop(2000, depth=6, ops=late)]})
+    result = trace.extrapolate()
+    assert not result.finished
+    assert result.explanation == trace.replay().explain()
+
+
 def test_what_cannot_be_extrapolated_is_refused() -> None:
     listed = Trace.build({"s": 1}, {"p": [Loop(1, events=[("put", "s", 0)])]})
     with pytest.raises(TraceError, match="lists events one by one"):

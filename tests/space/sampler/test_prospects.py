@@ -63,6 +63,13 @@ def likelihood(theta: Any, apart: Any, losses: Any) -> float:
     return float(-size / 2 * np.log(scale) - 0.5 * np.linalg.slogdet(covariance)[1])
 
 
+def test_squares_are_those_of_the_distances() -> None:
+    rng = np.random.default_rng(0)
+    left, right = rng.random((4, 3)), rng.random((5, 3))
+    direct = ((left[:, None] - right[None]) ** 2).sum(2)
+    np.testing.assert_allclose(_squares(left, right), direct)
+
+
 @given(st.integers(0, 1000))
 def test_the_slope_is_that_of_the_likelihood(seed: int) -> None:
     rng = np.random.default_rng(seed)
