@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from run_notebooks import page
 
 import allo_dse
 
 project = "allo-dse"
 version = release = allo_dse.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 html_theme = "furo"
 html_title = "allo-dse"
 html_copy_source = False
@@ -49,7 +54,14 @@ def _in_code(text: list[str]) -> bool:
     return False
 
 
+def _read_notebook(app: object, name: str, source: list[str]) -> None:
+    """Notebooks are read as the pages that they are."""
+    if name.startswith("notebooks/"):
+        source[0] = page(source[0])
+
+
 def setup(app: object) -> None:
     connect = inspect.getattr_static(app, "connect", None)
     if connect is not None:
+        app.connect("source-read", _read_notebook)  # type: ignore[attr-defined]
         app.connect("autodoc-process-docstring", _as_code_blocks, priority=900)  # type: ignore[attr-defined]

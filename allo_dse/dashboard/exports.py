@@ -70,7 +70,7 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
 
 def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
     """A directory of the design's files, zipped."""
-    from allo_dse.tune.results.result import BestDesign
+    from allo_dse.tune.results.best import BestDesign
     from allo_dse.tune.store.record import Record
 
     record = Record.from_dict(board.table(ref).record(ref.row))

@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from allo_dse.common.errors import DeviceError
+from allo_dse.common.notebooks import table_html
 from allo_dse.lang.types import DType
 
 from .fpga_model import (
@@ -120,6 +121,16 @@ class Device(Model):
 
     @property
     def clock_ghz(self) -> float:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """What the device has, in a notebook."""
+        facts = {"device": self.name, "what": self.description, "architecture": self.architecture}
+        return table_html({**facts, "clock (GHz)": self.clock_ghz, **self._has})
+
+    @property
+    def _has(self) -> dict[str, object]:
+        """What designs can use, by name."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -296,6 +307,17 @@ class NpuDevice(Device):
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
         return self.elementwise.get(kind, self.elementwise[_OTHER])
 
+    @property
+    def _has(self) -> dict[str, object]:
+        return {
+            "board": self.board_name,
+            "kernels": self.kernel_library,
+            "columns": self.array.columns,
+            "cores": self.max_nodes,
+            "memory of a core (bytes)": f"{self.core.memory_bytes:,}",
+            "memory of a memory tile (bytes)": f"{self.memory_tile.memory_bytes:,}",
+        }
+
     def __repr__(self) -> str:
         return f"NpuDevice({self.name!r}, board={self.board_name!r}, key={self.key})"
 
@@ -372,6 +394,13 @@ class FpgaDevice(Device):
     @property
     def clock_ghz(self) -> float:
         return self.clock.mhz / 1e3
+
+    @property
+    def _has(self) -> dict[str, object]:
+        return {
+            "part": self.part,
+            **{f"{name} for designs": f"{self.limit(name):,}" for name in type(self.resources).model_fields},
+        }
 
     def __repr__(self) -> str:
         return f"FpgaDevice({self.name!r}, {self.clock.mhz:g} MHz, key={self.key})"

@@ -26,6 +26,10 @@ class Program(CompiledProgram):
     source: Callable[..., object] | None = None
     apart: bool = False
 
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}={value}" for name, value in self.params.items())
+        return f"Program({self.name}({params}), {self.task_count:,} tasks)"
+
     @staticmethod
     def of(compiled: CompiledProgram, source: Callable[..., object] | None = None) -> Program:
         """The same program, with a graph."""

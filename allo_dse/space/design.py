@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from allo_dse.common.notebooks import table_html
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
@@ -37,6 +38,11 @@ class Design:
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value}" for name, value in self.program.params.items())
         return f"Design({self.key[:8]}, {self.program.name}({params}), {self.device.name})"
+
+    def _repr_html_(self) -> str:
+        """Parameters and graph, in a notebook."""
+        facts = {"design": self.key, "program": self.program.name, **self.program.params, "device": self.device.name}
+        return table_html(facts) + self.vmg._repr_html_()
 
     @cached_property
     def vmg(self) -> VMG:

@@ -37,10 +37,20 @@ def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | 
     names = [full_name(evaluator) for evaluator in spec.make_evaluators()]
     log = directory / LOG
     with sensible(log):
-        history = read_history(read_log(log).lines, judge, Screen(spec.space, spec.check), names)
+        screen = Screen(spec.space, spec.check)
+        history = read_history(read_log(log).lines, judge, screen, names)
     history.count(tally, judge)
     return Result(
-        spec, tally.records, tally.final_values, history.verified, "", directory, history.placed, history.correction
+        spec,
+        tally.records,
+        tally.final_values,
+        history.verified,
+        stopped="",
+        run_dir=directory,
+        placed=history.placed,
+        correction=history.correction,
+        certificate=info.certificate,
+        limits=dict(screen.killed),
     )
 
 

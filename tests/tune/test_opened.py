@@ -7,6 +7,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.common.errors import StudyError
+from allo_dse.tune.study_file import load_studies
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 
@@ -61,4 +62,29 @@ def test_what_is_shown_of_results_is_short_and_harmless(tmp_path: Path) -> None:
     assert "<b>fake" not in result._repr_html_()
     best = result.best()
     assert repr(best).startswith(f"BestDesign({best.key[:8]}, latency_us=")
+
+
+def test_a_notebook_shows_front_design_graph_device_and_placement(tmp_path: Path) -> None:
+    study = load_studies(Path(__file__).parents[2] / "studies" / "gemm_npu.py", {"size": "256"})[0]
+    result = study.run(6, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    again = dse.open_run(tmp_path / "run", study=study)
+    assert (str(again.certificate), again.limits) == (str(result.certificate), result.limits)
+    best = result.best()
+    assert repr(result.front).startswith(f"Front({len(result.front)} designs, latency_us ")
+    assert result.front._repr_html_().count("<tr>") == 1 + len(result.front)
+    placed = dse.place(best.design)
+    assert isinstance(placed, dse.PlacedDesign)
+    for shown in (best, best.design, best.design.vmg, best.design.program, placed):
+        assert len(repr(shown)) < 200
+    for pictured in (best, best.design, best.design.vmg, placed):
+        assert "<svg" in pictured._repr_html_()
     assert "<th>latency_us</th>" in best._repr_html_()
+    for name, has in (("npu1_4col", "<th>cores</th><td>16</td>"), ("u280", "<th>dsp for designs</th><td>9,024</td>")):
+        assert has in dse.Device.load(name)._repr_html_()
+
+
+def test_a_notebook_has_bars(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake_study().run(10, run_dir=tmp_path / "run", progress="notebook")
+    shown = capsys.readouterr().err
+    assert "10/10" in shown
+    assert "latency_us" in shown

@@ -91,7 +91,7 @@ def export(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.tune import opened
-    from allo_dse.tune.results.result import BestDesign
+    from allo_dse.tune.results.best import BestDesign
 
     from ..opening import find_design, open_run
 

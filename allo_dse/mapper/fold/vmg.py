@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
+from allo_dse.common.notebooks import Pictured
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
@@ -31,7 +33,7 @@ __all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
 
 
 @dataclass(frozen=True, eq=False)
-class VMG:
+class VMG(Pictured):
     """Tasks of a program, each on exactly one node; immutable. `VMG.of(program)` is the unfolded graph.
 
     Attributes:
@@ -41,6 +43,8 @@ class VMG:
         applied: the primitives that made a graph without `mesh_fold`.
         labels: the nodes' names, by node number, once the graph was folded node by node.
     """
+
+    picture: ClassVar = "allo_dse.drawing:vmg_svg"
 
     graph: ProgramGraph
     groups: tuple[NodeGroup, ...]

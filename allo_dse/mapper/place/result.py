@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.notebooks import Pictured
 
 from ..model.violation import Violation
 from .array import ArrayLimits, Tile, TileLimits
@@ -76,7 +77,7 @@ class TileUse:
 
 
 @dataclass(frozen=True)
-class PlacedDesign:
+class PlacedDesign(Pictured):
     """A mapping on the array.
 
     Attributes:
@@ -85,6 +86,8 @@ class PlacedDesign:
         owners: per stream the tile whose memory holds its buffer; None when DMA channels carry it.
         routes: of transfers, flows and routed streams.
     """
+
+    picture: ClassVar = "allo_dse.drawing:placement_svg"
 
     problem: Problem
     tiles: tuple[Tile, ...]
@@ -95,6 +98,9 @@ class PlacedDesign:
     @property
     def placed(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        return f"PlacedDesign({self})"
 
     def __str__(self) -> str:
         routed = sum(owner is None for owner in self.owners)

@@ -17,104 +17,18 @@ import numpy as np
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
-from allo_dse.eval.evaluator import Metrics
-from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.front import knee, pareto_positions
 from ..store.certificate import Certificate
-from ..store.placements import placement_of
 from ..store.record import PlacementNote, Record, Verification
-from .explain import explain, near_words
-from .export import export_design
+from .best import BestDesign, Front
+from .explain import near_words
 from .optuna_trials import importances_of, study_of
 
 if TYPE_CHECKING:
     import optuna
     import pandas
-
-    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
-    from allo_dse.space.design import Design
-
-
-@dataclass(frozen=True, eq=False)
-class BestDesign:
-    """A design that a run found, with its metrics.
-
-    Attributes:
-        run_dir: where its placement is kept.
-        near: of the fastest design, how many predictions cannot tell from it, in words.
-    """
-
-    study: StudySpec
-    record: Record
-    run_dir: Path | None = None
-    near: str = ""
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value:,.6g}" for name, value in self.values.items())
-        return f"BestDesign({self.key[:8]}, {values})"
-
-    def _repr_html_(self) -> str:
-        """Values, parameters and metrics, in a notebook."""
-        rows = {"design": self.key, **self.values, **self.params, **self.metrics}
-        cells = "".join(f"<tr><th>{escape(str(n))}</th><td>{escape(str(v))}</td></tr>" for n, v in rows.items())
-        return f"<table>{cells}</table>"
-
-    @cached_property
-    def candidate(self) -> Candidate:
-        """The design and the program's parameters, rebuilt from what the log keeps."""
-        return self.study.candidate(self.record.key, self.record.genes)
-
-    @property
-    def design(self) -> Design:
-        """The `Design`."""
-        return self.candidate.design
-
-    @property
-    def key(self) -> str:
-        return self.record.key
-
-    @property
-    def params(self) -> JsonObject:
-        """The program's parameters."""
-        return dict(self.record.params)
-
-    @property
-    def metrics(self) -> Metrics:
-        return Metrics(**(self.record.metrics or {}))
-
-    @property
-    def values(self) -> dict[str, float]:
-        """The objectives' values."""
-        return {o.name: o.value(self.metrics) for o in self.study.objectives}
-
-    @cached_property
-    def placement(self) -> PlacedDesign | Infeasible | None:
-        """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
-        return placement_of(self.run_dir, self.design, self.study.place)
-
-    @property
-    def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
-        """The `chain` and `bundle` sequence that Allo takes."""
-        return self.design.mapping_primitives
-
-    def explain(self) -> str:
-        """The design in words."""
-        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near)))
-
-    def export(self, directory: str | Path) -> list[Path]:
-        """Write everything needed to build the design into a directory; returns the files."""
-        return export_design(
-            self.study,
-            self.candidate,
-            params=self.params,
-            metrics=self.metrics,
-            values=self.values,
-            explanation=self.explain(),
-            placement=self.placement,
-            directory=Path(directory),
-        )
 
 
 @dataclass(frozen=True)
@@ -230,7 +144,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The front, in a notebook."""
-        return f"<p>{escape(repr(self))}</p>{self.pareto.to_html(index=False, max_rows=30)}"
+        return f"<p>{escape(repr(self))}</p>{self.front._repr_html_()}"
 
     @property
     def unverified(self) -> int:
@@ -274,14 +188,14 @@ class Result:
         return study_of(self.study, self.records)
 
     @cached_property
-    def front(self) -> list[BestDesign]:
+    def front(self) -> Front:
         """The designs on the Pareto front, best in the first objective first."""
         usable = [r for r in self.records if r.key in self.values and r.key not in set(self.wrong)]
         if not usable:
-            return []
+            return Front()
         losses = self._losses(usable)
         positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
-        return [BestDesign(self.study, usable[p], self.run_dir) for p in positions]
+        return Front(BestDesign(self.study, usable[p], self.run_dir) for p in positions)
 
     @cached_property
     def knee(self) -> BestDesign | None:

@@ -42,7 +42,7 @@ class RunOptions:
         fresh: Discard an earlier run in that directory.
         verify: Run the designs of the final front and compare their numbers.
         ray_address: Use the workers of a running Ray cluster.
-        progress: auto, live, plain, json, quiet, or a `Reporter`.
+        progress: auto, live, notebook, plain, json, quiet, or a `Reporter`.
         command: The command line, to be shown where a run can be resumed.
         cache: Results shared with other runs. [default: runs/.results, none with a run directory of its own]
         storage: Copy trials to an Optuna storage, and share the study with its other drivers, each with a run directory

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
 
-from ..results.result import BestDesign, Result, failure_words
+from ..results.best import BestDesign
+from ..results.result import Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory

@@ -1,0 +1,147 @@
+"""Designs that a run found, to look at and to build."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.notebooks import columns_html, folded_html, table_html
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import StudySpec
+from ..store.placements import placement_of
+from ..store.record import Record
+from .explain import explain
+from .export import export_design
+
+if TYPE_CHECKING:
+    from allo_dse.space.design import Design
+
+MOST_SHOWN = 20
+"""Designs of a front that a notebook lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class BestDesign:
+    """A design that a run found, with its metrics.
+
+    Attributes:
+        run_dir: where its placement is kept.
+        near: of the fastest design, how many predictions cannot tell from it, in words.
+    """
+
+    study: StudySpec
+    record: Record
+    run_dir: Path | None = None
+    near: str = ""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value:,.6g}" for name, value in self.values.items())
+        return f"BestDesign({self.key[:8]}, {values})"
+
+    def _repr_html_(self) -> str:
+        """Values, parameters and metrics, graph and placement, in a notebook."""
+        rows = {"design": self.key, **self.values, **self.params, **self.metrics}
+        parts = [table_html(rows), *(folded_html(title, picture) for title, picture in self._pictures())]
+        return "".join(parts)
+
+    def _pictures(self) -> Iterator[tuple[str, str]]:
+        """What of the program can be drawn: nothing where the study's file has changed since the run."""
+        with contextlib.suppress(AlloDseError):
+            yield "graph", self.design.vmg._repr_html_()
+            if isinstance(self.placement, PlacedDesign):
+                yield "placement", self.placement._repr_html_()
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        """The design and the program's parameters, rebuilt from what the log keeps."""
+        return self.study.candidate(self.record.key, self.record.genes)
+
+    @property
+    def design(self) -> Design:
+        """The `Design`."""
+        return self.candidate.design
+
+    @property
+    def key(self) -> str:
+        return self.record.key
+
+    @property
+    def params(self) -> JsonObject:
+        """The program's parameters."""
+        return dict(self.record.params)
+
+    @property
+    def metrics(self) -> Metrics:
+        return Metrics(**(self.record.metrics or {}))
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The objectives' values."""
+        return {o.name: o.value(self.metrics) for o in self.study.objectives}
+
+    @cached_property
+    def placement(self) -> PlacedDesign | Infeasible | None:
+        """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
+        return placement_of(self.run_dir, self.design, self.study.place)
+
+    @property
+    def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
+        """The `chain` and `bundle` sequence that Allo takes."""
+        return self.design.mapping_primitives
+
+    def explain(self) -> str:
+        """The design in words."""
+        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near)))
+
+    def export(self, directory: str | Path) -> list[Path]:
+        """Write everything needed to build the design into a directory; returns the files."""
+        return export_design(
+            self.study,
+            self.candidate,
+            params=self.params,
+            metrics=self.metrics,
+            values=self.values,
+            explanation=self.explain(),
+            placement=self.placement,
+            directory=Path(directory),
+        )
+
+
+class Front(list[BestDesign]):
+    """The designs on the Pareto front, best in the first objective first."""
+
+    def __repr__(self) -> str:
+        names = list(self[0].values) if self else []
+        spans = [f"{name} {self._span(name)}" for name in names]
+        return f"Front({len(self):,} designs{''.join(f', {span}' for span in spans)})"
+
+    def _span(self, name: str) -> str:
+        values = [design.values[name] for design in self]
+        low, high = (f"{value:,.6g}" for value in (min(values), max(values)))
+        return low if low == high else f"{low} to {high}"
+
+    def _repr_html_(self) -> str:
+        """A plot of the first two objectives, and a table."""
+        if not self:
+            return "<p>no design satisfies all limits and constraints</p>"
+        names = list(self[0].values)
+        rows = [{"design": d.key[:8], **d.values, **d.params} for d in self[:MOST_SHOWN]]
+        more = len(self) - len(rows)
+        return self._plot(names[:2]) + columns_html(rows) + (f"<p>{more:,} more</p>" if more else "")
+
+    def _plot(self, names: list[str]) -> str:
+        if len(names) < 2:
+            return ""
+        from allo_dse.drawing import points_svg
+
+        points = [(d.values[names[0]], d.values[names[1]]) for d in self]
+        return points_svg(points, names[0], names[1], [repr(design) for design in self])
