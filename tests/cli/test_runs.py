@@ -301,7 +301,7 @@ def test_runs_are_listed_exported_and_removed(tune: Any, made: Any, tmp_path: Pa
     assert json.loads(tune("clean", copy, "--yes", "--json")) == {"removed": [str(copy)]}
     assert not copy.exists()
     assert "is not a run directory" in tune("clean", tmp_path, "--yes", code=2)
-    assert "which runs?" in tune("clean", code=2)
+    assert "clean needs the names of runs" in tune("clean", code=2)
 
 
 def test_help_of_a_study_lists_its_settings(tune: Any) -> None:

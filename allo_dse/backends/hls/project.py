@@ -62,7 +62,7 @@ class Buffer:
         bytes: of an element in the file; `stride` of one in the card's memory.
         kind: what bits mean: "i" signed, "u" unsigned, "f" floating point, "b" bfloat16.
         tolerance: that results may differ by, relative to the largest golden value.
-        is_scratch: it is no argument of the program, and nobody says what it should hold.
+        is_scratch: it is no argument of the program, and what it should hold is not checked.
         positions: of the kernel's arguments that mean it.
     """
 

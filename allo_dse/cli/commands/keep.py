@@ -119,7 +119,9 @@ def clean(
     from ..opening import open_run
 
     if not runs and not empty:
-        raise StudyError("which runs?", hint="name their directories, or take --empty; `allo-tune list` shows them")
+        raise StudyError(
+            "clean needs the names of runs", hint="name their directories, or take --empty; `allo-tune list` shows them"
+        )
     chosen = [find_run(path) for path in runs or ()]
     chosen += [path for path in _runs(Path("runs")) if empty and not len(open_run(path))]
     chosen = list(dict.fromkeys(path for path in chosen if not path.is_symlink()))

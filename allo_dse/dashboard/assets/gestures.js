@@ -69,7 +69,7 @@
       if (number) axes[dimensions[number].name] = value?.[0] ? (Array.isArray(value[0][0]) ? value[0] : [value[0]]) : null;
     }
     if (!Object.keys(axes).length) return;
-    told = null; // the plot shows now what nobody has drawn
+    told = null; // the plot now shows a state that was not drawn by hand
     ask({ do: "brush", axes: axes });
   }
 

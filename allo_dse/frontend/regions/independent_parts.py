@@ -4,7 +4,7 @@ before:  k { s = A' r; q = A p }        one task does one product after the othe
 after:   k_part0 { s = A' r }, k_part1 { q = A p }
 
 Two statements of a kernel belong together if both use a local array or variable, a stream, or a tensor that either may
-write. Streams and tensors keep the order of their uses so, and what nobody writes every part reads for itself; a task
+write. Streams and tensors keep the order of their uses so, and every part reads for itself what no part writes; a task
 in parts waits for nothing that the whole would not have waited for. So results are the same, and no deadlock is new.
 """
 

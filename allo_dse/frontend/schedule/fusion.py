@@ -30,10 +30,10 @@ def compute_at(producer: Found, target: Found) -> None:
     shared = _path(target.op)
     first = _path(producer.op)[0]
     if first == shared[0]:
-        raise ProgramError("the two loops stand in one nest", hint="compute_at merges two nests")
+        raise ProgramError("both loops belong to one nest", hint="compute_at merges two nests")
     moved = _same_rounds(body, first, shared)
     if first.parent != shared[0].parent:
-        raise ProgramError("the two nests do not stand beside each other")
+        raise ProgramError("the two nests are not next to each other")
     _check(body, moved, shared)
     at = inner_block(shared[-1]).operations[0]
     mapping = {variable(old): variable(new) for old, new in zip(moved, shared, strict=True)}

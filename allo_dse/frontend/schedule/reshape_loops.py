@@ -181,7 +181,7 @@ def _between(wanted: Sequence[ir.Operation]) -> list[ir.Operation]:
         if all(any(one == loop for loop in chain) for one in wanted):
             last = max(position for position, loop in enumerate(chain) if any(loop == one for one in wanted))
             return chain[: last + 1][::-1]
-    raise ProgramError("these loops do not stand in each other", hint="name loops of one nest")
+    raise ProgramError("these loops are not nested in each other", hint="name loops of one nest")
 
 
 def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
@@ -193,7 +193,9 @@ def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
     chain = _between(loops)
     for outer, inner in pairwise(chain):
         if any(op != inner and not is_pure(op) for op in statements(inner_block(outer))):
-            raise ProgramError("other statements stand between these loops", hint="only directly nested loops can move")
+            raise ProgramError(
+                "there are other statements between these loops", hint="only directly nested loops can move"
+            )
     return chain
 
 

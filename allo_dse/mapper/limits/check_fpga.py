@@ -15,8 +15,8 @@ from .fpga import FpgaCosts
 
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
 
-_HOPELESS = 8
-"""Times a resource of the device from which on nobody asks what connecting the elements takes as well."""
+_FAR_TOO_LARGE = 8
+"""Times a resource of the device: a design that needs more is refused without the cost of connecting its elements."""
 
 
 def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
@@ -52,7 +52,7 @@ def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
 def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
     """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
     alone = list(_beyond(mapping, mapping.processing))
-    is_hopeless = any(violation.needed > _HOPELESS * violation.limit for violation in alone)
+    is_hopeless = any(violation.needed > _FAR_TOO_LARGE * violation.limit for violation in alone)
     yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
 
 

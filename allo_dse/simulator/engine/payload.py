@@ -65,7 +65,7 @@ def _size(group: Tasks | Processes) -> int:
 
 
 def _has_hidden_streams(network: Network, signatures: Mapping[str, Signature]) -> bool:
-    """Whether bodies compute stream numbers, so that nobody knows who feeds whom."""
+    """Whether bodies compute stream numbers, so that it is not known which task feeds which."""
     bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
     return any(p.computed for body in bodies for p in signatures[body].parameters)
 

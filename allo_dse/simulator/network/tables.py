@@ -68,7 +68,7 @@ class Table:
 
     @contextmanager
     def writing(self, banks: int, filled: int) -> Iterator[None]:
-        """What is added inside fills a bank of an array channel; waits for a bank that nobody reads any more."""
+        """What is added inside fills a bank of an array channel; waits for a bank that no task reads any more."""
         self.put(banks)
         yield
         self.put(filled)

@@ -64,7 +64,7 @@ class _Replays:
         return sorted(set(growth))
 
     def _ended_reader(self, waiting: Mapping[int, Blocked], depths: IntArray) -> tuple[int, int]:
-        """Nobody reads the rest of a stream: it must hold all of it."""
+        """No process reads the rest of a stream: it must hold all of it."""
         plan, data = self._plan, self._data
         b = next(b for b in waiting.values() if b.peer_node not in waiting)
         if b.direction == "get":

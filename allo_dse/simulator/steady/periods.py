@@ -100,7 +100,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     tokens = times * (now.puts - since.puts)
     _move_tokens(part, arena, tokens, late)
     served = now.served - since.served
-    # A server that nobody asks stays free from when it was; the states are equal in that it is free.
+    # A server without requests stays free from when it was; the states are equal in that it is free.
     used = part.resources[served[:, 1] > 0]
     arena.resources[used, Resource.FREE] += late
     arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]

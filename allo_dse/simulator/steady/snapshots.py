@@ -1,7 +1,7 @@
 """The state of a part of a running network, in a form in which states that lead to the same are equal.
 
 Times that cannot matter any more are replaced by the least that would be like them: a token that could be read long
-before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for somebody
+before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for a node
 whose clock is later. Times are then taken relative to one clock.
 """
 
@@ -65,7 +65,7 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
     for _ in range(ROUNDS):
-        soonest = np.where(finished[other], -NEVER, clock[other])  # who is done wakes nobody
+        soonest = np.where(finished[other], -NEVER, clock[other])  # a node that is done wakes none
         if not (soonest > clock[waiting]).any():
             break
         clock[waiting] = np.maximum(soonest, clock[waiting])

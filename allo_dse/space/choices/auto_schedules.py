@@ -202,7 +202,7 @@ class AutoSchedules(ScheduleChoice):
                     yield Directive("partition", scope, array, options)
 
     def _tensors(self, program: CompiledProgram, said: Sequence[Directive], ask: Ask) -> Iterator[Directive]:
-        """Widths of copies, for tensors that are copied and whose width nobody has decided."""
+        """Widths of copies, for tensors that are copied and whose width no directive has decided."""
         every = (*program.schedule, *said)
         kept = {d.name for d in every if d.kind == "pack" or d.options.get("memory") == "onchip"}
         for tensor in program.tensors:

@@ -164,7 +164,7 @@ class Evolution:
         self._state.told.append(individual)
 
     def adopt(self, individual: Individual) -> None:
-        """Take in a design that somebody else evaluated, as if it had been proposed next."""
+        """Take in a design that was evaluated elsewhere, as if it had been proposed next."""
         self._state.next_number += 1
         self.learn(individual)
 

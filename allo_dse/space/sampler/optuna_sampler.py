@@ -147,7 +147,7 @@ class _StudySearch:
         return self._children[trial.number]
 
     def finish(self, trial: FrozenTrial, state: TrialState) -> None:
-        """Forget what a trial was bred with; nobody needs to try it again."""
+        """Forget what a trial was bred with; no other thread needs to try it again."""
         self._children.pop(trial.number, None)
         self._see(trial, state)
 

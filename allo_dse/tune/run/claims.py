@@ -1,4 +1,4 @@
-"""Who evaluates what, among drivers that share a study: nobody begins what another one has begun.
+"""Which driver of a shared study evaluates which design: none begins what another one has begun.
 
 A claim is a running trial of an Optuna study beside the shared one. It names the designs of one batch. Optuna numbers
 trials in the order in which they were made, whoever made them: of two claims to a design the first one holds.

@@ -80,7 +80,7 @@ class SharedStudy:
         self._outbox: queue.SimpleQueue[Record | int | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[Foreign] = queue.SimpleQueue()
         self.problem = ""
-        # Nobody else has the journal of a run directory.
+        # No other driver uses the journal of a run directory.
         claims = None if url == JOURNAL else _open(url, f"{name} claims", run_dir, ["minimize"])
         self._claims = claims and Claims(claims, self.driver)
         self._look()
@@ -186,7 +186,7 @@ class SharedStudy:
     def _look_at(self, rung: int) -> None:
         for trial in self._studies[rung].get_trials(deepcopy=False)[self._seen[rung] :]:
             if not trial.state.is_finished():
-                break  # somebody else's, by Optuna's own tools: look again
+                break  # a trial of Optuna's own tools: look again
             self._seen[rung] += 1
             attributes = trial.user_attrs
             key = attributes.get("key")

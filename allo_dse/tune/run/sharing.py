@@ -84,7 +84,7 @@ class SharingExecutor:
                 self._found.append(structs.replace(result.measured, number=job.number))
 
     def _look(self) -> None:
-        """See what has become of the jobs that were left to others; those that nobody does any more are ours."""
+        """See what has become of the jobs that were left to others; those whose driver has gone are ours."""
         self._looked = time.monotonic()
         busy = self._shared.claimed_by_others(list(self._left))
         self._deliver()

@@ -50,7 +50,7 @@ class Proposer(Protocol):
         ...
 
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
-        """Take in a design that somebody else proposed and evaluated; returns the number it gets here."""
+        """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
         ...
 
     def revise(self, told: Mapping[int, Told]) -> None:

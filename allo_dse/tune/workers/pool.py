@@ -83,8 +83,8 @@ class Pool:
         places: where those at a position last said that they run.
         failures: how often a worker at a position could not be started.
         idle_since: since when none is ready; None while one is.
-        given_up: whether nobody is expected to become ready any more.
-        waiting: tasks nobody has been given; those of a higher rung come after those of a lower one.
+        given_up: whether no worker is expected to become ready any more.
+        waiting: tasks that no worker has been given; those of a higher rung come after those of a lower one.
         suspects: tasks that were with a worker that was lost.
         losses: lost workers by the reference of what their node says about them.
         running: batches by the reference of their result.
@@ -214,12 +214,12 @@ class Pool:
         return over
 
     def clear_waiting(self) -> None:
-        """Forget what nobody has been given."""
+        """Forget the tasks that no worker has been given."""
         self.finish(self.waiting)
         self.waiting.clear()
 
     def abandon(self) -> int:
-        """Give up, nobody being ready: forget everything that waits for a worker; returns how much that was."""
+        """Give up, because no worker is ready: forget all tasks that wait for one; returns how many there were."""
         count = self.outstanding()
         self.waiting.clear()
         self.suspects.clear()

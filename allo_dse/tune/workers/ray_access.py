@@ -23,7 +23,7 @@ def reach(address: str) -> None:
     """See whether a cluster answers, and have Ray show it the token if it wants one.
 
     Raises:
-        StudyError: when nobody listens at a `host:port`.
+        StudyError: when no Ray cluster listens at a `host:port`.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():

@@ -94,7 +94,7 @@ class RayExecutor:
         address: of a running cluster; None starts Ray on this machine.
 
     Attributes:
-        problems: per rung why nobody can serve it; None where somebody can.
+        problems: per rung why no worker can serve it; None where one can.
 
     Raises:
         StudyError: when the cluster cannot be reached, or its workers cannot load the study.
@@ -162,7 +162,7 @@ class RayExecutor:
         self._starting[actor.introduce.remote()] = (resource, worker)
 
     def _ask_around(self) -> list[str | None]:
-        """Per rung, why nobody can serve it."""
+        """Per rung, why no worker can serve it."""
         said = {resource: self._first_words(resource) for resource in self._pools}
         return [
             said[need.resource][rung] if need.resource in said else _missing(need.resource)

@@ -93,7 +93,7 @@ def test_loops_are_found_in_their_nests() -> None:
         (lambda s: s.split("i", 0), "the factor must be a positive integer"),
         (lambda s: s.partition(s.A, dim=3), "there is no dimension 3"),
         (lambda s: s.buffer_at("A", axis="i.inner"), "`product` has no loop `i.inner`"),
-        (lambda s: s.compute_at("i", "j"), "the two loops stand in one nest"),
+        (lambda s: s.compute_at("i", "j"), "both loops belong to one nest"),
         (lambda s: s.pipeline("other:i"), "there is no function `other` with loops here"),
     ],
 )

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Gestures(TypedDict):
-    """What a page sends when somebody does something: its state, what was done, and what it shows."""
+    """What a page sends when its user does something: its state, what was done, and what it shows."""
 
     state: State
     gestures: list[Gesture]

@@ -112,7 +112,7 @@ class RunTable:
             self.version += 1  # the page has to say so
             raise
         for column in self.columns.values():
-            column.settle()  # now, and not when somebody waits for a view
+            column.settle()  # now, and not while a user waits for a view
         return changed
 
     def _read_on(self) -> bool:
@@ -262,7 +262,7 @@ class RunTable:
 
     def _settle(self) -> None:
         """Count front and hypervolume again after values have changed: by new objectives, or by a verification that
-        found wrong numbers. Done when somebody asks, not per entry."""
+        found wrong numbers. Done on request, not per entry."""
         if not self._stale:
             return
         self._stale = False

@@ -309,7 +309,7 @@ def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     stream = _record(c, e, op.operands[0])
     moves = op.name in ("df.try_take", "df.try_offer")
     answer = e.variable(e.bit(not moves))
-    # Where it fails, the token is memory that nobody writes to.
+    # Where it fails, the token is memory that is not written to.
     token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
     _yield_at_times(c, e)
     with e.forever() as (again, done):
@@ -366,7 +366,7 @@ def _take_in_turn(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value)
 
 
 def _defer(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
-    """A put in a pipeline with registers: it waits for its turn, but for nobody else's."""
+    """A put in a pipeline with registers: it waits for its own turn only."""
     pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
     stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
     soonest = e.add(e.load(c.costs, pipeline.ii), e.min(stages))

@@ -34,7 +34,7 @@ def decisions(function: Op) -> set[ir.Operation] | None:
 
 
 def erase_payload(function: Op, needed: set[ir.Operation]) -> None:
-    """Erase all of a body but `needed` and its `df.take` and `df.offer`, whose tokens nobody uses."""
+    """Erase all of a body but `needed` and its `df.take` and `df.offer`, whose tokens are not used."""
     for block in function.regions[0].blocks:
         _erase(block, needed)
     for op in nested(function):
