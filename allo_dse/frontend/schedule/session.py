@@ -176,7 +176,7 @@ class Session:
     def _together(self, axes: Sequence[object]) -> list[list[Found]]:
         """The loops of several names, for each call of the functions that they stand in."""
         if not axes:
-            raise ProgramError("reorder needs the names of loops", hint='s.reorder("j", "i")')
+            raise ProgramError("no loops are named", hint='s.reorder("j", "i")')
         found = [self._find(axis) for axis in axes]
         if len({len(one) for one in found}) != 1:
             raise ProgramError("these loops belong to functions that are not called equally often")

@@ -1,4 +1,4 @@
-"""Whether a folded graph can be executed at all: an order of tasks in which no task waits for a later one."""
+"""Whether a folded graph can be executed at all: an order of tasks in which none waits for a later one."""
 
 from __future__ import annotations
 
