@@ -51,10 +51,10 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 class CompiledModule:
     """Machine code of a module that has been lowered to the llvm dialect."""
 
-    def __init__(self, module: ir.Module, *, opt_level: int = 3) -> None:
+    def __init__(self, module: ir.Module) -> None:
         _load_wide_arithmetic()
         # No object dump: it would keep a second copy of the code.
-        self._engine = execution_engine.ExecutionEngine(module, opt_level=opt_level, enable_object_dump=False)
+        self._engine = execution_engine.ExecutionEngine(module, opt_level=3, enable_object_dump=False)
 
     def function(self, name: str) -> Callable[[int], None]:
         """A public function of one 64-bit argument and no result.

@@ -134,22 +134,6 @@ class HlsReport:
         """One row per FIFO: name, module, depth, width, implementation, resources, source."""
         return _frame([_flat(fifo) for fifo in self.fifos])
 
-    def by_module(self) -> pandas.DataFrame:
-        """One row per module: name, kind, latency, interval, estimated period, resources."""
-        rows = [
-            {
-                "module": m.name,
-                "kind": m.kind,
-                "latency_min": m.latency.min,
-                "latency_max": m.latency.max,
-                "interval_max": m.interval.max,
-                "estimated_ns": m.estimated_ns,
-                **asdict(m.resources),
-            }
-            for m in self.modules
-        ]
-        return _frame(rows)
-
     def __str__(self) -> str:
         return _text(self)
 

@@ -26,18 +26,19 @@ LABEL = 34
 """Characters of a row's label."""
 LEFT, WIDTH, TOP = 230, 900, 80
 NODE_ROW, FIFO_ROW, GAP = 16, 30, 5
+NODES, FIFOS = 48, 8  # rows at most
 
 FloatArray = NDArray[np.float64]
 
 
-def timeline_svg(explanation: Explanation, *, max_nodes: int = 48, max_streams: int = 8) -> str:
+def timeline_svg(explanation: Explanation) -> str:
     """The drawing. Of more nodes or streams, those most on the critical path, then the busiest are shown.
 
     The height of a colour in a row is the share of cycles, around that time, that the element spends on it.
     """
     timeline, labels = explanation.timeline, explanation.labels
-    nodes = _chosen(explanation, "node", timeline.node_cycles[:, Activity.WORK], max_nodes)
-    streams = _chosen(explanation, "stream", _waits(timeline), max_streams)
+    nodes = _chosen(explanation, "node", timeline.node_cycles[:, Activity.WORK], NODES)
+    streams = _chosen(explanation, "stream", _waits(timeline), FIFOS)
     parts = [_text(10, 24, explanation.sentence, 'font-size="15" font-weight="bold"'), *_legend()]
     y = TOP
     for node in nodes:

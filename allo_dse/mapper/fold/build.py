@@ -30,6 +30,8 @@ Primitive = tuple[str, Sequence[Any]]
 
 SHOWN = 8
 """How many nodes of a path an error message spells out."""
+LONGEST_NAME = 60
+"""Characters of a node's name in an error message."""
 
 
 class Builder:
@@ -308,6 +310,6 @@ def _adjacency(count: int, near: IntArray, keys: IntArray) -> dict[int, dict[int
     return adjacency
 
 
-def _shorten(name: str, limit: int = 60) -> str:
+def _shorten(name: str) -> str:
     """A node's name, with its middle left out when it is long."""
-    return name if len(name) <= limit else f"{name[: limit - 21]}…{name[-20:]}"
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 21]}…{name[-20:]}"

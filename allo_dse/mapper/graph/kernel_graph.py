@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Chains = tuple[tuple[int, ...], ...]
 """Sets of kernels that share their nodes, by position, each in the order in which its members run."""
 
+MOST_IN_RUNS = 16
+"""Kernels from which on not even runs of neighbours share nodes: there are 2^(kernels - 1) partitions."""
 MOST_PARTITIONED = 8
 """Programs of more kernels are partitioned into runs of neighbours in the order of streams only."""
 
@@ -93,9 +95,9 @@ def _partitions(members: Sequence[int]) -> Iterator[list[list[int]]]:
             yield [*parts[:position], [*part, last], *parts[position + 1 :]]
 
 
-def _runs(members: Sequence[int], most: int = 16) -> Iterator[list[list[int]]]:
-    """All partitions into runs of neighbours; of more than `most` members only the one into single members."""
-    cuts = len(members) - 1 if len(members) <= most else 0
+def _runs(members: Sequence[int]) -> Iterator[list[list[int]]]:
+    """All partitions into runs of neighbours; of more than `MOST_IN_RUNS` members only the one into single members."""
+    cuts = len(members) - 1 if len(members) <= MOST_IN_RUNS else 0
     for joined in range(1 << cuts):
         parts = [[members[0]]] if members else []
         for position, member in enumerate(members[1:]):

@@ -98,10 +98,6 @@ class Arrangement:
         last = Walk(self.size, self.offset, _merged(sum(self.dims, ())))
         return self.done if last.is_identity else (*self.done, last)
 
-    def same_as(self, other: Arrangement) -> bool:
-        """Whether both put the same elements in the same places of the same shape."""
-        return (self.source, self.shape, self.walks) == (other.source, other.shape, other.walks)
-
     def apply(self, array: Array) -> Array:
         """The rearranged array, computed from the walks."""
         flat = np.ascontiguousarray(array).reshape(-1)

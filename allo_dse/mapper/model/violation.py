@@ -28,7 +28,6 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "descriptor_length": ("words in one descriptor", ""),
     "descriptor_stride": ("words from row to row of a tile", ""),
     "switch_ports": ("stream-switch ports", ""),
-    "placement": ("inconsistencies", ""),
     "word_alignment": ("bytes beyond whole words", ""),
     "lut": ("LUTs", ""),
     "ff": ("flip-flops", ""),

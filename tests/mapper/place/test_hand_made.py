@@ -8,7 +8,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.lang import install
-from allo_dse.mapper.place.independent_check import verify_placement
+from tests.mapper.place.independent_check import verify_placement
 
 install()
 

@@ -16,7 +16,6 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.exact_model import JointModel
-from allo_dse.mapper.place.independent_check import verify_placement
 from allo_dse.mapper.place.model import PlacementModel, make_solver
 from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
 from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
@@ -24,6 +23,7 @@ from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.wishes import Wishes
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
+from tests.mapper.place.independent_check import verify_placement
 from tests.support.programs import INT32, attention_program, one_class_kernel, sharded
 
 from .designs import DESIGNS, attention, gemm

@@ -52,7 +52,7 @@ class CompiledBodies:
     full_number: tuple[int, ...]
 
 
-def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, opt_level: int = 3) -> CompiledBodies:
+def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
     """Compile bodies together with the scheduler and the table process.
 
     Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
@@ -74,7 +74,7 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, opt_leve
         add_runtime(module, starts, variant)
         lower_coroutines(module)
         to_llvm(module)
-        code = CompiledModule(module, opt_level=opt_level)
+        code = CompiledModule(module)
         return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
 
 

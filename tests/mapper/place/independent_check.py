@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..model.violation import Violation
-from .array import Tile, TileLimits
-from .result import Hop, PlacedDesign, Port, Route, RouteKind, TileUse
+from allo_dse.mapper.model.violation import Violation
+from allo_dse.mapper.place.array import Tile, TileLimits
+from allo_dse.mapper.place.result import Hop, PlacedDesign, Port, Route, RouteKind, TileUse
 
 _ACROSS = {"north": ("south", 0, 1), "south": ("north", 0, -1), "east": ("west", 1, 0), "west": ("east", -1, 0)}
 
