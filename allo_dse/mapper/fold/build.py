@@ -105,14 +105,18 @@ class Builder:
         a, b = self._find(first), self._find(second)
         if a == b:
             raise IllegalFold(f"chain of {first} with itself", hint="name two different nodes")
+        # Along every stream ranks grow: where the second's is larger, no path leads back from it to the first.
         if self.out[b] and self.inn[a] and not (self.ranks and self.ranks[b] > self.ranks[a]):
             path = find_path(self.out, self.inn, self.types, {b: 0}, {a: 1})
             if path:
                 self._refuse_chain(first, second, path)
         name = f"{first}-{second}"
         del self.node[first], self.node[second]
+        # The smaller node is merged into the larger one: over a whole sequence each task moves log(tasks) times at
+        # most.
         keep, drop = (a, b) if len(self.leaves[a]) >= len(self.leaves[b]) else (b, a)
         self._merge_streams(keep, drop)
+        # Whichever object is kept, the tasks of the first node run first.
         place = 0 if keep == b else len(self.leaves[keep])
         self.leaves[keep][place:place] = self.leaves.pop(drop)
         self.parts[keep][place:place] = self.parts.pop(drop)
@@ -135,6 +139,8 @@ class Builder:
             twice = next(name for name, n in Counter(name for row in rows for name in row).items() if n > 1)
             raise IllegalFold(f"bundle names {twice} twice", hint="a node takes its turn once")
         self._check_trees(nodes)
+        # Nodes in turn: a token from one to another of them, on whatever way, would be waited for before its turn
+        # comes.
         path = find_path(self.out, self.inn, self.types, label_of, label_of)
         if path:
             raise IllegalFold(
@@ -150,6 +156,7 @@ class Builder:
         if self._arrays is not None:
             return self._arrays.groups()
         members: dict[Tree, list[int]] = {}
+        # Ordered by tasks and not by names or history: sequences that make the same graph make equal groups.
         for node in sorted(self.label, key=lambda n: self.leaves[n][0]):
             members.setdefault(self._tree(node), []).append(node)
         groups = []

@@ -56,6 +56,7 @@ def kernel_groups(
         between, within = axis_steps(choice.pattern, choice.spatial, trips[axis])
         spatial_stride.append(between * strides[axis])
         loop_stride[axis] = within * strides[axis]
+        # Tasks run in the order of streams: where these lead towards smaller pids, a node begins with its last task.
         if axis in chained and rules[axis].direction < 0:
             first += (trips[axis] - 1) * loop_stride[axis]
             loop_stride[axis] *= -1
@@ -90,11 +91,14 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
         assert isinstance(leaves, MeshLeaves)
         trips = tuple(program.kernels[kernel].mesh[a] // fold.axes[a].spatial for a in fold.order[:shared])
         links = [-1 if rule.link is None else rule.link for rule in joint.rules[kernel]]
+        # Axes that streams connect have one `link`: in its order, node n of each of the chained kernels is the same
+        # node.
         order = sorted(range(len(links)), key=links.__getitem__)
         base = leaves.every_base.transpose(order).reshape(-1)
         parts.append(ChainPart(base, leaves.loop_stride[:shared], leaves.loops, leaves.loop_stride[shared:]))
         kinds.append(np.broadcast_to(leaves.group_of, leaves.spatial).transpose(order).reshape(-1))
         trees.append([group.tree for group in own])
+    # Nodes with the same tree for each of the kernels are one group, which is costed and scheduled once.
     patterns, group_of = _distinct(np.stack(kinds, axis=1))
     groups = []
     for number, pattern in enumerate(patterns):

@@ -53,6 +53,7 @@ def node_edges(
 def _aggregate(source: IntArray, target: IntArray, array: IntArray, count: IntArray) -> NodeEdges:
     between = source != target
     source, target, array, count = source[between], target[between], array[between], count[between]
+    # Sorted, equal (source, target, array) are neighbours, and each run of them is one edge.
     order = np.lexsort((array, target, source))
     source, target, array, count = source[order], target[order], array[order], count[order]
     if not len(source):
@@ -101,6 +102,7 @@ def _kernel_edges(
         index = [pids[:, axis] // (mesh[axis] // fold.axes[axis].spatial) for axis in kept]
         grid = np.transpose(node_numbers, (*kept, *cut)).reshape(*(fold.axes[a].spatial for a in kept), -1)
         ends.append(grid[tuple(index)])
+    # Along the cut axes the slice stands for all tasks: each node has as many streams more as it has tasks there.
     streams = math.prod(mesh[a] // fold.axes[a].spatial for a in cut)
     source, target = ends
     array = np.broadcast_to(edges.array[:, np.newaxis], source.shape).ravel()

@@ -161,11 +161,15 @@ class Search:
             growth = self._try(depths)
             if not growth:
                 return added, depths, True
+            # Any depths that get further have one of these streams deeper by so much at least. So every solution lies
+            # behind one of the entries, and the first that finishes, taken by total, has the least total (uniform-cost
+            # search).
             for stream, slots in growth:
                 deeper = _with(depths, stream, depths[stream] + slots)
                 if deeper not in seen:
                     seen.add(deeper)
                     heapq.heappush(waiting, (self._added(deeper), deeper))
+        # Totals only grow along the search: the smallest that waits is a lower bound of every solution's.
         return (*waiting[0], False)
 
     def _least(self, depths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
@@ -173,6 +177,8 @@ class Search:
         raised = [s for s, (new, old) in enumerate(zip(depths, self._start, strict=True)) if new > old]
         orders = [raised]
         if len(raised) <= SEARCHED_ORDERS:
+            # What is lowered last keeps most; each stream is last once, because which of them should be deep is not
+            # known.
             orders = [[t for t in raised if t != s] + [s] for s in raised]
         best, is_minimal = depths, not raised
         try:
@@ -187,6 +193,8 @@ class Search:
     def _lowered(self, depths: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
         """Lower depths that finish one after the other, as far as they still do."""
         for stream in order:
+            # Deeper streams never deadlock what finished (docs/timing.md): so bisection finds the least depth that
+            # works.
             fails, works = self._start[stream] - 1, depths[stream]
             while works - fails > 1:
                 # The old depth first: most streams of a cycle need no more.

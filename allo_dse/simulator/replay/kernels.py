@@ -85,11 +85,13 @@ def run(
             i = np.uint64(slot[e])
             at = i + read[q]
             ready = times[at]
+            # Operations of a process happen in order, so the first that cannot be timed yet ends this visit.
             if ready == unset:
                 awaited[p] = at
                 break
             t = due[e]
             behind = ready - t
+            # All later operations are held up by as much (T7): one number per process stands for all that it waited.
             if behind > wait:
                 waited[q] += behind - wait
                 wait = behind

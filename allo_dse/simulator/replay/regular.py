@@ -88,7 +88,10 @@ def _room(data: TraceData, depths: IntArray) -> IntArray:
     """Per stream the tokens that there is memory for: its depth, unless it can hold all it carries."""
     puts, _ = data.token_counts
     depths = depths.copy()
+    # Filled banks of an array channel wait for free banks, and never for room in the stream that announces them.
     depths[data.filled] = np.maximum(depths, puts)[data.filled]
+    # A stream that is never full needs no ring of its depth: slots are reused as tokens are read. Whether it was held
+    # up by the smaller ring is checked afterwards (`_require_room`).
     room = np.where(depths < puts, depths, np.clip(puts, 1, UNBOUNDED_RING))
     if room.sum() > RING_ROOM:
         raise TraceError(

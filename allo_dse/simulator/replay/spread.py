@@ -99,6 +99,7 @@ def waiter(
         return -1
     other = operation[1 - side, theirs]
     now = times[1 - side, theirs]
+    # It was held up by this one exactly if it happened when the old time allowed it, and is if the new time is later.
     if other >= 0 and (now == old + cycles or now < new + cycles):
         return int(other)
     return -1
@@ -169,13 +170,16 @@ def spread(
         changed, limit, first, owner, due, port, slot, offset, operation, depth, latency, times, dirty, heap
     )
     if count == limit:
-        return -1
+        return -1  # a full replay is cheaper than to follow so many changes
     work = 0
     while count > 0:
         e = pop(heap, count)
         count -= 1
         if not dirty[e]:
             continue
+        # Operations are corrected by the earliest time at which they can be wrong. What an operation waits for is
+        # earlier than itself, so most are computed once; one that was computed too early is marked again by what
+        # corrects it.
         process = owner[port[e]]
         wait = stall_before(e, first, owner, due, port, slot, times)
         while True:
@@ -201,7 +205,7 @@ def spread(
                 stall[process] = wait
                 break
             if new == old and not dirty[e]:
-                break
+                break  # the following operations of the process saw this one at this time already
             if count > 0 and heap[0, 0] < new:
                 # Someone has an earlier cause; what it changes may reach this process.
                 dirty[e] = 1

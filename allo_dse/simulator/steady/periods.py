@@ -62,6 +62,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
         times = _repetitions(since, now)
         if until is not None:
             times = min(times, (until - int(now.clock.max())) // max(1, late))
+        # Worth: stream operations that are not executed, and cycles where there are hardly any.
         gain = times * int((now.puts - since.puts).sum() + late)
         if times > 0 and (best is None or gain > best[0]):
             best = gain, Period(since, times)
@@ -77,6 +78,7 @@ def _repetitions(since: State, now: State) -> int:
         return 0
     moved = changed.any(axis=1)
     late = now.clock - since.clock
+    # All that moved must be late by the same: otherwise some would run ahead of others, and later rounds would differ.
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
         return 0
     # The last round of a repeat is executed, not skipped: what comes after it is not what the period shows.
@@ -91,6 +93,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     advance = now.counters - since.counters
     moved = advance.any(axis=1)
     nodes = part.nodes
+    # Nodes that did not move are blocked or done: their clocks are equal in both states up to what cannot matter.
     arena.nodes[nodes[moved], Node.CLOCK] += late
     arena.nodes[nodes[moved], Node.KEY] += late
     for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):

@@ -31,6 +31,7 @@ def snapshot(part: Part, arena: Arena) -> State:
     np.equal(nodes[:, Node.WAITS_IN], Waiting.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
     reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
+    # Nothing depends on the clock of a finished node any more: all of them get one value, so that states can be equal.
     clock[finished] = reference
     times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
     times.append(np.maximum(resources[:, Resource.FREE], reference))
@@ -41,6 +42,7 @@ def snapshot(part: Part, arena: Arena) -> State:
         resources[:, Resource.LAST],
     ]
     image = np.concatenate([*times, *shape, finished])
+    # States that differ by a shift of all times lead to the same, shifted: times count from the earliest clock (T15).
     image[: sum(map(len, times))] -= reference
     repeats = part.repeats[part.places(nodes)]
     return State(
@@ -64,6 +66,8 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
+    # A blocked node goes on after what the other end of its stream does next, so its clock matters from there on only.
+    # Each round follows the waiting back by one node; on the way no clock becomes later than what it stands for.
     for _ in range(ROUNDS):
         soonest = np.where(finished[other], -NEVER, clock[other])  # a node that is done wakes none
         if not (soonest > clock[waiting]).any():
@@ -94,5 +98,7 @@ def _token_times(
     of = part.stream_of
     times = arena.rings[entry + is_free]
     user = np.where(is_free, part.producer[of], part.consumer[of])
+    # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below
+    # `least` gives the same result as `least`.
     least = clock[user] - np.where(is_free, 1, part.latency[of])
     return np.where(finished[user], reference, np.maximum(times, least))

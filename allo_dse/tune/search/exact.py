@@ -104,6 +104,8 @@ class ExactProposer:
         while len(self._far) and self._far[number := self._furthest()] > _CLOSED:
             candidate = self._candidates[number]
             assert candidate is not None
+            # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
+            # it out.
             if self._level[number] + 1 < self._least.levels:
                 self.meanwhile()
                 self._refine(number, candidate)
@@ -126,6 +128,7 @@ class ExactProposer:
         self._level[number] += 1
         found = self._least(candidate.design, int(self._level[number]))
         if found is not None:
+            # Each level is a lower bound for itself, so the larger of two is one, too.
             self._bounds[number] = np.maximum(self._bounds[number], found)
         if found is None or (self._front <= self._bounds[number]).all(1).any():
             self._far[number], self._candidates[number] = _CLOSED, None
@@ -143,12 +146,16 @@ class ExactProposer:
     def _approach(self, point: NDArray[np.float64]) -> None:
         """Take into account that a design of the front was found: some are decided, the front is nearer to others."""
         is_open = self._is_open
+        # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
+        # design.
         beaten = is_open & (point <= self._bounds).all(1)
         self._far[beaten] = _CLOSED
         self._bounded += int(beaten.sum())
         for number in np.flatnonzero(beaten).tolist():
             self._candidates[number] = None
         left = np.flatnonzero(is_open & ~beaten)
+        # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
+        # because a point leaves the front for one that is nowhere worse, and so as near.
         self._far[left] = np.minimum(self._far[left], _distance(point, self._bounds[left]))
 
     def tell(self, number: int, told: Told) -> None:
@@ -199,6 +206,8 @@ class ExactProposer:
         if not len(self._front) or not self._listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
         best = self._front.min(0)
+        # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
+        # with.
         undecided = np.vstack([best, self._bounds[self._is_open], *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, None)
