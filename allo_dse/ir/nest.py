@@ -18,7 +18,12 @@ from .bindings import ir
 from .dialect import new_context
 from .linear import Linear, LinearForms, Test
 
-_FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield"})
+_FREE = frozenset(
+    {"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield", "scf.condition"}
+)
+CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
+"""Operations that decide what happens next. Each has a site: its position among them; a `while` has two, one for its
+rounds and one for whether each of them goes on."""
 _DYNAMIC = -(1 << 63)
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
@@ -82,6 +87,7 @@ class Loop:
         variable: value number of its variable, as linear forms use it.
         source: its number in `TaskClass.loops`; None for a loop of a tile operation.
         lower, upper, step: the variable's values; None, or 0, where they depend on data.
+        site: its position among the body's control operations.
     """
 
     variable: int
@@ -90,6 +96,7 @@ class Loop:
     upper: Linear | None
     step: int
     body: tuple[Node, ...]
+    site: int = -1
 
     @property
     def trips(self) -> Linear | None:
@@ -109,6 +116,7 @@ class Branch:
     Attributes:
         test: the condition where linear forms decide it, else None.
         outputs, results: values it yields, and per side those they come from.
+        site: its position among the body's control operations.
     """
 
     condition: int
@@ -117,6 +125,7 @@ class Branch:
     outputs: tuple[int, ...]
     results: tuple[tuple[int, ...], tuple[int, ...]]
     bits: int
+    site: int = -1
 
 
 Node: TypeAlias = Op | Loop | Branch
@@ -169,12 +178,13 @@ class _Reader:
         self._function = function
         self._pids = pids
         self._names = names
-        self._numbers: dict[ir.Value, int] = {}
+        self._numbers: dict[ir.Value | ir.Operation, int] = {}
         self._forms = LinearForms()
         self._arrays: dict[str, Array] = {}
         self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
         self._streams: dict[ir.Value, int] = {}
         self._unsupported: Unsupported | None = None
+        self._sites = 0
 
     def nest(self) -> Nest:
         block = self._function.regions[0].blocks[0]
@@ -235,7 +245,7 @@ class _Reader:
         elif name.startswith("df.") and name != "df.cost":
             self._refuse("what it finds depends on when it is asked", op)
         elif name == "scf.while":
-            self._refuse("its number of rounds depends on data", op)
+            return self._while(op)
         elif name not in _FREE and not self._forms.compute(op):
             return self._plain(op)
         return None
@@ -293,14 +303,28 @@ class _Reader:
         type_ = (operands[1] if inputs else op.results[0]).type
         return Op(op.name, inputs, outputs, "", bits_of(type_), stream=stream, op=number)
 
+    def _site(self) -> int:
+        self._sites += 1
+        return self._sites - 1
+
     def _loop(self, op: ir.Operation) -> Loop:
-        block = op.regions[0].blocks[0]
-        source = int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
+        block, site = op.regions[0].blocks[0], self._site()
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
-        return Loop(variable, source, lower, upper, step, self._block(block))
+        return Loop(variable, _source(op), lower, upper, step, self._block(block), site)
+
+    def _while(self, op: ir.Operation) -> Loop:
+        """A loop whose last round ends at the condition: `while c: body` is `loop: if c: body`."""
+        site, goes_on = self._site(), self._site()
+        test, body = (self._block(region.blocks[0]) for region in op.regions)
+        condition = list(op.regions[0].blocks[0].operations)[-1].operands[0]
+        branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
+        variable = len(self._numbers)
+        self._numbers[op] = variable  # of no value: nothing is an index of it
+        return Loop(variable, _source(op), None, None, 0, (*test, branch), site)
 
     def _branch(self, op: ir.Operation) -> Branch | None:
+        site = self._site()
         sides, results, yielded = [], [], []
         for region in op.regions:
             blocks = list(region.blocks)
@@ -314,7 +338,8 @@ class _Reader:
         bits = max((bits_of(v.type) for v in op.results), default=0)
         condition = op.operands[0]
         test = self._forms.test(condition)
-        return Branch(self._number(condition), test, (sides[0], sides[1]), outputs, (results[0], results[1]), bits)
+        number, taken, given = self._number(condition), (sides[0], sides[1]), (results[0], results[1])
+        return Branch(number, test, taken, outputs, given, bits, site)
 
     def _plain(self, op: ir.Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
@@ -334,6 +359,11 @@ class _Reader:
         if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
             return self._width(owner.operands[0])
         return bits_of(value.type)
+
+
+def _source(op: ir.Operation) -> int | None:
+    """A loop's number in `TaskClass.loops`."""
+    return int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
 
 
 def element_of(type_: ir.Type) -> str:

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .decisions import Decisions
 from .directive import Directive
 from .index_maps import IntArray
 from .kernel import Kernel
@@ -36,6 +37,7 @@ class CompiledProgram:
         schedule: customizations, in the order in which they were applied.
         shared: memory of the program's own that tensor ports refer to beside the arguments.
         constructs: what not every target builds.
+        runs: what was decided in runs on given inputs, where data decides; one for each set of them.
     """
 
     name: str
@@ -48,6 +50,7 @@ class CompiledProgram:
     schedule: tuple[Directive, ...] = ()
     shared: tuple[SharedTensor, ...] = ()
     constructs: tuple[Construct, ...] = ()
+    runs: tuple[Decisions, ...] = ()
 
     @cached_property
     def first_task(self) -> tuple[int, ...]:

@@ -41,6 +41,9 @@ class Study(StudySpec):
             device's limits only).
         sizes: what the sampler "evolution" draws, keeps and breeds, unless a run is told: "initial", "population",
             "children", "modelled".
+        inputs: sets of arrays by name (a list of dictionaries, or a function of the parameters that returns one) on
+            which designs are timed where data decides how often loops run or whether streams are used (FPGA); the
+            slowest set counts.
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
 
     Raises:

@@ -10,8 +10,15 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
+from .observed import Observed
 from .plan import plan_of
 from .task import TaskCost, task_cost
+
+
+def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
+    """What control that depends on data did in one of the program's runs; None where data decides on nothing."""
+    decisions = program.runs[run].of_class(task_class.kernel, task_class.name) if program.runs else {}
+    return Observed(decisions[pid]) if decisions else None
 
 
 class ClassCosts:
@@ -22,15 +29,24 @@ class ClassCosts:
         self._known: dict[tuple[object, ...], TaskCost] = {}
 
     def of(
-        self, task_class: TaskClass, device: FpgaDevice, schedule: Sequence[Directive], pid: tuple[int, ...] = ()
+        self,
+        task_class: TaskClass,
+        device: FpgaDevice,
+        schedule: Sequence[Directive],
+        pid: tuple[int, ...] = (),
+        run: int = 0,
     ) -> TaskCost:
         """Times and operators of a class, of the task with this pid where tasks of the class differ.
+
+        Args:
+            run: which of the program's runs on given inputs is timed, where data decides.
 
         Raises:
             SimulationError: where control depends on data.
         """
         plan = plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule)
-        key = (device.key, task_class.kernel, task_class.name, pid, plan.key)
+        key = (device.key, task_class.kernel, task_class.name, pid, plan.key, run)
         if key not in self._known:
-            self._known[key] = task_cost(self._program, task_class, device, schedule, pid)
+            observed = observed_of(self._program, task_class, pid, run)
+            self._known[key] = task_cost(self._program, task_class, device, schedule, pid, observed=observed)
         return self._known[key]

@@ -19,6 +19,7 @@ from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
 from .memory import Split, Storage
+from .observed import Observed
 from .refusal import refusal
 
 REGION = "top"
@@ -37,6 +38,7 @@ class Planned:
         target_ii: the interval that a pipelined loop is asked for.
         bounds: first value and end, where they depend on loops around it. The tool then neither unrolls the loop nor
             flattens it into them.
+        site: of what decides on its rounds where that is data (`Nest`); -1 where it is not.
     """
 
     variable: int
@@ -48,6 +50,12 @@ class Planned:
     target_ii: int
     body: tuple[Item, ...]
     bounds: tuple[Linear, Linear] | None = None
+    site: int = -1
+
+    @property
+    def varies(self) -> bool:
+        """Whether its rounds are not always as many."""
+        return self.bounds is not None or self.site >= 0
 
     def at(self, variables: Mapping[int, int]) -> Planned:
         """The same with the rounds it has where variables of loops around it have these values."""
@@ -158,6 +166,7 @@ def planned(
     pids: Mapping[int, int],
     unroll_up_to: int,
     pipelined: Collection[int] = (),
+    observed: Observed | None = None,
 ) -> tuple[Item, ...]:
     """The tree with trip counts and modes.
 
@@ -166,11 +175,12 @@ def planned(
         pipelined: variables of the loops that are known to be pipelined, if any are; what directives say of the others
             then does not count.
         unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
+        observed: what control that depends on data did in a run.
 
     Raises:
         StaticControlError: for a trip count that is not known before the program runs.
     """
-    resolver = _Resolver(plan, pipelined)
+    resolver = _Resolver(plan, pipelined, observed)
     ranges = {variable: (value, value) for variable, value in pids.items()}
     return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
 
@@ -185,6 +195,7 @@ class _Resolver:
 
     plan: Plan
     pipelined: Collection[int]
+    observed: Observed | None = None
 
     def item(self, node: Node, ranges: Ranges) -> Item:
         if isinstance(node, Branch):
@@ -198,6 +209,8 @@ class _Resolver:
         name = "" if source is None else source.name
         known = node.lower is not None and node.upper is not None and node.step > 0
         if not known or not all(form.variables <= ranges.keys() for form in (node.lower, node.upper) if form):
+            if self.observed is not None:
+                return self._observed(node, name, self.observed, ranges)
             raise refusal(
                 "the number of rounds of this loop depends on data",
                 None if source is None else source.location,
@@ -217,6 +230,18 @@ class _Resolver:
         bounds = (node.lower, node.upper) if varies else None
         loop = Planned(node.variable, name, trips, first, node.step, mode, own.interval or 1, body, bounds)
         return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
+
+    def _observed(self, node: Loop, name: str, observed: Observed, ranges: Ranges) -> Planned:
+        """A loop whose rounds are those of a run."""
+        rounds = observed.rounds(node.site, node.step)
+        lowest = int(rounds[:, 0].min(initial=0))
+        end = int((rounds[:, 0] + rounds[:, 1] * max(1, node.step)).max(initial=lowest + 1))
+        body = tuple(self.item(inner, {**ranges, node.variable: (lowest, end - 1)}) for inner in node.body)
+        own = self.plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
+        mode: Mode = "pipeline" if is_pipelined else "sequential"
+        most, step = int(rounds[:, 1].max(initial=0)), max(1, node.step)
+        return Planned(node.variable, name, most, lowest, step, mode, own.interval or 1, body, site=node.site)
 
 
 def _range(form: Linear, ranges: Ranges) -> tuple[int, int]:
@@ -282,13 +307,13 @@ def _has_varying(item: Item) -> bool:
     """Whether there are loops in it that the tool cannot unroll, since their rounds vary."""
     if isinstance(item, Branch):
         return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
-    return isinstance(item, Planned) and (item.bounds is not None or any(_has_varying(inner) for inner in item.body))
+    return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
 
 
 def _is_small(loop: Planned, unroll_up_to: int) -> bool:
     """Whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
     innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
-    is_free = loop.mode == "sequential" and loop.bounds is None
+    is_free = loop.mode == "sequential" and not loop.varies
     return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to
 
 

@@ -8,7 +8,10 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.program.source import SourceLocation
 from allo_dse.program.tasks import TaskClass
 
-REMEDY = "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not"
+REMEDY = (
+    "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not; "
+    "or give the study inputs= on which it is timed"
+)
 """What helps where control depends on data."""
 
 

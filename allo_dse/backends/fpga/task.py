@@ -27,6 +27,7 @@ from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
+from .observed import Asked, Observed, matters
 from .plan import Item, Plan, Planned, plan_of, planned
 from .refusal import place_of, refusal
 
@@ -94,6 +95,7 @@ def task_cost(
     directives: Sequence[Directive] = (),
     pid: Sequence[int] = (),
     measured: Mapping[int, Measured] | None = None,
+    observed: Observed | None = None,
 ) -> TaskCost:
     """Times and resources of the tasks of a class.
 
@@ -102,6 +104,7 @@ def task_cost(
         pid: of the task, where its loops depend on that.
         measured: by value number of the variable of a pipelined loop, intervals and depths that are known;
             then no other loop is pipelined by directives.
+        observed: what control that depends on data did in a run; without, such tasks are refused.
 
     Raises:
         StaticControlError: where control depends on data.
@@ -112,9 +115,11 @@ def task_cost(
         raise refusal(nest.unsupported.reason, place)
     plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
-    items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or ())
-    task = _Task(task_class, device, plan, measured or {})
+    items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or (), observed)
+    task = _Task(task_class, device, plan, measured or {}, observed)
     parts = task.block(items, 1, pids, outermost=True)
+    if observed is not None:
+        observed.require_used()
     return TaskCost(parts, task.loops, task.logic(), plan.storages, task.operations)
 
 
@@ -131,7 +136,7 @@ def _control(nodes: Iterable[object]) -> Iterator[Linear]:
     """The forms that decide which operations of a body happen: bounds of loops, and conditions."""
     for node in nodes:
         if isinstance(node, Branch):
-            if _matters(node):
+            if matters(node):
                 yield from forms_of(node.test)
             yield from _control(itertools.chain(*node.sides))
         elif isinstance(node, Loop):
@@ -142,15 +147,16 @@ def _control(nodes: Iterable[object]) -> Iterator[Linear]:
             yield from _control(node.body)
 
 
-def _matters(node: Branch) -> bool:
-    """Whether it shows in a task's times which side of a condition is taken: both have their place in the schedule."""
-    return any(
-        isinstance(inner, Loop | Planned)
-        or (isinstance(inner, Op) and inner.direction is not None)
-        or (isinstance(inner, Branch) and _matters(inner))
-        for side in node.sides
-        for inner in side
-    )
+def _asks(items: Iterable[Item]) -> bool:
+    """Whether data decides on what happens in a body."""
+    for item in items:
+        if isinstance(item, Planned) and (item.site >= 0 or _asks(item.body)):
+            return True
+        if isinstance(item, Branch):
+            is_asked = item.test is None and matters(item)
+            if is_asked or any(_asks(side) for side in item.sides):  # type: ignore[arg-type]
+                return True
+    return False
 
 
 class _Task:
@@ -166,16 +172,19 @@ class _Task:
         device: FpgaDevice,
         plan: Plan,
         measured: Mapping[int, Measured],
+        observed: Observed | None,
     ) -> None:
         self.task_class = task_class
         self.device = device
         self.measured = measured
+        self.observed = observed
         self.storages = plan.storages
         self.fabric = plan.fabric
         self.operations = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._straight: dict[Hashable, Pipelined] = {}
+        self._walks: dict[Hashable, Walk] = {}
         self._sequential: set[int] = set()
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
@@ -214,6 +223,9 @@ class _Task:
         if isinstance(item, Branch):
             return self._chosen(item, times, variables, outermost=outermost)
         item = item.at(variables)
+        if item.site >= 0 and self.observed is not None:
+            first, trips = self.observed.loop(item.site, item.step)
+            item = replace(item, first=first, trips=trips)
         flat = flatten(item, self.storages)
         if flat is not None:
             return [*self._pipelined(flat, times, variables), *call]
@@ -222,6 +234,8 @@ class _Task:
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Loops under a condition: those of one side; of a condition on data those that take longer."""
         holds = decided(item.test, variables)
+        if item.test is None and self.observed is not None:
+            holds = bool(self.observed.holds(item.site, 1)[0])
         if holds is not None:
             return list(self.block(item.sides[not holds], times, variables, outermost=outermost))  # type: ignore[arg-type]
         sides = [self.block(side, times, variables, outermost=outermost) for side in item.sides]  # type: ignore[arg-type]
@@ -234,7 +248,7 @@ class _Task:
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
         """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
         self._sequential.add(loop.variable)
-        if not any(loop.variable in form.variables for form in _control(loop.body)):
+        if not any(loop.variable in form.variables for form in _control(loop.body)) and not _asks(loop.body):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
         self._rounds += loop.trips
         if self._rounds > _MOST_ROUNDS:
@@ -258,7 +272,11 @@ class _Task:
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.
         moved = [Wait(2)] if promoted(flat.loops[-1], self.storages) else []
-        return [*moved, Rounds(self.task_class, variables).part(pipelined), Wait(self.device.hls.loop_extra)]
+        return [
+            *moved,
+            Rounds(self.task_class, variables, self.observed).part(pipelined),
+            Wait(self.device.hls.loop_extra),
+        ]
 
     def _count(self, loop: Pipelined, times: int) -> None:
         """Add executions of a loop."""
@@ -285,19 +303,29 @@ class _Task:
         if key not in built:
             built[key] = build(_once(items), self.device, self.storages, fabric=self.fabric)
         if unrolls:  # memory ports count
-            return [Rounds(self.task_class, variables).part(built[key])]
-        walk = Walk(self.device, self.storages, self.fabric)
-        walk.block(items)
+            return [Rounds(self.task_class, variables, self.observed).part(built[key])]
+        if key not in self._walks:
+            self._walks[key] = Walk(self.device, self.storages, self.fabric)
+            self._walks[key].block(items)
+        walk = self._walks[key]
         self._states[key] = walk.finish + 1
-        ops = [(event.stage, event.kind, event.stream) for event in walk.events if self._holds(event, variables)]
+        answers: dict[Asked, bool] = {}
+        happens = [event for event in walk.events if self._holds(event, variables, answers)]
+        ops = [(event.stage, event.kind, event.stream) for event in happens]
         if not ops:
             return [Wait(walk.finish)] if walk.finish else []
         return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
 
-    def _holds(self, event: StreamEvent, variables: Mapping[int, int]) -> bool:
+    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
+        """Whether a stream operation outside loops happens; `answers` has what was asked before."""
         known = {**variables, **dict(event.copies)}
         for test, side in event.tests:
-            found = decided(test, known)
+            if isinstance(test, Asked):
+                if test not in answers and self.observed is not None:
+                    answers[test] = bool(self.observed.holds(test.site, 1)[0])
+                found = answers.get(test)
+            else:
+                found = decided(test, known)
             if found is None:
                 place = place_of(self.task_class, op=event.op)
                 raise refusal("whether this stream operation happens depends on data", place)

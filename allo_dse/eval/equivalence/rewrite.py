@@ -18,10 +18,11 @@ from fractions import Fraction
 from allo_dse.ir.bindings import arith, func, ir, memref
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.jit import run_passes
-from allo_dse.program.tasks import TaskBody, TaskClass
+from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 
+from ..program.own_words import with_own_words
 from .data_values import HINT, DataValues, Undecidable
 from .domains import WORDS_TYPE, Domain, code_of
 from .widths import EXTENSIONS, Widths, constant_of, width_of
@@ -69,23 +70,12 @@ def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociati
 
 
 def _rewritten(task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> Body:
-    module = ir.Module.parse(_with_words(task_class.body))
+    module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
     _Rewriter(find(module, lambda name: name == "func.func")[0], task_class, domain, allow_reassociation).rewrite()
     for op in ir.Module.parse(domain.functions).body.operations:
         module.body.append(op.operation.clone())
     run_passes(module, "builtin.module(symbol-dce)")
     return Body(task_class.body.symbol, str(module))
-
-
-def _with_words(body: TaskBody) -> str:
-    """The body with the argument for the task's own words: after its last array, before numbers of streams."""
-    head, opening, rest = body.mlir.partition(f"func.func @{body.symbol}(")
-    arguments, closing, code = rest.partition(") {\n")
-    names = arguments.split(", %")
-    arrays = [k for k, name in enumerate(names) if "memref<" in name]
-    place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
-    names.insert(place, f"df_words: {WORDS_TYPE}")
-    return head + opening + ", %".join(names) + closing + code
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,8 @@ from .network import FpgaNetwork, fpga_network
 
 _DEEP = 1 << 16  # deeper streams are not built
 _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
+TIMED_ON = "timed_on"
+"""Metric: the sets of inputs that a design was timed on, where data decides, and the cycles of each."""
 _GROWTH = 8
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
@@ -55,12 +57,19 @@ class FpgaSimulator:
         Raises:
             SimulationError: if the design deadlocks, or its control flow depends on data.
         """
-        mapping, depths = design.mapping.fpga, dict(design.depths)
-        if self.depths == "solve" and not depths:
-            depths, network, result = solve_depths(mapping)
-        else:
-            network, result = run(mapping, depths)
-        return _metrics(mapping, depths, network, result)
+        depths = dict(design.depths)
+        depths, timed = timed_runs(design.mapping.fpga, None if self.depths == "solve" and not depths else depths)
+        slowest = max(timed, key=lambda one: one.result.cycles)
+        return _metrics(slowest, depths, [int(one.result.cycles) for one in timed])
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A mapping with the network that it was simulated as."""
+
+    mapping: FpgaCosts
+    network: FpgaNetwork
+    result: RunResult
 
 
 def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
@@ -78,20 +87,36 @@ def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, Run
     return network, result
 
 
-def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], FpgaNetwork, RunResult]:
-    """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the run with them.
+def timed_runs(mapping: FpgaCosts, depths: Mapping[str, int] | None) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """The program's runs on given inputs, or its only one, at these depths, solved ones without; and the depths.
 
-    Depths grow together until time no longer falls; then each is bisected down, array by array.
+    Raises:
+        SimulationError: if one deadlocks.
+    """
+    if depths is None:
+        return solve_depths(mapping)
+    return dict(depths), tuple(Timed(one, *run(one, depths)) for one in mapping.runs)
+
+
+def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
+
+    Depths grow together until time no longer falls; then each is bisected down, array by array. Where the program has
+    several runs on given inputs, each stream is as deep as the one that needs most.
 
     Raises:
         SimulationError: for a program that deadlocks at any depth.
     """
     most = _most_tokens(mapping)
-    solver = _Solver(fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
-    depths = solver.grow(most)
-    for name in most:
-        depths[name] = solver.shrink(depths, name)
-    return depths, *solver.run(depths)
+    solvers, deepest = [], dict.fromkeys(most, 0)
+    for one in mapping.runs:
+        solver = _Solver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        depths = solver.grow(most)
+        for name in most:
+            depths[name] = solver.shrink(depths, name)
+            deepest[name] = max(deepest[name], depths[name])
+        solvers.append((one, solver))
+    return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
 
 
 class _Solver:
@@ -152,7 +177,9 @@ def _most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
-def _metrics(mapping: FpgaCosts, depths: Mapping[str, int], network: FpgaNetwork, result: RunResult) -> Metrics:
+def _metrics(timed: Timed, depths: Mapping[str, int], cycles: list[int]) -> Metrics:
+    """Metrics of the slowest run; `cycles` of every one."""
+    mapping, network, result = timed.mapping, timed.network, timed.result
     device, vmg = mapping.device, mapping.vmg
     total = replace(mapping, depths=depths).total
     latency_us = result.cycles / (device.clock_ghz * 1e3)
@@ -172,6 +199,7 @@ def _metrics(mapping: FpgaCosts, depths: Mapping[str, int], network: FpgaNetwork
         stream_depths=dict(depths),
         bound=bound,
         bottleneck=max(bound, key=lambda name: bound[name]),
+        **({TIMED_ON: {"sets": len(cycles), "latency_cycles": cycles}} if vmg.program.runs else {}),
         evaluator=f"{FpgaSimulator.name} {FpgaSimulator.version}",
     )
 

@@ -14,7 +14,7 @@ from allo_dse.simulator.network.stream_ends import Ends, stream_ends
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
-from .evaluator import solve_depths
+from .evaluator import timed_runs
 from .network import FpgaNetwork, fpga_network
 from .retime import ReportTimes, retimed
 
@@ -101,8 +101,8 @@ def record_fpga(
     """
     mapping = design.mapping.fpga
     used = dict(design.depths if depths is None else depths)
-    if depths is None and not used:
-        used = solve_depths(mapping)[0]
+    used, timed = timed_runs(mapping, None if depths is None and not used else used)
+    mapping = max(timed, key=lambda one: one.result.cycles).mapping
     if report is not None:
         mapping = retimed(mapping, report)
     network = fpga_network(mapping, used)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_resources
 from allo_dse.backends.fpga.plan import is_region
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
@@ -59,6 +60,7 @@ class FpgaCosts:
         depths: stream depths by array name, where they differ from the declared ones.
         measured: per kernel and class what is known of its loops (see `task_cost`).
         rates: elements per cycle that a tensor's copies are known to move, by its name.
+        run: which of the program's runs on given inputs is timed, where data decides.
     """
 
     vmg: VMG
@@ -67,6 +69,7 @@ class FpgaCosts:
     depths: Mapping[str, int] | None = None
     measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
+    run: int = 0
 
     @cached_property
     def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
@@ -87,12 +90,19 @@ class FpgaCosts:
     def _cost(self, task_class: TaskClass, pid: Pid) -> TaskCost:
         known = self.measured.get((task_class.kernel, task_class.name))
         if known:
-            return task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known)
-        return self.vmg.graph.fpga_costs.of(task_class, self.device, self.schedule, pid)
+            observed = observed_of(self.vmg.program, task_class, pid, self.run)
+            return task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known, observed)
+        return self.vmg.graph.fpga_costs.of(task_class, self.device, self.schedule, pid, self.run)
 
     def differs(self, task_class: TaskClass) -> bool:
         """Whether tasks of a class take different times."""
-        return depends_on_pid(task_class.body.mlir)
+        runs, place = self.vmg.program.runs, (task_class.kernel, task_class.name)
+        return depends_on_pid(task_class.body.mlir) or (bool(runs) and place in runs[self.run].classes)
+
+    @property
+    def runs(self) -> tuple[FpgaCosts, ...]:
+        """The mapping in each of the program's runs on given inputs; just this one where data decides on nothing."""
+        return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
 
     def classes(self, group: NodeGroup) -> list[tuple[Kernel, TaskClass, Pid]]:
         """The classes that a group's nodes execute, each with the pid of its first task."""

@@ -13,7 +13,8 @@ PARTS = ("in turn", "at once")
 class Overlap(QuestionChoice):
     """Keeps kernels whole, or makes kernels of their parts. Gene: `parts`, for programs in which that differs.
 
-    Programs with customizations of their own, which name their kernels, stay whole.
+    Programs with customizations of their own, which name their kernels, stay whole; so do those that are timed on
+    inputs.
     """
 
     reads = frozenset({"program"})
@@ -21,7 +22,7 @@ class Overlap(QuestionChoice):
 
     def decide(self, draft: Draft, ask: Ask) -> Draft:
         whole = draft.compiled
-        if whole.schedule or len(whole.split.kernels) == len(whole.kernels):
+        if whole.schedule or whole.runs or len(whole.split.kernels) == len(whole.kernels):
             return draft
         at_once = ask(Question.word("parts", PARTS, PARTS)) == "at once"
         return replace(draft, program=whole.split) if at_once else draft

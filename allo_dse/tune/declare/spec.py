@@ -82,6 +82,7 @@ class StudySpec:
         rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
         target: str | None = None,
         sizes: Mapping[str, int] | None = None,
+        inputs: Any = None,
     ) -> None:
         self.name = name
         self.program = program
@@ -89,6 +90,7 @@ class StudySpec:
         self.constraints = [as_constraint(one) for one in constraints]
         self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
         self.reference = reference
+        self.inputs = inputs
         self.verify_with = verify_with
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
@@ -143,7 +145,15 @@ class StudySpec:
         """The programs of all parameters."""
         from allo_dse.space.programs import CompiledPrograms
 
-        return CompiledPrograms(self.program) if self._programs is None else self._programs
+        if self._programs is not None:
+            return self._programs
+        return CompiledPrograms(self.program, None if self.inputs is None else self._observed)
+
+    def _observed(self, program: Program, params: Mapping[str, object]) -> Program:
+        """A program with what it decides on the study's inputs, where data decides."""
+        from allo_dse.eval.program.observe import observed, sets_of
+
+        return observed(program, sets_of(self.inputs, params))
 
     @cached_property
     def folds(self) -> FoldChoice:

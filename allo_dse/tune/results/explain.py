@@ -48,7 +48,15 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:
-    """How good a predicted latency is: "latency +-7 %, 62 measurements" or "latency not fitted"; empty if not said."""
+    """How good a predicted latency is: "latency +-7 %, 62 measurements" or "latency not fitted"; empty if not said.
+
+    Where data decides on it, the sets of inputs that it was found on.
+    """
+    inputs = metrics.get("timed_on")
+    if isinstance(inputs, Mapping):
+        cycles = inputs["latency_cycles"]
+        others = f" (the slowest of {len(cycles)} sets; the fastest takes {min(cycles):,} cycles)"
+        return f"latency of the study's inputs{others if len(cycles) > 1 else ''}: data decides on it"
     known = metrics.get("latency_range")
     if not isinstance(known, Mapping):
         return ""

@@ -16,11 +16,14 @@ from allo_dse.ir.linear import Test
 from allo_dse.ir.nest import Branch, Op
 
 from ..memory import Storage
+from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)
+Guard = tuple[Test | Asked, bool]
+"""A condition, and the side of it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class StreamEvent:
 
     Attributes:
         stage: cycles after the round begins.
-        tests: conditions under which it happens, with the side of each it is on; None for one on data.
+        tests: conditions under which it happens, with the side of each it is on.
         copies: values of the unrolled loops' variables.
         path: the same conditions by their value numbers, with sides.
     """
@@ -38,7 +41,7 @@ class StreamEvent:
     kind: str
     stream: int
     op: int
-    tests: tuple[tuple[Test | None, bool], ...] = ()
+    tests: tuple[Guard, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     level: int = 0
     after: bool = False
@@ -69,7 +72,7 @@ class Walk:
     clocked: set[tuple[str, object]] = field(default_factory=set)
     pipelined: set[int] = field(default_factory=set)
     level: int = 0
-    tests: tuple[tuple[Test | None, bool], ...] = ()
+    tests: tuple[Guard, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
     macs: dict[int, Op] = field(default_factory=dict)
@@ -180,8 +183,9 @@ class Walk:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
         ends, outcomes = [], []
+        test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
-            self.tests = (*outer, (branch.test, number == 0))
+            self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
             self.stored = dict(before)
             self.block(side)  # type: ignore[arg-type]
@@ -259,7 +263,8 @@ class Walk:
                 stage = event.stage + (event.stage - earlier.stage) * (copy - 2)
                 value = (loop.variable, loop.first + copy * loop.step)
                 copies = tuple(value if v == loop.variable else (v, n) for v, n in event.copies)
-                self.events.append(replace(event, stage=stage, copies=copies))
+                tests = tuple((t.at(*value) if isinstance(t, Asked) else t, side) for t, side in event.tests)
+                self.events.append(replace(event, stage=stage, copies=copies, tests=tests))
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
 

@@ -95,7 +95,7 @@ def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
         place = body.index(inner[0])
         before.append(body[:place])
         after.append(body[place + 1 :])
-        if inner[0].bounds is not None or not inner[0].trips:
+        if inner[0].varies or not inner[0].trips:
             return None
         loops.append(inner[0])
     if any(_is_loop_like(item) for item in loops[-1].body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from allo_dse.ir.linear import Choice, Compare, Test, forms_of, holds
 from allo_dse.program.tasks import TaskClass
 
+from ..observed import Asked, Observed
 from ..refusal import place_of, refusal
-from .asap import StreamEvent
+from .asap import Guard, StreamEvent
 from .parts import Part, Pipe, Wait
 from .pipeline import Pipelined
 
@@ -28,10 +29,12 @@ class Rounds:
 
     Attributes:
         variables: values of what is outside it: process ids and the loops around it.
+        observed: what control that depends on data did in a run.
     """
 
     task_class: TaskClass
     variables: Mapping[int, int]
+    observed: Observed | None = None
 
     def part(self, loop: Pipelined) -> Part:
         """The loop as a repetition of its shortest part in which the same stream operations return.
@@ -57,7 +60,8 @@ class Rounds:
         position = np.indices(spans).reshape(len(spans), rounds)
         grid: dict[int, Any] = dict(self.variables)
         grid.update((lv.variable, lv.first + at * lv.step) for lv, at in zip(levels, position, strict=True))
-        happens = np.stack([self._happens(e, grid, position, spans, first) for e in loop.events], axis=1)
+        reached = [self._reached(e, position, spans, first) for e in loop.events]
+        happens = np.stack(self._happens(loop.events, grid, reached), axis=1)
         late = [
             (inner - 1) * loop.ii if e.after or (e.level == len(flat.loops) - 1 and inner > 1) else 0
             for e in loop.events
@@ -78,33 +82,62 @@ class Rounds:
         for event in loop.events:
             first = min(first, event.level + 1)
             for test, _ in event.tests:
-                self._require_static(test, event)
+                if isinstance(test, Asked):
+                    self._require_observed(event)
+                    first = 0
+                    continue
                 used = {variable for form in forms_of(test) for variable in form.variables}
                 levels = [n for n, at in enumerate(loop.flat.loops) if at.variable in used]
                 first = min([first, *levels])
         return first
 
-    def _require_static(self, test: Test | None, event: StreamEvent) -> None:
-        """Refuse a condition on data around a stream operation.
+    def _require_observed(self, event: StreamEvent) -> None:
+        """Refuse a condition on data around a stream operation where no run says how it is decided.
 
         Raises:
             StaticControlError: always for those.
         """
-        if test is None:
+        if self.observed is None:
             raise refusal(
                 "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
             )
 
-    def _happens(
-        self, event: StreamEvent, grid: Mapping[int, Any], position: NDArray[np.int64], spans: list[int], first: int
+    def _reached(
+        self, event: StreamEvent, position: NDArray[np.int64], spans: list[int], first: int
     ) -> NDArray[np.bool_]:
-        """The rounds in which a stream operation is done."""
+        """The rounds that come to the place of a stream operation."""
         found = np.ones(position.shape[1], bool)
         for level in range(max(0, event.level + 1 - first), len(spans)):
             found &= position[level] == (spans[level] - 1 if event.after else 0)
-        known = {**grid, **dict(event.copies)}
-        for test, side in event.tests:
-            found &= np.asarray(everywhere(test, known)) == side
+        return found
+
+    def _happens(
+        self, events: Sequence[StreamEvent], grid: Mapping[int, Any], reached: list[NDArray[np.bool_]]
+    ) -> list[NDArray[np.bool_]]:
+        """The rounds in which stream operations are done, by the conditions around them from outside in."""
+        for depth in range(max(len(event.tests) for event in events)):
+            inside = [n for n, event in enumerate(events) if len(event.tests) > depth]
+            answers = self._answers([(events[n].tests[depth], reached[n]) for n in inside])
+            for n in inside:
+                test, side = events[n].tests[depth]
+                known = {**grid, **dict(events[n].copies)}
+                holds_there = answers[test] if isinstance(test, Asked) else everywhere(test, known)
+                reached[n] = reached[n] & (np.asarray(holds_there) == side)
+        return reached
+
+    def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[Asked, NDArray[np.bool_]]:
+        """Where conditions on data held: a round decides for all copies of a condition that it reaches, in order."""
+        sites: dict[int, dict[Asked, NDArray[np.bool_]]] = {}
+        for (test, _), reached in guards:
+            if isinstance(test, Asked):
+                sites.setdefault(test.site, {})[test] = reached
+        found: dict[Asked, NDArray[np.bool_]] = {}
+        for site, copies in sites.items():
+            assert self.observed is not None
+            ordered = sorted(copies, key=lambda asked: [value for _, value in asked.copies])
+            table = np.stack([copies[asked] for asked in ordered], axis=1)
+            table[table] = self.observed.holds(site, int(table.sum()))
+            found.update(zip(ordered, table.T, strict=True))
         return found
 
 

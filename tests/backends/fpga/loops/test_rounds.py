@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.loops.rounds import everywhere
+from allo_dse.backends.fpga.observed import Observed, data_sites
 from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
 from allo_dse.common.errors import StaticControlError
@@ -112,7 +114,7 @@ def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, 
     rounds: dict[int, int] = {}
     expected = list(executed(nest, {PID: pid}, rounds))
     items = planned(nest, Plan({}, {}), {PID: pid}, unroll_up_to)
-    task = _Task(some_class(), U280, Plan({}, {}), {})
+    task = _Task(some_class(), U280, Plan({}, {}), {}, None)
     parts = task.block(items, 1, {PID: pid}, outermost=True)
     found = list(puts(parts))
     for stream in (0, 1):
@@ -123,6 +125,62 @@ def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, 
         v: rounds[v] for v in counted if v not in flattened
     }
     assert all(counted[v] == rounds[v] for v in flattened & set(counted))
+
+
+def hidden(
+    nodes: Iterable[Any], draw: st.DataObject, sites: Iterator[int]
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """A nest with numbered sites, and the same where data decides at some of them."""
+    plain: list[Node] = []
+    unknown: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            site, hide = next(sites), draw.draw(st.booleans())
+            body, other = hidden(node.body, draw, sites)
+            plain.append(replace(node, site=site, body=body))
+            bounds = (None, None) if hide else (node.lower, node.upper)
+            unknown.append(replace(node, site=site, lower=bounds[0], upper=bounds[1], body=other))
+        elif isinstance(node, Branch):
+            site, hide = next(sites), draw.draw(st.booleans())
+            plain.append(replace(node, site=site))
+            unknown.append(replace(node, site=site, test=None if hide else node.test))
+        else:
+            plain.append(node)
+            unknown.append(node)
+    return tuple(plain), tuple(unknown)
+
+
+def decisions(nodes: Iterable[Any], variables: dict[int, int], found: dict[int, list[tuple[int, int]]]) -> None:
+    """What is decided at every site, by doing what the nest says."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            values = range(node.lower.value(variables), node.upper.value(variables), node.step)  # type: ignore[union-attr,arg-type]
+            found.setdefault(node.site, []).append((len(values), values[-1] if values else 0))
+            for value in values:
+                decisions(node.body, {**variables, node.variable: value}, found)
+        elif isinstance(node, Branch):
+            holds = decided(node.test, variables)
+            found.setdefault(node.site, []).append((int(bool(holds)), 0))
+            decisions(node.sides[not holds], variables, found)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(nests(), st.integers(0, 3), st.sampled_from([0, 4]), st.data())
+def test_what_data_decides_is_taken_from_a_run(
+    nest: tuple[Node, ...], pid: int, unroll_up_to: int, data: st.DataObject
+) -> None:
+    """Bounds and conditions that are hidden from the model, and given as what they decided, move the same tokens."""
+    plain, unknown = hidden(nest, data, itertools.count())
+    found: dict[int, list[tuple[int, int]]] = {}
+    decisions(plain, {PID: pid}, found)
+    asked = {site: np.array(found.get(site, []), np.int64).reshape(-1, 2) for site in data_sites(unknown)}
+    observed = Observed(asked)
+    items = planned(unknown, Plan({}, {}), {PID: pid}, unroll_up_to, (), observed)
+    task = _Task(some_class(), U280, Plan({}, {}), {}, observed)
+    got = list(puts(task.block(items, 1, {PID: pid}, outermost=True)))
+    observed.require_used()
+    expected = list(executed(nest, {PID: pid}, {}))
+    assert sorted(got) == sorted(expected)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
