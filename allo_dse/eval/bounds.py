@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from allo_dse.space.design import Design
+from allo_dse.space.draft import Draft
 
 Interval = tuple[float, float]
 """The least and the most that a metric can be."""
@@ -31,6 +32,14 @@ class Bounding(Protocol):
         Raises:
             AlloDseError: where a design is such that nothing can be said of it.
         """
+        ...
+
+
+class RegionBounding(Bounding, Protocol):
+    """Bounds metrics of many designs at once, too."""
+
+    def of_region(self, draft: Draft, nodes: int) -> Bounds:
+        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes."""
         ...
 
 

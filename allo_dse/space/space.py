@@ -42,7 +42,7 @@ class Space:
     """
 
     def __init__(self, start: Draft, choices: Sequence[Choice]) -> None:
-        self._start = start
+        self.start = start
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
         decided = {name for choice in self.choices for name in choice.writes}
@@ -66,7 +66,7 @@ class Space:
             genes[name] = suggest(name, gene)
             return genes[name]
 
-        draft, undecided = self._start, frozenset[str]()
+        draft, undecided = self.start, frozenset[str]()
         for choice in self.choices:
             if undecided & choice.reads:
                 return None
@@ -88,7 +88,7 @@ class Space:
         Raises:
             StudyError: when it is not in the space.
         """
-        draft, genes = self._start, Genes()
+        draft, genes = self.start, Genes()
         for choice in self.choices:
             own = choice.encode(draft, design)
             decided = choice.decode(draft, suggest_from(own))
@@ -100,7 +100,7 @@ class Space:
 
     def count(self, limit: int) -> int | None:
         """How many designs the space generates, or None when there are more than `limit`."""
-        total = self._count(0, self._start, limit)
+        total = self._count(0, self.start, limit)
         return total if total <= limit else None
 
     def _count(self, position: int, draft: Draft, limit: int) -> int:
@@ -123,8 +123,12 @@ class Space:
 
     def designs(self) -> Iterator[Candidate]:
         """Every design; the last choice varies fastest."""
-        for draft, genes in self._drafts(0, self._start):
+        for draft, genes in self.drafts():
             yield Candidate(genes, draft.params, draft.design())
+
+    def drafts(self) -> Iterator[tuple[Draft, Genes]]:
+        """Every way to make all choices, and the genes that mean it."""
+        return self._drafts(0, self.start)
 
     def _drafts(self, position: int, draft: Draft) -> Iterator[tuple[Draft, Genes]]:
         if position == len(self.choices):

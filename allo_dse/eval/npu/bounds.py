@@ -17,9 +17,8 @@ from math import prod
 
 import numpy as np
 
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import KernelFold, MeshFold
-from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.periods import Cadence, GroupSchedule, PortSchedule
 from allo_dse.mapper.graph.ports import PortSide
 from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
@@ -29,6 +28,7 @@ from allo_dse.mapper.search.bounds import FoldBounds
 from allo_dse.mapper.transport.plan import column_limits
 from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
+from allo_dse.space.draft import Draft
 
 from ..bounds import Bounds, Interval
 from .costs import class_cycles
@@ -67,11 +67,26 @@ class NpuBounds:
         Raises:
             SimulationError: where it is not known what a task costs.
         """
-        key = design.program, design.device.key
+        return (_fold_bounds, _transport_bounds)[level](design, self._work(design.program, design.device))
+
+    def of_region(self, draft: Draft, nodes: int) -> Bounds:
+        """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least.
+
+        Raises:
+            SimulationError: where it is not known what a task costs.
+        """
+        work = self._work(draft.compiled, draft.device)
+        several = [[(k, (2,) * len(kernel.mesh))] for k, kernel in enumerate(work.program.kernels)]
+        memory = max(work.limits.core_bytes(kernel, draft.buffering) for kernel in several)
+        moving, total = work.moved_once
+        run = max(sum(work.kernel_ticks.values()) / nodes, moving)
+        return work.bounds(nodes, run, 0, (memory, _ANYTHING), (total, _ANYTHING))
+
+    def _work(self, program: Program, device: Device) -> ProgramWork:
+        key = program, device.key
         if key not in self._programs:
-            self._programs[key] = ProgramWork(design.program, NpuDevice.of(design.device))
-        work = self._programs[key]
-        return (_fold_bounds, _transport_bounds)[level](design, work)
+            self._programs[key] = ProgramWork(program, NpuDevice.of(device))
+        return self._programs[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,18 +133,27 @@ class ProgramWork:
         limits = column_limits(self.device)
         return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
 
-    def moved(self, fold: MeshFold | NodeFold) -> tuple[float, float]:
-        """Ticks and bytes that moving tiles takes at least: of DRAM in one direction, of a channel, or of its shims."""
+    @cached_property
+    def moved_once(self) -> tuple[float, float]:
+        """As `moved`, whatever the fold."""
+        return self.moved(None)
+
+    def moved(self, fold: MeshFold | None) -> tuple[float, float]:
+        """Ticks and bytes that moving tiles takes at least: of DRAM in one direction, of a channel, or of its shims.
+
+        Args:
+            fold: None for any, in which every tile is moved once at least.
+        """
         dram, shims = dict.fromkeys(_DIRECTIONS, 0.0), dict.fromkeys(_DIRECTIONS, 0.0)
         total = longest = 0.0
         for number, ports in enumerate(self.ports):
             for port in ports:
-                flows, tiles = (1, port.tiles) if isinstance(fold, NodeFold) else port.moved(fold.kernels[number])
+                flows, tiles = (1, port.tiles) if fold is None else port.moved(fold.kernels[number])
                 count = flows * tiles
                 total += count * port.tile_bytes
                 dram[port.way] += count * port.dram
                 shims[port.way] += count * port.shim
-                if isinstance(fold, MeshFold):
+                if fold is not None:
                     longest = max(longest, tiles * port.shim)
         shared = (shims[way] / self.channels[way] for way in _DIRECTIONS)
         return max(longest, *dram.values(), *shared), total
@@ -256,7 +280,7 @@ def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
     else:
         busiest, cores = sum(own.values()) / fold.node_count, []
     memory = max((work.limits.core_bytes(core, design.buffering) for core in cores), default=0)
-    moving, total = work.moved(fold)
+    moving, total = work.moved(fold) if isinstance(fold, MeshFold) else work.moved_once
     run = max(busiest, moving)
     return work.bounds(fold.node_count, run, 0, (memory, _ANYTHING), (total, _ANYTHING))
 

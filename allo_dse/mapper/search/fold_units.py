@@ -84,9 +84,13 @@ class FoldUnit:
             self._counted[key] = found
         return self._counted[key]
 
-    def folds(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, dict[int, KernelFold]]]:
-        """All folds, and what each needs."""
+    def folds(
+        self, max_nodes: int | None, bounds: FoldBounds | None, nodes: int | None = None
+    ) -> Iterator[tuple[Needs, dict[int, KernelFold]]]:
+        """All folds (onto exactly so many nodes), and what each needs."""
         for needs, sizes in self._sizes(max_nodes, bounds):
+            if nodes is not None and needs[0] != nodes:
+                continue
             options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
             orders = list(self._loop_orders(sizes))
             for picked in itertools.product(*options):

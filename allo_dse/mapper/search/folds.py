@@ -124,13 +124,18 @@ class FoldSpace:
 
     def count(self) -> int:
         """How many folds there are; exact, and without making them."""
-        total = 0
+        return sum(self.counts().values())
+
+    def counts(self) -> dict[int, int]:
+        """How many folds there are onto each number of nodes, in ascending order."""
+        found: Counter[int] = Counter()
         for units in self._layouts():
             totals: Counter[Needs] = Counter({NOTHING: 1})
             for unit in units:
                 totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
-            total += totals.total()
-        return total
+            for needs, ways in totals.items():
+                found[needs[0]] += ways
+        return dict(sorted(found.items()))
 
     @cached_property
     def pruned_share(self) -> float:
@@ -166,19 +171,24 @@ class FoldSpace:
 
     def __iter__(self) -> Iterator[MeshFold]:
         """All folds, always in the same order: those without chains first."""
+        return self.onto(None)
+
+    def onto(self, nodes: int | None) -> Iterator[MeshFold]:
+        """All folds onto so many nodes (None: onto any number), in the order of iteration."""
         for chains, units in zip(self.graph.partitions, self._layouts(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
-            for found in self._folds(units, NOTHING):
+            for found in self._folds(units, NOTHING, nodes):
                 yield MeshFold(tuple(found[k] for k in range(len(self.kernels))), names)
 
-    def _folds(self, units: list[FoldUnit], used: Needs) -> Iterator[dict[int, KernelFold]]:
+    def _folds(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[dict[int, KernelFold]]:
         if not units:
             yield {}
             return
         limit = None if self.max_nodes is None else self.max_nodes - used[0]
-        for needs, folds in units[0].folds(limit, self.bounds):
+        exactly = None if nodes is None or len(units) > 1 else nodes - used[0]
+        for needs, folds in units[0].folds(limit, self.bounds, exactly):
             if self._fits(total := add_needs(used, needs)):
-                for others in self._folds(units[1:], total):
+                for others in self._folds(units[1:], total, nodes):
                     yield folds | others
 
     def is_legal(self, fold: MeshFold) -> bool:

@@ -13,6 +13,8 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.folds import FoldSpace
 
+from ..draft import Draft
+from ..gene import Genes
 from .fold_genes import AxisOptions, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice, bounds_of
 
@@ -122,6 +124,15 @@ class KernelFolds(FoldChoice):
 
     def fold_count(self, program: Program) -> int:
         return self._space(program).count()
+
+    def counts(self, draft: Draft) -> dict[int, int]:
+        """How many folds there are onto each number of nodes."""
+        return self._space(draft.compiled).counts()
+
+    def onto(self, draft: Draft, nodes: int) -> Iterator[tuple[Draft, Genes]]:
+        """The options with so many nodes."""
+        for fold in self._space(draft.compiled).onto(nodes):
+            yield replace(draft, fold=fold), self._genes(draft, fold)
 
 
 def _with_kinds(axes: Sequence[AxisFold], rules: Sequence[AxisRule]) -> tuple[AxisFold, ...]:

@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.certificate import Certificate, Gap
 from ..store.record import Record
-from .front import Points
 from .least import LeastLosses, Losses
 from .protocol import Proposal, Told
 from .screening import Screen
+from .undecided import REGION, Undecided
+
+AnItem = TypeVar("AnItem", Region, Candidate)
+_T = TypeVar("_T")
 
 MOST_KEPT = 256
 """Designs that wait with what their bounds were computed from: a graph and a transport plan each."""
-
-_CLOSED = -math.inf
+_AT_ONCE = 1024  # regions or designs whose bounds are computed before they are taken in
 
 
 class ExactProposer:
     """Proposes designs by their bounds until all are decided: next the one that the front is furthest from.
 
-    How far the front is from a design is the factor by which, in its worst objective, the nearest design of the front
-    is worse than the bounds: no design can turn out further away, so that the front soon is near to all that is open.
+    No design can turn out further away from the front than its bounds are (`undecided.py`), so that the front soon is
+    near to all that is open. Designs of a region are made when it is the region that the front is furthest from.
 
     Args:
         strict: whether proposals must not depend on the time evaluations take.
@@ -48,14 +52,10 @@ class ExactProposer:
     def __init__(self, space: Space, screen: Screen, least: LeastLosses, *, strict: bool) -> None:
         self._space, self._screen, self._least, self._strict = space, screen, least, strict
         self._signs = [o.sign for o in least.objectives]
-        self._candidates: list[Candidate | None] = []
-        self._bounds: Points = np.empty((0, len(self._signs)))
-        self._level = np.empty(0, np.int64)
-        self._far = np.empty(0)  # by design, a logarithm; minus infinity once it is proposed or decided
+        self._undecided = Undecided(len(self._signs))
         self._built: OrderedDict[int, None] = OrderedDict()
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
-        self._front: Points = np.empty((0, len(self._signs)))
-        self._number = self._evaluated = self._failed = self._bounded = 0
+        self._number = self._evaluated = self._failed = self._designs = 0
         self.meanwhile: Callable[[], None] = lambda: None
         self._listed = False
         self.exhausted = False
@@ -76,87 +76,85 @@ class ExactProposer:
         return proposals
 
     def _list(self) -> None:
-        """Take in all designs with their first bounds; those that are known are decided."""
-        known, bounds, far = self._screen.anything_known, [], []
-        for candidate in self._space.designs():
-            self.meanwhile()
-            self._candidates.append(candidate)
-            least = self._least(candidate.design, 0)
-            is_known = known and self._screen.knows(candidate.key)
-            self._bounded += least is None and not is_known
-            bounds.append(self._least.nothing if least is None else least)
-            far.append(_CLOSED if least is None or is_known else 0.0)
-        self._bounds = np.array(bounds, float).reshape(-1, len(self._signs))
-        self._far, self._level = np.array(far), np.zeros(len(far), np.int64)
-        # Before anything is found, what may be good in everything comes first.
-        self._far[self._is_open] = math.inf
+        """Take in all regions, or all designs, with their first bounds."""
+        regions = regions_of(self._space) if self._least.knows_regions else None
+        if regions is None:
+            places = enumerate(self._space.designs(), 1)
+            self._take_in(((Undecided.rank(0, place), one) for place, one in places), self._bound_of_design, 0)
+        else:
+            every = ((Undecided.rank(number), region) for number, region in enumerate(regions))
+            self._take_in(every, self._bound_of_region, REGION)
         self._listed = True
-        for point in self._front:
-            self._approach(point)
 
-    @property
-    def _is_open(self) -> NDArray[np.bool_]:
-        """Which designs are neither proposed nor decided."""
-        return self._far > _CLOSED
+    def _take_in(
+        self, items: Iterable[tuple[int, AnItem]], bound: Callable[[AnItem], Losses | None], level: int
+    ) -> None:
+        """Take in items of one level by their ranks; those that break a constraint, or are known, are decided."""
+        for batch in batched(items, _AT_ONCE):
+            bounded: list[tuple[int, AnItem, Losses]] = []
+            for rank, item in batch:
+                self.meanwhile()
+                if not self._listed:
+                    self._designs += getattr(item, "size", 1)
+                least = bound(item)
+                if least is not None:
+                    bounded.append((rank, item, least))
+            if bounded:
+                ranks, found, bounds = zip(*bounded, strict=True)
+                self._undecided.add(found, np.array(bounds, float), ranks, level)
+
+    def _bound_of_region(self, region: Region) -> Losses | None:
+        return self._least.of_region(region)
+
+    def _bound_of_design(self, candidate: Candidate) -> Losses | None:
+        known = self._screen.anything_known and self._screen.knows(candidate.key)
+        return None if known else self._least(candidate.design, 0)
 
     def _next(self) -> Candidate | None:
         """The next design to evaluate."""
-        while len(self._far) and self._far[number := self._furthest()] > _CLOSED:
-            candidate = self._candidates[number]
-            assert candidate is not None
+        undecided = self._undecided
+        while (position := undecided.next()) is not None:
+            item = undecided.items[position]
+            if isinstance(item, Region):
+                self._expand(position, item)
+                continue
+            assert item is not None
             # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
             # it out.
-            if self._level[number] + 1 < self._least.levels:
+            if undecided.level[position] + 1 < self._least.levels:
                 self.meanwhile()
-                self._refine(number, candidate)
+                self._refine(position, item)
                 continue
-            self._far[number], self._candidates[number] = _CLOSED, None
-            if self._screen.judge(candidate) == "new":
-                self._proposed[self._number] = tuple(self._bounds[number].tolist())
-                return candidate
+            bounds: Losses = tuple(undecided.bounds[position].tolist())
+            undecided.decide(position)
+            if self._screen.judge(item) == "new":
+                self._proposed[self._number] = bounds
+                return item
         return None
 
-    def _furthest(self) -> int:
-        """The design that the front is furthest from; before there is a front, one that may be best in everything."""
-        if len(self._front) or not self._is_open.any():
-            return int(np.argmax(self._far))
-        promise = np.where(self._is_open, _magnitude(self._bounds).sum(1), math.inf)
-        return int(np.argmin(promise)) if (promise < math.inf).any() else int(np.argmax(self._far))
+    def _expand(self, position: int, region: Region) -> None:
+        """Make the designs of a region."""
+        rank = self._undecided.rank_of(position)
+        self._undecided.decide(position)
+        places = enumerate(region.candidates(), rank + 1)
+        self._take_in(places, self._bound_of_design, 0)
+        if self._undecided.compact():
+            self._built.clear()
 
-    def _refine(self, number: int, candidate: Candidate) -> None:
+    def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
-        self._level[number] += 1
-        found = self._least(candidate.design, int(self._level[number]))
-        if found is not None:
-            # Each level is a lower bound for itself, so the larger of two is one, too.
-            self._bounds[number] = np.maximum(self._bounds[number], found)
-        if found is None or (self._front <= self._bounds[number]).all(1).any():
-            self._far[number], self._candidates[number] = _CLOSED, None
-            self._bounded += 1
-            return
-        if len(self._front):
-            self._far[number] = _distance(self._front, self._bounds[number]).min()
-        self._built[number] = None
-        if len(self._built) > MOST_KEPT:
-            oldest, _ = self._built.popitem(last=False)
-            kept = self._candidates[oldest]
-            if kept is not None:
-                self._candidates[oldest] = replace(kept, design=replace(kept.design))
-
-    def _approach(self, point: NDArray[np.float64]) -> None:
-        """Take into account that a design of the front was found: some are decided, the front is nearer to others."""
-        is_open = self._is_open
-        # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
-        # design.
-        beaten = is_open & (point <= self._bounds).all(1)
-        self._far[beaten] = _CLOSED
-        self._bounded += int(beaten.sum())
-        for number in np.flatnonzero(beaten).tolist():
-            self._candidates[number] = None
-        left = np.flatnonzero(is_open & ~beaten)
-        # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
-        # because a point leaves the front for one that is nowhere worse, and so as near.
-        self._far[left] = np.minimum(self._far[left], _distance(point, self._bounds[left]))
+        undecided = self._undecided
+        undecided.level[position] += 1
+        found = self._least(candidate.design, int(undecided.level[position]))
+        if found is None:
+            undecided.decide(position)
+        elif undecided.tighten(position, found):
+            self._built[position] = None
+            if len(self._built) > MOST_KEPT:
+                oldest, _ = self._built.popitem(last=False)
+                kept = undecided.items[oldest]
+                if isinstance(kept, Candidate):
+                    undecided.items[oldest] = replace(kept, design=replace(kept.design))
 
     def tell(self, number: int, told: Told) -> None:
         del self._proposed[number]
@@ -172,11 +170,7 @@ class ExactProposer:
         self._failed += told.values is None
         if told.values is None or told.penalty > 0:
             return
-        losses = np.array([s * v for s, v in zip(self._signs, told.values, strict=True)])
-        if not (self._front <= losses).all(1).any():
-            self._front = np.vstack([self._front[(self._front < losses).any(1)], losses])
-            if self._listed:
-                self._approach(losses)
+        self._undecided.found(np.array([s * v for s, v in zip(self._signs, told.values, strict=True)]))
 
     def revise(self, told: Mapping[int, Told]) -> None:
         """Values change where there are rungs above the first, and then nothing is ruled out by bounds."""
@@ -188,27 +182,30 @@ class ExactProposer:
 
     def certificate(self) -> Certificate:
         """What is decided by now."""
+        evaluated, refused = self._evaluated, self._screen.invalid
+        # A region may hold designs that an earlier run has decided.
+        still = min(self._undecided.open + len(self._proposed), self._designs - evaluated - refused)
         return Certificate(
-            designs=len(self._candidates),
+            designs=self._designs,
             listed=self._listed,
-            evaluated=self._evaluated,
+            evaluated=evaluated,
             failed=self._failed,
-            refused=self._screen.invalid,
-            bounded=self._bounded,
-            open=int(self._is_open.sum()) + len(self._proposed),
+            refused=refused,
+            bounded=max(0, self._designs - evaluated - refused - still) if self._listed else 0,
+            open=max(0, still),
             gaps=self._gaps(),
             unbounded=tuple(self._least.unbounded),
         )
 
     def _gaps(self) -> tuple[Gap, ...]:
         """By how much a design that is not decided can be better at most, in each objective."""
-        objectives = self._least.objectives
-        if not len(self._front) or not self._listed:
+        objectives, front = self._least.objectives, self._undecided.front
+        if not len(front) or not self._listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
-        best = self._front.min(0)
+        best = front.min(0)
         # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
         # with.
-        undecided = np.vstack([best, self._bounds[self._is_open], *self._proposed.values()])
+        undecided = np.vstack([best, self._undecided.least, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, None)
             if math.isinf(bound) or not found
@@ -217,16 +214,8 @@ class ExactProposer:
         )
 
 
-def _magnitude(losses: Points) -> Points:
-    """Losses such that equal ratios are equal distances."""
-    with np.errstate(divide="ignore"):
-        logarithm = np.log(np.abs(losses))
-    found: Points = np.where(losses < 0, -logarithm, logarithm)
-    return np.where(np.isneginf(losses), -math.inf, found)
-
-
-def _distance(found: Points, bounds: Points) -> NDArray[np.float64]:
-    """How far designs that were found are from bounds, in the objective in which they are furthest."""
-    with np.errstate(invalid="ignore"):
-        apart = (_magnitude(found) - _magnitude(bounds)).max(-1)
-    return np.where(np.isnan(apart), math.inf, apart)
+def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Items in lists of so many."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch

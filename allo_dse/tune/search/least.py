@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.bounds import Bounding, Bounds
 from allo_dse.space.design import Design
+from allo_dse.space.regions import Region
 
 from .objectives import Constraint, Measure, Objective
 
@@ -91,10 +92,24 @@ class LeastLosses:
 
     def __call__(self, design: Design, level: int) -> Losses | None:
         """The least that each objective's loss can be; None for a design that cannot satisfy the constraints."""
-        if self.bounding is None:
+        return self._losses(None if self.bounding is None else partial(self.bounding, design, level))
+
+    @property
+    def knows_regions(self) -> bool:
+        """Whether something is known of regions of a space."""
+        return hasattr(self.bounding, "of_region")
+
+    def of_region(self, region: Region) -> Losses | None:
+        """The least that each objective's loss can be in a region; None where none of its designs can satisfy the
+        constraints."""
+        bounding: Any = self.bounding
+        return self._losses(partial(bounding.of_region, region.draft, region.nodes))
+
+    def _losses(self, bound: Callable[[], Bounds] | None) -> Losses | None:
+        if bound is None:
             return self.nothing
         try:
-            bounds = self.bounding(design, level)
+            bounds = bound()
         except AlloDseError:  # its evaluation says why
             return self.nothing
         if any(_is_violated(constraint, bounds) for constraint in self.constraints):

@@ -1,0 +1,52 @@
+"""A space in regions: designs that differ in nothing but the fold, and are folded onto the same number of nodes.
+
+How many designs a region has is known before any of them is made, so that a search can rule all of them out at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .choices.kernel_folds import KernelFolds
+from .draft import Draft
+from .gene import Genes
+from .space import Candidate, Space
+
+
+@dataclass(frozen=True)
+class Region:
+    """Designs that are not made yet.
+
+    Attributes:
+        draft: with everything decided but the fold; `genes` decide it.
+        nodes: onto which all of them are folded.
+        size: how many there are.
+    """
+
+    draft: Draft
+    genes: Genes
+    nodes: int
+    size: int
+    _folds: KernelFolds
+
+    def candidates(self) -> Iterator[Candidate]:
+        """All of its designs, always in the same order."""
+        for folded, genes in self._folds.onto(self.draft, self.nodes):
+            yield Candidate({**self.genes, **genes}, folded.params, folded.design())
+
+
+def regions_of(space: Space) -> Iterator[Region] | None:
+    """The regions of a space, which has each of its designs in one of them; None where choices hang on the fold."""
+    position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
+    if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
+        return None
+    return _regions(space, position)
+
+
+def _regions(space: Space, position: int) -> Iterator[Region]:
+    folds, others = space.choices[position], (*space.choices[:position], *space.choices[position + 1 :])
+    assert isinstance(folds, KernelFolds)
+    for draft, genes in Space(space.start, others).drafts():
+        for nodes, size in folds.counts(draft).items():
+            yield Region(draft, genes, nodes, size, folds)
