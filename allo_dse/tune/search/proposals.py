@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allo_dse.common.errors import StudyError
+from allo_dse.space.regions import regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
+LISTED_BY_REGION = 100_000  # the same where regions have bounds: programs are compiled, and few designs made
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
+MOST_BY_REGION = 10_000_000  # the same where regions have bounds
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
 MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
 MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
@@ -293,15 +296,18 @@ def make_proposer(
         if isinstance(sampler, EvolutionSampler):
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
-    if sampler == "auto" and not least.unbounded and space.count(LISTED) is not None:
+    by_region = least.knows_regions and regions_of(space) is not None
+    at_once = LISTED_BY_REGION if by_region else LISTED
+    if sampler == "auto" and not least.unbounded and space.count(at_once) is not None:
         sampler = "exact"
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         sampler = "evolution" if space.count(limit) is None else "exhaustive"
     if sampler == "exact":
-        if space.count(MOST_LISTED) is None:
+        most = MOST_BY_REGION if by_region else MOST_LISTED
+        if space.count(most) is None:
             raise StudyError(
-                f"the space has more than {MOST_LISTED:,} designs, and sampler='exact' lists them all",
+                f"the space has more than {most:,} designs, and sampler='exact' lists them all",
                 hint='narrow the parameters, or take sampler="evolution"',
             )
         return ExactProposer(space, screen, least, strict=strict)

@@ -18,6 +18,7 @@ from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install
 from allo_dse.space.design import Design
 from allo_dse.space.gene import random_suggest
+from allo_dse.space.regions import regions_of
 from allo_dse.tune.study import Study
 from tests.support.values import present
 
@@ -77,6 +78,12 @@ def test_bounds_hold_for_every_design_of_a_space(name: str) -> None:
     assert len(legal) > 30
     for design in legal:
         assert_bounded(design, bounding)
+    for region in present(regions_of(study.space)):
+        whole = bounding.of_region(region.draft, region.nodes)
+        for candidate in region.candidates():
+            for metric, (least, most) in bounding(candidate.design, 0).items():  # which hold, as was just seen
+                assert whole[metric][0] <= least * (1 + ROUNDING), metric
+                assert whole[metric][1] >= most * (1 - ROUNDING), metric
 
 
 @settings(max_examples=40, deadline=None)
