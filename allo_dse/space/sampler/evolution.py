@@ -31,6 +31,7 @@ from .prospects import Memory
 from .selection import Individual, Parents, Results
 
 MAX_ATTEMPTS = 1000  # per proposal, before the space counts as exhausted
+MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
 NEAR = 3  # parents whose neighbours are candidates
 VALUES = 12  # of a gene that neighbours have
 BRED, STRAYS = 200, 60  # candidates with parents, and without
@@ -118,6 +119,7 @@ class Evolution:
         self.breeding = breeding
         self._state = _State(Parents(breeding.population))
         self._memory: Memory | None = Memory(genes)
+        self._seen: dict[tuple[tuple[str, int], ...], None] = {}
 
     @property
     def next_number(self) -> int:
@@ -188,11 +190,23 @@ class Evolution:
             screen: decodes a proposal; None when the design is known or illegal.
         """
         for genes, rng in self.children(self._state.next_number):
-            found = screen(suggest_from(genes, random_suggest(rng)))
+            key = tuple(sorted(genes.items()))
+            if key in self._seen:
+                continue
+            drawn: list[str] = []
+            found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)))
+            if not drawn:
+                self._remember(key)
             if found is not None:
                 self._state.next_number += 1
                 return found
         return None
+
+    def _remember(self, key: tuple[tuple[str, int], ...]) -> None:
+        """That these genes decide everything, and were proposed: what they mean is known or illegal from now on."""
+        self._seen[key] = None
+        if len(self._seen) > MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
 
     def children(self, number: int) -> Iterator[tuple[Genes, np.random.Generator]]:
         """The genes of a proposal, ever wilder ones until one is taken, and where missing ones are drawn from."""
@@ -293,6 +307,16 @@ class Evolution:
         for position, name in enumerate(names):
             if position == forced or draws[position] < rate:
                 genes[name] = self._genes[name].step(genes[name], rng)
+
+
+def _noting(suggest: Suggest, names: list[str]) -> Suggest:
+    """The same, which writes down what it was asked for."""
+
+    def noting(name: str, gene: Gene) -> int:
+        names.append(name)
+        return suggest(name, gene)
+
+    return noting
 
 
 def _group(name: str) -> str:
