@@ -5,9 +5,9 @@ It takes the place of `vitis_hls` on PATH, is started in a project's directory a
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,13 +71,17 @@ def calls(directory: Path) -> int:
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process exists and is not just waiting to be reaped."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+def ends(pid: int) -> bool:
+    """Whether a process ends, or waits only to be reaped, within the minute that a busy machine may take to kill it."""
+    stat_file = Path(f"/proc/{pid}/stat")
+    for _ in range(600):
+        try:
+            if stat_file.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def report_xml(top: str, loops: Loops, *, latency: int, dsp: int = 3, copies: Mapping[str, int] | None = None) -> str:

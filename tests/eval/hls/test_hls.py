@@ -236,13 +236,13 @@ def test_a_tool_that_hangs_is_ended_with_its_children(tool: Path) -> None:
     stand_in.install(tool, "hang")
     with pytest.raises(HlsToolError, match=r"longer than 1 s at csynth"):
         HlsTool(seconds=1).evaluate(design())
-    assert not stand_in.is_running(int((tool / "child").read_text()))
+    assert stand_in.ends(int((tool / "child").read_text()))
 
 
 def test_what_the_tool_leaves_running_is_ended(tool: Path) -> None:
     stand_in.install(tool, "leave")
     assert HlsTool().evaluate(design()).loops_matched == 2
-    assert not stand_in.is_running(int((tool / "child").read_text()))
+    assert stand_in.ends(int((tool / "child").read_text()))
 
 
 @pytest.mark.parametrize("mode", ["slow", "flood"])

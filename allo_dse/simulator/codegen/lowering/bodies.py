@@ -20,7 +20,7 @@ from .coroutines import to_coroutine
 from .divisions import guard_divisions
 from .indices import guard_indices
 from .long_loops import breathe, let_breathe
-from .outline import NEST, outline_nests
+from .outline import COSTS, NEST, outline_nests
 from .payload_slice import decisions, erase_payload
 from .pipelines import mark_pipelines
 from .signature import ANY_TOKEN, Body, Parameter, Signature
@@ -112,7 +112,7 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
         _guard(module, main)
     to_blocks(module)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
-    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name == "df.cost")]
+    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
     sites += [number for pipeline in pipelines for number in pipeline.sites]
     polls = bool(find(main, lambda name: name in POLLS))
     to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)

@@ -19,23 +19,36 @@ from .pipelines import site
 NEST = ".nest"
 """Part of the names of outlined functions."""
 _COST = "df.cost"
+COSTS = (_COST, "df.cost_times")
+"""Operations that name a cost site."""
+_SOURCE_LOOP = "df.loop"
+"""What tells loops of the source apart, and so copies of one nest; nothing after this reads it."""
 LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
 
 
 def outline_nests(module: ir.Module, function: ir.Operation) -> None:
-    """Replace each outermost nest of at least two loops by a call, unless it contains `df` operations; so too loops
-    within one that breathes, which are long."""
-    for number, nest in enumerate(list(_nests(function.regions[0].blocks))):
-        name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{number}"
-        _outline(module, nest, name)
+    """Replace each outermost nest of at least two loops by a call, unless it moves tokens; so too loops within one that
+    breathes, which are long.
+
+    The costs of a nest are counted in it and paid for after the call: nobody else can tell when in a nest its task
+    waited. Nests that differ only in their arguments and cost sites, as copies of an unrolled loop's body do, share one
+    function: LLVM takes most of its time for nests.
+    """
+    shared: dict[str, str] = {}
+    for nest in list(_nests(function.regions[0].blocks)):
+        name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{len(shared)}"
+        call, target = _outline(module, nest, name)
+        first = shared.setdefault(str(target).replace(name, "", 1), name)
+        if first != name:
+            call.attributes["callee"] = ir.FlatSymbolRefAttr.get(first)
+            target.erase()
 
 
 def _nests(blocks: Iterable[ir.Block], least: int = 2) -> Iterator[ir.Operation]:
     for block in blocks:
         for op in block.operations:
             names = [inner.name for inner in nested(op)]
-            # Within a loop that breathes, costs are counted and paid for after the call.
-            is_pure = not any(name.startswith("df.") and (least > 1 or name != _COST) for name in names)
+            is_pure = not any(name.startswith("df.") and name != _COST for name in names)
             is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) >= least
             if is_loop and is_pure:
                 yield op.operation
@@ -48,7 +61,8 @@ def _breathes(region: ir.Region) -> bool:
     return any(op.operation.name == Breathe.OPERATION_NAME for block in region.blocks for op in block.operations)
 
 
-def _outline(module: ir.Module, nest: ir.Operation, name: str) -> None:
+def _outline(module: ir.Module, nest: ir.Operation, name: str) -> tuple[ir.Operation, ir.Operation]:
+    """Move a nest to a function of its own; returns the call that stands for it, and the function."""
     inside = nested(nest)
     outer = _values_from_outside(inside)
     constants = [value for value in outer if _is_constant(value)]
@@ -76,11 +90,15 @@ def _outline(module: ir.Module, nest: ir.Operation, name: str) -> None:
         for value, own in zip([*constants, *arguments], inner, strict=True):
             for op in inside:
                 op.replace_uses_of_with(value, own)
+        for op in inside:
+            if _SOURCE_LOOP in op.attributes:
+                del op.attributes[_SOURCE_LOOP]
         for op in costs:
             _count(op, counters[site(op, "site")])
         with ir.InsertionPoint(body):
             counts = [memref.LoadOp(counter, []).result for counter in counters.values()]
             func.ReturnOp([*nest.results, *counts])
+    return call.operation, target.operation
 
 
 def _counter() -> ir.Value:
