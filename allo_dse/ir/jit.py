@@ -1,11 +1,9 @@
-"""Compiling a module of LLVM-dialect operations to machine code, and calling into it."""
+"""Compiling a module of LLVM-dialect operations to machine code."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
+import tempfile
+from pathlib import Path
 
 from allo_dse.common.errors import SimulationError
 
@@ -29,13 +27,6 @@ TO_LLVM = (
 """func, cf, arith, math, memref -> llvm."""
 
 
-@cache
-def _load_wide_arithmetic() -> None:
-    """Make the functions that divide integers of 128 bits known to compiled code; other systems always have them."""
-    with suppress(OSError):
-        ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
-
-
 def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run a pass pipeline in place.
 
@@ -48,29 +39,11 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
         raise SimulationError(f"MLIR cannot compile this program: {error}") from error
 
 
-class CompiledModule:
-    """Machine code of a module that has been lowered to the llvm dialect."""
-
-    def __init__(self, module: ir.Module) -> None:
-        _load_wide_arithmetic()
-        # No object dump: it would keep a second copy of the code.
-        self._engine = execution_engine.ExecutionEngine(module, opt_level=3, enable_object_dump=False)
-
-    def function(self, name: str) -> Callable[[int], None]:
-        """A public function of one 64-bit argument and no result.
-
-        The call lets other Python threads run, and holds interrupts back until it returns.
-        """
-        owner = self._engine  # the code lives as long as the engine does
-        address = owner.raw_lookup(f"_mlir_ciface_{name}")
-        if not address:
-            raise SimulationError(f"the compiled module has no function {name}")
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
-
-        def call(argument: int) -> None:
-            value = ctypes.c_int64(argument)
-            packed = (ctypes.c_void_p * 1)(ctypes.addressof(value))
-            entry(ctypes.addressof(packed))
-
-        call.owner = owner  # type: ignore[attr-defined]
-        return call
+def compile_object(module: ir.Module, entry: str) -> bytes:
+    """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function."""
+    engine = execution_engine.ExecutionEngine(module, opt_level=3, enable_object_dump=True)
+    engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "code.o"
+        engine.dump_to_object_file(str(path))
+        return path.read_bytes()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(tools.unavailable() is not None, reason=str(tools.unavailable()))
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install()
-    monkeypatch.setattr(tools, "cache_directory", lambda: tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "rtl.md").read_text(), re.DOTALL)
     file = tmp_path / "example.py"
     file.write_text(code)

@@ -8,12 +8,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from allo_dse.ir import kept
+
 from .circuit import Circuit
 from .errors import RtlError
-from .tools import YOSYS, keep, kernel_verilog, known, run_tool, unavailable
+from .tools import YOSYS, kernel_verilog, run_tool, unavailable
 
 FAMILY = "xcup"
-_KIND = "cells"
+_KIND = "rtl-cells"
 _LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4}
 _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
 
@@ -79,6 +81,11 @@ class _Piece:
     parameters: tuple[tuple[str, int], ...] = ()
 
     @property
+    def content(self) -> bytes:
+        """What its cells depend on."""
+        return (self.script + self.verilog).encode()
+
+    @property
     def script(self) -> str:
         return "; ".join(
             [
@@ -108,11 +115,11 @@ def _counted(cells: dict[str, int]) -> CircuitResources:
 
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
     """Cells by type of each piece; one run of Yosys, which starts slowly, for all that are not known yet."""
-    found = {piece: known(_KIND, piece.script + piece.verilog) for piece in pieces}
+    found = {piece: kept.known(_KIND, piece.content) for piece in pieces}
     missing = [piece for piece, text in found.items() if text is None]
     for piece, text in zip(missing, _yosys(missing, seconds) if missing else (), strict=True):
-        found[piece] = text
-        keep(_KIND, piece.script + piece.verilog, text)
+        found[piece] = text.encode()
+        kept.keep(_KIND, piece.content, text.encode())
     return {piece: json.loads(text) for piece, text in found.items() if text is not None}
 
 

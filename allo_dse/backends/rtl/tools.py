@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from allo_dse.ir import kept
 
 from .errors import RtlError
 
@@ -36,36 +35,6 @@ def unavailable(*, synthesis: bool = False) -> str | None:
         return None
     hints = dict.fromkeys(_INSTALL[name] for name in missing)
     return f"the open RTL flow needs {', '.join(missing)}: {'; '.join(hints)}"
-
-
-def cache_directory() -> Path:
-    """Where results are kept by the hash of what they were made of."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "allo-dse" / "rtl"
-
-
-def known(kind: str, content: str) -> str | None:
-    """What was made of this content before."""
-    try:
-        return _cache_file(kind, content).read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def keep(kind: str, content: str, made: str) -> None:
-    """Remember what was made of a content. A cache that cannot be written costs time only."""
-    path = _cache_file(kind, content)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(made)
-        os.replace(file.name, path)
-    except OSError:
-        pass
-
-
-def _cache_file(kind: str, content: str) -> Path:
-    return cache_directory() / f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
 def run_tool(
@@ -103,12 +72,12 @@ def kernel_verilog(mlir: str) -> str:
         RtlError: if CIRCT is missing or cannot compile the kernel.
     """
     worker = Path(__file__).with_name("circt_worker.py")
-    content = worker.read_text() + mlir
-    text = known("sv", content)
-    if text is None:
-        text = run_tool([sys.executable, str(worker)], stdin=mlir)
-        keep("sv", content, text)
-    return text
+    content = (worker.read_text() + mlir).encode()
+    made = kept.known("rtl-verilog", content)
+    if made is None:
+        made = run_tool([sys.executable, str(worker)], stdin=mlir).encode()
+        kept.keep("rtl-verilog", content, made)
+    return made.decode()
 
 
 def renamed(verilog: str, symbol: str, prefix: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from allo_dse.common.errors import SimulationError
 
-from ..codegen.lowering.signature import ANY_TOKEN, Body
+from ..codegen.lowering.signature import ANY_TOKEN, Body, CompiledBodies
 from ..codegen.run_time.record_fields import Header, Node, entry_words
 from ..codegen.run_time.variant import PLAIN, Variant
 from ..network.arena import Arena
@@ -34,7 +34,6 @@ from .result import RunResult
 from .windows import WindowRecorder
 
 if TYPE_CHECKING:
-    from ..codegen.lowering.bodies import CompiledBodies
     from ..codegen.lowering.control import Steps
 
 CACHED_ENGINES = 64
@@ -58,13 +57,15 @@ class Engine:
 
     def _code(self, variant: Variant) -> _Code:
         """Machine code of a variant, compiled when first asked for."""
-        from ..codegen.lowering.bodies import compile_bodies as compile_
+        from allo_dse.ir.machine_code import MachineCode  # neither reads logs nor shows results needs a compiler
+
+        from ..codegen.kept_code import compiled_bodies
 
         with self._lock:
             if variant not in self._codes:
-                compiled = compile_(self._texts, variant)
-                run, destroy = compiled.code.function("df_run"), compiled.code.function("df_destroy")
-                self._codes[variant] = _Code(run, destroy, compiled)
+                compiled = compiled_bodies(self._texts, variant)
+                code = MachineCode(compiled.object_file)
+                self._codes[variant] = _Code(code.function("df_run"), code.function("df_destroy"), compiled)
             return self._codes[variant]
 
     def run(

@@ -43,7 +43,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "cache_directory", lambda: cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 def integers(shape: int | tuple[int, int], dtype: Any = np.int16, seed: Any = 0) -> Array:
@@ -338,15 +338,6 @@ def test_a_tool_that_fails_or_hangs_is_reported() -> None:
         tools.run_tool([sys.executable, "-c", "import sys; sys.exit('kernel broken')"])
     with pytest.raises(RtlError, match=r"more than 0\.2 s"):
         tools.run_tool([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.2)
-
-
-def test_what_is_known_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tools.known("t", "a") is None
-    tools.keep("t", "a", "A")
-    assert (tools.known("t", "a"), tools.known("u", "a"), tools.known("t", "b")) == ("A", None, None)
-    monkeypatch.setattr(tools, "cache_directory", lambda: Path("/proc/none"))
-    tools.keep("t", "a", "A")
-    assert tools.known("t", "a") is None
 
 
 def squares(N: int = 4) -> Any:

@@ -67,3 +67,48 @@ def test_outlined_nests_compute_the_same() -> None:
     b.tasks("work", engine.signatures["work"].words(1, [0, Tiles(x, 0, (4, 1)), stream]))
     assert engine.run(b.build()).finished
     np.testing.assert_array_equal(x, expected)
+
+
+COPIES = """
+func.func @copies(%x: memref<4x4xi32, strided<[?, ?], offset: ?>>, %in: index) {
+  %one = arith.constant 1 : i32
+"""
+COPY = """
+  %v{n} = "df.get"(%in) {{op = {n}}} : (index) -> i32
+  affine.for %i = 0 to 4 {{
+    affine.for %j = 0 to 4 {{
+      %e = memref.load %x[%i, %j] : memref<4x4xi32, strided<[?, ?], offset: ?>>
+      %s = arith.addi %e, %v{n} : i32
+      memref.store %s, %x[%i, %j] : memref<4x4xi32, strided<[?, ?], offset: ?>>
+      "df.cost"() {{site = {n}}} : () -> ()
+    }} {{df.loop = {inner}}}
+  }} {{df.loop = {outer}}}
+"""
+
+
+def _copies(count: int) -> str:
+    return COPIES + "".join(COPY.format(n=n, outer=2 * n, inner=2 * n + 1) for n in range(count)) + "  return\n}"
+
+
+def test_copies_of_a_nest_share_a_function() -> None:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(_copies(3))
+        outline_nests(module, module.body.operations[0].operation)
+        assert module.operation.verify()
+        assert str(module).count("func.func") == 2
+        assert str(module).count("call @copies.nest0") == 3
+        assert [f"site = {n} : i64" in str(module) for n in range(3)] == [True, True, True]
+
+
+def test_costs_of_nests_are_paid_in_full() -> None:
+    engine = compile_bodies([Body("copies", _copies(2)), Body("source", SOURCE)])
+    x = np.zeros((4, 4), np.int32)
+    b = NetworkBuilder()
+    stream = b.stream(2, token_bytes=4)
+    b.tasks("source", engine.signatures["source"].words(1, [stream]))
+    b.tasks("copies", engine.signatures["copies"].words(1, [Tiles(x, 0, (4, 1)), stream], cost_site=b.costs([10, 1])))
+    result = engine.run(b.build())
+    assert result.finished
+    assert (x == 8).all()
+    assert result.cycles >= 16 * (10 + 1)
+    assert result.cycles <= 16 * (10 + 1) + 4

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
 from allo_dse.ir.dialect import POLLS, new_context
-from allo_dse.ir.jit import TO_LLVM, CompiledModule, run_passes
+from allo_dse.ir.jit import TO_LLVM, compile_object, run_passes
 
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
@@ -23,7 +22,7 @@ from .long_loops import breathe, let_breathe
 from .outline import COSTS, NEST, outline_nests
 from .payload_slice import decisions, erase_payload
 from .pipelines import mark_pipelines
-from .signature import ANY_TOKEN, Body, Parameter, Signature
+from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
 from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
 
@@ -33,23 +32,6 @@ class LoweredBody(NamedTuple):
     module: ir.Module
     signature: Signature
     has_payload: bool
-
-
-@dataclass(frozen=True)
-class CompiledBodies:
-    """Machine code, and per body, in the order in which they were given:
-
-    Attributes:
-        signatures: its parameters.
-        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
-        number, full_number: its number in the run time, and that of the version that computes its values.
-    """
-
-    code: CompiledModule
-    signatures: tuple[Signature, ...]
-    needs_payload: tuple[bool, ...]
-    number: tuple[int, ...]
-    full_number: tuple[int, ...]
 
 
 def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
@@ -74,7 +56,7 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compiled
         add_runtime(module, starts, variant)
         lower_coroutines(module)
         to_llvm(module)
-        code = CompiledModule(module)
+        code = compile_object(module, "df_run")
         return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
 
 

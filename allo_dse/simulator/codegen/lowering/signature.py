@@ -1,4 +1,4 @@
-"""Task bodies as their callers see them: the text to compile, and the parameters of the compiled function."""
+"""Task bodies as their callers see them: the text to compile, the machine code, and the parameters of its functions."""
 
 from __future__ import annotations
 
@@ -167,3 +167,20 @@ class Signature:
             )
         words[:, 0] = base.__array_interface__["data"][0] + base.itemsize * offset
         words[:, 1:] = argument.strides
+
+
+@dataclass(frozen=True)
+class CompiledBodies:
+    """An object file, and per body, in the order in which they were given:
+
+    Attributes:
+        signatures: its parameters.
+        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
+        number, full_number: its number in the run time, and that of the version that computes its values.
+    """
+
+    object_file: bytes
+    signatures: tuple[Signature, ...]
+    needs_payload: tuple[bool, ...]
+    number: tuple[int, ...]
+    full_number: tuple[int, ...]

@@ -1,0 +1,75 @@
+"""Compiled task bodies are read from disk by later processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allo_dse.ir import kept
+from allo_dse.simulator.codegen import kept_code
+from allo_dse.simulator.codegen.lowering import bodies
+from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
+
+BODY = Body(
+    "put",
+    """
+func.func @put(%out: index) {
+  %v = arith.constant 3 : i32
+  affine.for %i = 0 to 4 {
+    "df.put"(%out, %v) {op = 0} : (index, i32) -> ()
+    "df.cost"() {site = 0} : () -> ()
+  }
+  return
+}""",
+)
+PROGRAM = f"""
+from allo_dse.simulator import NetworkBuilder
+from allo_dse.simulator.engine.engine import compile_bodies
+from allo_dse.simulator.codegen.lowering.signature import Body
+engine = compile_bodies([{BODY!r}])
+builder = NetworkBuilder()
+words = engine.signatures["put"].words(1, [builder.stream(8, token_bytes=4)], cost_site=builder.costs([7]))
+builder.tasks("put", words)
+result = engine.run(builder.build())
+print(result.finished, result.cycles)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_the_same_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = kept_code.compiled_bodies([BODY])
+    recording = kept_code.compiled_bodies([BODY], Variant(record=True))
+    assert recording.object_file != first.object_file
+    monkeypatch.setattr(bodies, "compile_bodies", None)
+    assert kept_code.compiled_bodies([BODY], PLAIN) == first
+    assert kept_code.compiled_bodies([BODY], Variant(record=True)) == recording
+
+
+@pytest.mark.parametrize("changed", ["_mlir_version", "processor"])
+def test_another_compiler_or_processor_compiles_anew(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_code.compiled_bodies([BODY])
+    monkeypatch.setattr(kept_code, changed, lambda: "another")
+    kept_code._compiler.cache_clear()
+    monkeypatch.setattr(bodies, "compile_bodies", None)
+    with pytest.raises(TypeError):
+        kept_code.compiled_bodies([BODY])
+    kept_code._compiler.cache_clear()
+
+
+def test_processes_at_the_same_time_and_later_get_the_same() -> None:
+    together = [_start() for _ in range(2)]
+    answers = {process.communicate(timeout=600)[0] for process in together}
+    assert answers == {_start().communicate(timeout=600)[0]} == {"True 28\n"}
+    assert len([path for path in kept.directory().rglob("*") if path.is_file()]) == 1
+
+
+def _start() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
