@@ -8,6 +8,8 @@ from typing import Any
 
 ADDERS = "adders"
 """The kind of directives about the operators of floating-point sums; they are about the whole program."""
+DATAFLOW, STREAM = "dataflow", "stream"
+"""The kinds of directives about nests that run at once: of which function (or loop), and which arrays are FIFOs."""
 
 
 @dataclass(frozen=True)
@@ -15,12 +17,13 @@ class Directive:
     """A customization of a schedule: attributes that cost models and code generators read; results do not change.
 
     Attributes:
-        kind: "partition", "pipeline" or "unroll"; for FPGAs also "place", "pack" and "adders".
+        kind: "partition", "pipeline", "unroll", "dataflow" or "stream"; for FPGAs also "place", "pack" and "adders".
         scope: the region or kernel whose array or loop is meant.
         name: the array or loop.
         options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
             ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
-            completely); for "adders" `impl`, "fabric" for those without DSPs.
+            completely); for "stream" `depth` (-1: the default), `to`; for "adders" `impl`, "fabric" for those without
+            DSPs.
     """
 
     kind: str
@@ -38,3 +41,8 @@ class Directive:
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return f"{self.kind}({self.scope}:{self.name}, {options})"
+
+
+def stream_depth(directive: Directive) -> int:
+    """How many elements an array that is passed on as a stream holds; 2 where the program does not say."""
+    return max(2, int(directive.options.get("depth", 0)))

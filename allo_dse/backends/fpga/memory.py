@@ -15,6 +15,8 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Array
 
+from .fifo import fifo_resources
+
 IntArray = NDArray[np.int64]
 
 _MOST_COPIES = 1 << 16  # copies of one access that are told apart
@@ -36,11 +38,15 @@ class Storage:
     Attributes:
         splits: per dimension, None where it is whole.
         place: "auto", "lutram", "bram", "uram" or "register".
+        buffers: 2 for one that nests which run at once hand on to each other.
+        fifo_depth: of one that is a FIFO between such nests, per bank; 0 for an array.
     """
 
     array: Array
     splits: tuple[Split | None, ...]
     place: str = "auto"
+    buffers: int = 1
+    fifo_depth: int = 0
 
     @property
     def banks(self) -> int:
@@ -59,6 +65,9 @@ class Storage:
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
         """What it takes; `copies` 2 for a double buffer."""
         words, bits, banks = self.bank_words, self.array.bits, self.banks
+        if self.fifo_depth:
+            return fifo_resources(device, bits, self.fifo_depth) * banks
+        copies *= self.buffers
         if self.in_registers:
             total = bits * words * banks * copies
             return Resources(ff=total, lut=total // 8)

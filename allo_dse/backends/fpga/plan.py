@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from allo_dse.ir.linear import DERIVE, Linear, replaced
 from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import ADDERS, Directive
+from allo_dse.program.directive import ADDERS, DATAFLOW, STREAM, Directive, stream_depth
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
@@ -39,6 +39,7 @@ class Planned:
         bounds: first value and end, where they depend on loops around it. The tool then neither unrolls the loop nor
             flattens it into them.
         site: of what decides on its rounds where that is data (`Nest`); -1 where it is not.
+        source: its position among the loops of the source, or None inside operations on tiles.
     """
 
     variable: int
@@ -51,6 +52,7 @@ class Planned:
     body: tuple[Item, ...]
     bounds: tuple[Linear, Linear] | None = None
     site: int = -1
+    source: int | None = None
 
     @property
     def varies(self) -> bool:
@@ -84,29 +86,40 @@ class Plan:
 
     Attributes:
         fabric: whether all floating-point sums take the adder without DSPs.
+        overlaps: whether the nests of the kernel run at once.
+        fifos: arrays that one nest passes on to another as a stream, and the streams' depths.
     """
 
     loops: Mapping[int, LoopPlan]
     storages: Mapping[str, Storage]
     sources: Sequence[SourceLoop] = field(default=())
     fabric: bool = False
+    overlaps: bool = False
+    fifos: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
         """Equal for plans of one class that say the same."""
-        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric
+        flow = self.overlaps, tuple(self.fifos.items())
+        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
 
 
 def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
     """The directives of a program, and further ones, as they concern one task class; later ones override."""
     loops: dict[int, LoopPlan] = {}
     storages = {name: Storage(array, (None,) * len(array.shape)) for name, array in nest.arrays.items()}
-    fabric = False
+    fabric = overlaps = False
+    fifos: dict[str, int] = {}
     for directive in (*program.schedule, *directives):
         if not _concerns(directive, program, task_class):
             continue
         if directive.kind == ADDERS:
             fabric = directive.options["impl"] == "fabric"
+        elif directive.kind == DATAFLOW:
+            overlaps |= directive.name == task_class.kernel
+        elif directive.kind == STREAM:
+            depth = stream_depth(directive)
+            fifos.update(dict.fromkeys(_arrays(directive, program, task_class, nest), depth))
         elif directive.kind in ("pipeline", "unroll"):
             for number, source in enumerate(task_class.loops):
                 if source.is_called(directive.name):
@@ -114,7 +127,7 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
         else:
             for name in _arrays(directive, program, task_class, nest):
                 storages[name] = _stored(storages[name], directive)
-    return Plan(loops, storages, task_class.loops, fabric)
+    return Plan(loops, storages, task_class.loops, fabric, overlaps, fifos)
 
 
 def is_region(scope: str, program: CompiledProgram) -> bool:
@@ -228,7 +241,8 @@ class _Resolver:
         is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
         mode: Mode = "pipeline" if is_pipelined else "sequential"
         bounds = (node.lower, node.upper) if varies else None
-        loop = Planned(node.variable, name, trips, first, node.step, mode, own.interval or 1, body, bounds)
+        interval = own.interval or 1
+        loop = Planned(node.variable, name, trips, first, node.step, mode, interval, body, bounds, source=node.source)
         return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
 
     def _observed(self, node: Loop, name: str, observed: Observed, ranges: Ranges) -> Planned:
@@ -241,7 +255,10 @@ class _Resolver:
         is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
         mode: Mode = "pipeline" if is_pipelined else "sequential"
         most, step = int(rounds[:, 1].max(initial=0)), max(1, node.step)
-        return Planned(node.variable, name, most, lowest, step, mode, own.interval or 1, body, site=node.site)
+        interval = own.interval or 1
+        return Planned(
+            node.variable, name, most, lowest, step, mode, interval, body, site=node.site, source=node.source
+        )
 
 
 def _range(form: Linear, ranges: Ranges) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
 from .observed import Asked, Observed, matters
+from .overlap import handed_on, overlapped, process_of, processes
 from .plan import Item, Plan, Planned, plan_of, planned
 from .refusal import place_of, refusal
 
@@ -117,10 +118,10 @@ def task_cost(
     pids = dict(zip(nest.pids, pid, strict=False))
     items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or (), observed)
     task = _Task(task_class, device, plan, measured or {}, observed)
-    parts = task.block(items, 1, pids, outermost=True)
+    parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
-    return TaskCost(parts, task.loops, task.logic(), plan.storages, task.operations)
+    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations)
 
 
 @lru_cache(maxsize=4096)
@@ -178,6 +179,7 @@ class _Task:
         self.device = device
         self.measured = measured
         self.observed = observed
+        self.plan = plan
         self.storages = plan.storages
         self.fabric = plan.fabric
         self.operations = 0
@@ -193,6 +195,19 @@ class _Task:
     def loops(self) -> tuple[LoopCost, ...]:
         """The pipelined loops in the order in which they stand."""
         return tuple(self._loops.values())
+
+    def whole(self, items: Sequence[Item], pids: Mapping[int, int]) -> tuple[Part, ...]:
+        """Parts of the task. Under `dataflow` its nests run at once, and what one hands to another is a double buffer
+        or a FIFO."""
+        if not self.plan.overlaps:
+            return self.block(items, 1, pids, outermost=True)
+        groups = processes(items, self.plan.sources)
+        parts = [self.block(group, 1, pids, outermost=True) for group in groups]
+        if any(map(uses_streams, parts)):
+            return tuple(part for group in parts for part in group)
+        chain = [process_of(group, cycles_of(own)) for group, own in zip(groups, parts, strict=True)]
+        self.storages = {**self.storages, **handed_on(chain, self.storages, self.plan.fifos)}
+        return (Wait(overlapped(chain, self.plan.fifos)),)
 
     def block(
         self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
@@ -351,7 +366,7 @@ class _Task:
         for pipelined in (*pipelines, *self._straight.values()):
             for unit, copies in pipelined.units:
                 needed = unit.resources * math.ceil(copies / pipelined.span)
-                if unit.resources.dsp:
+                if unit.resources.dsp and not self.plan.overlaps:
                     known = shared.get(unit.kind, Resources())
                     shared[unit.kind] = needed if needed.dsp > known.dsp else known
                 else:

@@ -12,7 +12,7 @@ from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import DATAFLOW, STREAM, Directive
 
 from ..compiler import compile_region
 from . import find
@@ -211,9 +211,13 @@ class Session:
         return list(axes)
 
     def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+        if isinstance(depth, bool) or not isinstance(depth, int):
+            raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
         for body, array in find.arrays(self._bodies, target, self.top):
             options = {"to": str(dst), "depth": depth}
-            self._add(Directive("stream", body.task_class.kernel, body.name_of(array), options))
+            self._add(Directive(STREAM, body.task_class.kernel, body.name_of(array), options))
+            if find.array(target, self.top).function == self.top:  # nests that pass on a stream run at once
+                self._add(Directive(DATAFLOW, body.task_class.kernel, self.top))
 
     def _add(self, directive: Directive) -> None:
         if directive not in self._directives:
@@ -221,9 +225,9 @@ class Session:
 
     def _dataflow(self, axis: object) -> None:
         if isinstance(axis, str) and axis in find.functions(self._bodies):
-            self._add(Directive("dataflow", self._compiled.kernels[0].name, axis))
+            self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
         else:
-            self._directive("dataflow")(axis)
+            self._directive(DATAFLOW)(axis)
 
     def _inline(self, function: str | None = None) -> None:
         known = find.functions(self._bodies)

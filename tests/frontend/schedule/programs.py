@@ -91,3 +91,21 @@ def strided(A: int32[9, 11], B: int32[4, 4]):
 
 def past_its_end(A: int32[4]):
     A[4] = 1
+
+
+def chain(A: int32[N, N], D: int32[N, N]):
+    B: int32[N, N]
+    C: int32[N, N]
+    for i, j in allo.grid(N, N, name="first"):
+        B[i, j] = A[i, j] + 1
+    for i, j in allo.grid(N, N, name="second"):
+        C[i, j] = B[i, j] * 2
+    for i, j in allo.grid(N, N, name="third"):
+        D[i, j] = C[i, j] - 2
+
+
+def fork(A: float32[N, N], B: float32[N, N], C: float32[N, N]):
+    for i, j in allo.grid(N, N, name="one"):
+        B[i, j] = A[i, j] * 3.0
+    for i, j in allo.grid(N, N, name="other"):
+        C[i, j] = A[i, j] * 5.0

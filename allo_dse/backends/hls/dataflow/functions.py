@@ -62,7 +62,8 @@ def task_function(
     task_class = plan.task_class
     arguments = list(plan.function.regions[0].blocks[0].arguments)
     names = Names({plan.symbol, *tables.values()})
-    body = Body(names, LoopPragmas(task_class, directives, regions), HANDLERS)
+    pragmas = LoopPragmas(task_class, directives, regions)
+    body = Body(names, pragmas, HANDLERS)
     frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]))
     parameters = _bind_pids(frame)
     rest = arguments[len(frame.pids) :]
@@ -90,7 +91,8 @@ def task_function(
     head = f"void {plan.symbol}({', '.join(p.text for p in used)}) {{"
     comment = f"// {place(task_class.location)}: tasks of kernel {task_class.kernel}, class {task_class.name}"
     template = ["template <int TASK>"] if task_class.state else []
-    lines = [comment, *template, head, *(line for line in body.lines if line is not MOVED), "}"]
+    start = ["#pragma HLS dataflow"] if pragmas.overlaps else []
+    lines = [comment, *template, head, *start, *(line for line in body.lines if line is not MOVED), "}"]
     declared = tuple(_external(call) for call in task_class.externals)
     return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
 

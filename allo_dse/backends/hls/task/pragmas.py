@@ -9,7 +9,7 @@ from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import DATAFLOW, STREAM, Directive, stream_depth
 from allo_dse.program.source import SourceLocation
 from allo_dse.program.tasks import TaskClass
 
@@ -82,9 +82,14 @@ class LoopPragmas:
         return [
             text
             for directive in self.directives
-            if directive.name == name and self._applies(directive)
+            if directive.name == name and self._applies(directive) and (directive.kind != STREAM or self.overlaps)
             for text in array_pragmas(directive, variable, dims)
         ]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the nests of the function run at once."""
+        return any(d.kind == DATAFLOW and d.name == self.task_class.kernel for d in self.directives)
 
     def _applies(self, directive: Directive) -> bool:
         kernel = re.escape(self.task_class.kernel)
@@ -128,6 +133,8 @@ def array_pragmas(directive: Directive, variable: str, kept: Sequence[int]) -> l
             for dim in wanted
             if dim in kept
         ]
+    if directive.kind == STREAM:
+        return [f"stream variable={variable} type=fifo depth={stream_depth(directive)}"]
     if directive.kind == "place":
         return _place(variable, str(options["memory"]), kept)
     return []
