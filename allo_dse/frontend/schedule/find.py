@@ -70,8 +70,11 @@ def functions(bodies: Iterable[Body]) -> list[str]:
     return list(found)
 
 
-def loops(bodies: Sequence[Body], axis: object, top: str) -> list[Found]:
+def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = False) -> list[Found]:
     """The loops that a name stands for, one per call of its function.
+
+    Args:
+        several: whether it may stand for several that follow each other in one nest.
 
     Raises:
         ProgramError: if there is none, or if a name stands for loops of several nests.
@@ -93,7 +96,7 @@ def loops(bodies: Sequence[Body], axis: object, top: str) -> list[Found]:
             hint=f"say which: s.get_loops()[{sorted(bands)[0]!r}][{name!r}]",
         )
     first = [one for one in found if not _is_inside(one, found)]
-    if len(first) != len({(id(one.body), one.body.source(one.op).call) for one in first}):
+    if not several and len(first) != len({(id(one.body), one.body.source(one.op).call) for one in first}):
         raise ProgramError(f"`{function}` has several loops `{name}` in {bands.pop()}", hint="give them other names")
     return first
 

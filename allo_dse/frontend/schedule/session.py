@@ -184,7 +184,7 @@ class Session:
 
     def _directive(self, kind: str) -> Callable[..., None]:
         def record(axis: object, **options: object) -> None:
-            for found in self._find(axis):
+            for found in find.loops(self._bodies, axis, self.top, several=True):
                 self._add(loop_directive(kind, found, options))
 
         return record

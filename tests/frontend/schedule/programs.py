@@ -109,3 +109,12 @@ def fork(A: float32[N, N], B: float32[N, N], C: float32[N, N]):
         B[i, j] = A[i, j] * 3.0
     for i, j in allo.grid(N, N, name="other"):
         C[i, j] = A[i, j] * 5.0
+
+
+def solve(A: int32[N], B: int32[N]):
+    for i in range(N):
+        total: int32 = 0
+        for j in range(N):
+            total += A[j]
+        for j in range(N):
+            B[j] += total + i

@@ -104,6 +104,14 @@ def test_wrong_steps_are_errors_at_their_line(step: Any, message: str) -> None:
     assert caught.value.file == __file__
 
 
+def test_loops_of_one_name_in_a_nest_are_told_together() -> None:
+    schedule = customize(programs.solve)
+    schedule.pipeline("j", initiation_interval=3)
+    assert str(schedule.module).count("pipeline_ii = 3") == 2
+    with pytest.raises(ProgramError, match="several loops `j`"):
+        schedule.split("j", 2)
+
+
 def test_names_of_running_functions_reach_what_they_schedule() -> None:
     def build(factor: int) -> Any:
         return customize(programs.scaled_by_caller).build()
