@@ -91,8 +91,8 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
                 continue
             if (
                 isinstance(node, ast.Module)
-                and isinstance(child, ast.Assign)
-                and ast.unparse(child.targets[0]).isupper()
+                and isinstance(child, ast.Assign | ast.AnnAssign)
+                and ast.unparse(child.target if isinstance(child, ast.AnnAssign) else child.targets[0]).isupper()
             ):
                 continue
             yield child

@@ -7,6 +7,7 @@ Quick, but it may miss a routing that exists; `joint.py` decides those cases.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -103,7 +104,7 @@ def _path(sources: set[Tile], sinks: set[Tile], wires: _Wires) -> list[Link] | N
             if target.row <= MEMORY_ROW and target not in sinks:
                 continue
             total = cost + wires.cost(link)
-            if total < costs.get(target, total + 1):
+            if total < costs.get(target, math.inf):
                 costs[target] = total
                 came[target] = link
                 heapq.heappush(queue, (total, target))

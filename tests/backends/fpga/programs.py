@@ -180,6 +180,35 @@ def later_tasks_do_less() -> Any:
     return top
 
 
+def either_loop() -> Any:
+    """A short loop or a long one, by which task it is, and by data."""
+
+    @df.region()
+    def top(X: int32[2, 64], Y: int32[2, 64]):
+        @df.kernel(mapping=[2], args=[X])
+        def known(x: int32[2, 64]):
+            p = df.get_pid()
+            for r in range(4):
+                if r * 0 + p < 1:
+                    for i in range(4):
+                        x[p, i] = r + i
+                else:
+                    for j in range(64):
+                        x[p, j] = r + j
+
+        @df.kernel(mapping=[1], args=[Y])
+        def unknown(y: int32[2, 64]):
+            for r in range(4):
+                if y[1, r] > 0:
+                    for i in range(4):
+                        y[0, i] = r + i
+                else:
+                    for j in range(64):
+                        y[0, j] = r + j
+
+    return top
+
+
 def searched() -> Any:
     """Eight puts into a stream of 64, of which data decide how many are taken in one round."""
 

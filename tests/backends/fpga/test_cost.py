@@ -175,6 +175,22 @@ def test_a_deep_stream_takes_as_many_block_rams_as_hold_it() -> None:
     assert fifo_steps(U280, 32, 524288)[-1] == (524288, 1024 * BRAM18_BITS)
 
 
+def test_the_memories_of_a_stream_are_what_a_fifo_of_that_depth_takes() -> None:
+    for bits in range(1, 600):
+        for depth, size in fifo_steps(U280, bits, 200_000)[:-1]:
+            blocks = fifo_resources(U280, bits, depth).bram18
+            assert size == (blocks * BRAM18_BITS if blocks else depth * bits)
+
+
+def test_of_loops_under_a_condition_those_of_the_side_that_is_taken_count_or_else_the_longer_ones() -> None:
+    loaded = dse.load_program(programs.either_loop())
+    (known, unknown) = loaded.kernels
+    first, second = (task_cost(loaded, known.classes[0], U280, pid=(p,)).cycles for p in (0, 1))
+    either = task_cost(loaded, unknown.classes[0], U280, pid=(0,)).cycles
+    assert second > 4 * first
+    assert either >= second
+
+
 @given(st.integers(1, 600), st.integers(1, 200_000))
 def test_the_memories_of_a_stream_are_where_what_it_takes_changes(bits: int, tokens: int) -> None:
     steps = fifo_steps(U280, bits, tokens)

@@ -64,6 +64,9 @@ def assert_bounded(design: Design, bounding: NpuBounds) -> None:
     for level in range(bounding.levels):
         found = bounding(design, level)
         assert {"latency_us", "pe_count", "local_memory_bytes", "dram_bytes"} <= found.keys()
+        # As much as in the least time, and not more: two operations per multiply-accumulate.
+        operations = metrics["throughput_gops"] * metrics["latency_us"]
+        assert found["throughput_gops"][1] * found["latency_us"][0] <= operations * (1 + 1e-6)
         for name, (least, most) in found.items():
             value = metrics[name]
             assert least <= value + ROUNDING * abs(value), (level, name)

@@ -51,6 +51,7 @@ def test_three_that_ask_twice(arbitration: Arbitration, begins: list[list[int]])
     for process in range(3):
         assert events.completed[events.slot == process].tolist() == begins[process]
     assert result.resource_busy.tolist() == [60]
+    assert result.resource_requests.tolist() == [6]
 
 
 def test_requesters_take_turns() -> None:

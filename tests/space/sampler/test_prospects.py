@@ -93,6 +93,26 @@ def test_it_knows_what_it_was_told_and_how_little_it_knows_elsewhere() -> None:
     assert model.predict(np.array([[3.0, 0.5]]))[1][0] > 3 * deviation.max()
 
 
+def test_a_prediction_is_that_of_the_textbook() -> None:
+    """K (K + s² I)⁻¹ y, where much is left unexplained too."""
+    rng = np.random.default_rng(2)
+    features, losses = rng.random((20, 1)), rng.standard_normal(20)
+    model = Surrogate(features, losses, np.zeros(1, int), Scales(np.zeros(1), noise=0.0))
+    shared = _matern((features - features.T) ** 2)[0]
+    expected = shared @ np.linalg.solve(shared + (1 + JITTER) * np.eye(20), losses)
+    np.testing.assert_allclose(model.predict(features)[0], expected)
+
+
+def test_each_category_is_a_feature_wherever_categories_begin() -> None:
+    genes = {"c": Gene(2, 4, "categorical"), "n": Gene(3, 9)}
+    designs = [{"c": category, "n": category + 2} for category in (2, 3, 4)]
+    features = Features.of(designs, genes)
+    assert features.groups.tolist() == [0, 0, 0, 1]
+    coded = features.encode(designs)
+    assert coded.shape == (3, 4)
+    assert ((coded[0, :3] - coded[1, :3]) ** 2).sum() == pytest.approx(1)
+
+
 def test_features_that_make_no_difference_have_longer_scales() -> None:
     rng = np.random.default_rng(1)
     features = rng.random((60, 3))
