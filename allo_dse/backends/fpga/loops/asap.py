@@ -182,16 +182,20 @@ class Walk:
     def _branch(self, branch: Branch) -> None:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
-        ends, outcomes = [], []
+        ends, outcomes, last = [], [], dict(self.last)
+        latest = dict(last)
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
-            self.stored = dict(before)
+            self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
             self.block(side)  # type: ignore[arg-type]
+            latest = {
+                stream: max(self.last.get(stream, -1), latest.get(stream, -1)) for stream in {**latest, **self.last}
+            }
             outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
-        self.tests, self.path, self.stored = outer, path, before
+        self.tests, self.path, self.stored, self.last = outer, path, before, latest
         self._join(outcomes, clocked)
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:

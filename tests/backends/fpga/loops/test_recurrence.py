@@ -150,3 +150,9 @@ def under(condition: int, then: tuple[Op, ...], otherwise: tuple[Op, ...] = ()) 
 )
 def test_tokens_that_a_round_may_move_through_one_stream(items: list[Item], interval: int) -> None:
     assert pipelined(items, {}).ii == interval
+
+
+def test_a_token_on_either_side_of_a_condition_leaves_in_the_same_cycle() -> None:
+    """Only one of them moves in a round; what both sides come before has to wait for the longer one."""
+    stages = [e.stage for e in pipelined([under(9, (put(1), put(2)), (put(3),)), put(4)], {}).events]
+    assert stages == [0, 1, 0, 2]
