@@ -55,6 +55,10 @@ class SimulationError(AlloDseError):
     """A simulation that cannot start or cannot finish."""
 
 
+class TimeLimitError(SimulationError):
+    """A simulation that was not done at its time limit."""
+
+
 class StaticControlError(SimulationError):
     """Control flow that is not known before the program runs, where a model needs it."""
 

@@ -25,10 +25,14 @@ from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
 from .equivalence.compare import equivalent
+from .equivalence.data_values import TooMuchWork, Undecidable
 from .program.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, the unfolded program is not run where there is a reference to compare with."""
+
+QUICK_OPERATIONS = 8_000_000
+"""Operations on data that are compared, in one run, without being asked for: less than a second's."""
 
 _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 
@@ -77,24 +81,59 @@ def prove_design(
     verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
     seed: int = 0,
     seconds: float = 120.0,
+    most_operations: int = QUICK_OPERATIONS,
+    always: bool = False,
 ) -> VerifyResult:
     """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
 
     Args:
-        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh; without,
-            the design is compared as it is, at its stream depths.
+        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh, which
+            is compared where the design itself, at its stream depths, takes more than `most_operations`.
         seconds: time limit of each run.
+        most_operations: on data, of one run.
+        always: go on to the end at the smaller size, or without one at the only size there is.
 
     Raises:
-        Undecidable: where data decides on more than values.
+        Undecidable: where data decides on more than values, or the unfolded program does not end.
+        TooMuchWork: where both sizes take more operations than that.
     """
-    if verify_with is None:
-        found = equivalent(design.program, design, seed=seed, seconds=seconds)
-    else:
-        program = design.program.with_params(**verify_with(design.program.params))
+    program = design.program
+    try:
+        limit = None if always and verify_with is None else most_operations
+        found = equivalent(program, design, seed=seed, seconds=seconds, most_operations=limit)
+        size = "full size"
+    except TooMuchWork:
+        if verify_with is None:
+            raise
+        program = program.with_params(**verify_with(program.params))
         _same_mesh(design.program, program)
-        found = equivalent(program, program.vmg.fold(design.fold), seed=seed, seconds=seconds)
-    return VerifyResult(found.equal, str(found), found.seconds)
+        folded, limit = program.vmg.fold(design.fold), None if always else most_operations
+        found = equivalent(program, folded, seed=seed, seconds=seconds, most_operations=limit)
+        size = "reduced size"
+    if found.ended == 0:
+        raise Undecidable(f"the unfolded program ends early: {found.message}")
+    return VerifyResult(found.equal, f"{found} ({size}: {_sizes(program)})", found.seconds)
+
+
+def verify_and_prove(
+    design: Design,
+    *,
+    reference: Callable[..., object] | None = None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    seed: int = 0,
+) -> VerifyResult:
+    """What is done with the designs of a front: they are run on random inputs, and compared with the program for all
+    inputs where that is affordable. The message says which."""
+    started = time.perf_counter()
+    found = verify_design(design, reference=reference, verify_with=verify_with, seed=seed)
+    if not found.ok:
+        return found
+    try:
+        proof = prove_design(design, verify_with=verify_with, seed=seed)
+        ok, message = proof.ok, f"{found.message}; for all inputs: {proof.message}"
+    except Undecidable as undecided:
+        ok, message = True, f"{found.message}; on these inputs only: {undecided.message}"
+    return VerifyResult(ok, message, time.perf_counter() - started)
 
 
 def _compare(
@@ -123,8 +162,11 @@ def _compare(
         if message:
             return False, message
         compared.append("the reference")
-    sizes = ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
-    return True, f"equal to {' and '.join(compared)} ({sizes}, {program.task_count:,} tasks)"
+    return True, f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
+
+
+def _sizes(program: CompiledProgram) -> str:
+    return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
 
 
 def _same_mesh(program: CompiledProgram, reduced: CompiledProgram) -> None:

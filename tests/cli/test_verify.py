@@ -49,3 +49,10 @@ def test_the_front_is_compared_with_its_program(tune: Callable[..., str]) -> Non
     assert found
     assert all(one["equal"] and "error probability below" in one["text"] for one in found)
     assert f"{found[0]['key']} equal: at " in tune("verify", found[0]["key"])
+
+
+def test_a_run_compares_its_front_for_all_inputs_at_full_size(tune: Callable[..., str]) -> None:
+    entries = map(json.loads, Path("runs/gemm/log.jsonl").read_text().splitlines())
+    messages = [entry["message"] for entry in entries if entry.get("type") == "verify"]
+    assert messages
+    assert all("; for all inputs: equal at " in said and "(full size: 16x16" in said for said in messages)

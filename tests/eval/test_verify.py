@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import allo_dse as dse
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device
 from allo_dse.eval import verify
+from allo_dse.eval.equivalence.data_values import TooMuchWork
 from allo_dse.eval.program import functional
-from allo_dse.eval.verify import verify_design
+from allo_dse.eval.verify import prove_design, verify_and_prove, verify_design
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
+from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
 
 from .designs import gemm_fold
@@ -90,3 +93,32 @@ def test_a_run_that_takes_too_long_counts_as_wrong() -> None:
     result = verify_design(design(tasks=32), verify_with=reduced, seconds=0.0)
     assert not result.ok
     assert "time limit" in result.message
+
+
+def test_what_takes_too_much_work_is_proved_at_a_reduced_size_or_not_at_all() -> None:
+    assert "(reduced size: 16x16, 16x16, 16x16)" in prove_design(design(tasks=4), verify_with=reduced).message
+    with pytest.raises(TooMuchWork, match="rounds of loops are more than 8,000,000"):
+        prove_design(design(tasks=4))
+    with pytest.raises(TooMuchWork, match="more than 7,000 operations"):
+        prove_design(design(tasks=4), verify_with=reduced, most_operations=7_000)
+
+
+def test_a_front_s_designs_are_proved_and_what_is_not_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verify_and_prove(design(tasks=4), verify_with=reduced)
+    assert found.ok
+    assert "for all inputs: equal at 1 random points of degree 2" in found.message
+    monkeypatch.setattr(verify, "equivalent", _refused)
+    found = verify_and_prove(design(tasks=4), verify_with=reduced)
+    assert found.ok
+    assert found.message.endswith("; on these inputs only: 9 operations are more than 8")
+
+
+def test_no_time_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FIRST_TURNS", 1)
+    program = design(tasks=4).program.with_params(**reduced({"Pm": 4, "Pn": 4, "Pk": 4}))
+    with pytest.raises(TooMuchWork, match="time limit"):
+        dse.equivalent(program, program, seconds=-1.0)
+
+
+def _refused(*_sides: object, **_options: object) -> None:
+    raise TooMuchWork("9 operations are more than 8")

@@ -13,25 +13,29 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.ir.nest import Loop, Node, read_nest
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
 
-from .data_values import Undecidable
+from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, FieldDomain, random_prime
 from .run import Side
 
 ERROR = 1e-12
 """The probability of a wrong answer is at most this."""
 MAX_POINTS = 32
+MOST_CODE = 60_000
+"""Characters of MLIR that are compiled within seconds, where work is limited."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Equivalence:
         seconds: that all took.
         difference: where they differ.
         message: what ended one of them early.
+        ended: which of the two that was: 0 or 1.
     """
 
     equal: bool
@@ -84,6 +89,7 @@ class Equivalence:
     seconds: float
     difference: Difference | None = None
     message: str = ""
+    ended: int | None = None
 
     def __bool__(self) -> bool:
         return self.equal
@@ -104,6 +110,7 @@ def equivalent(
     allow_reassociation: bool = False,
     seed: int = 0,
     seconds: float | None = None,
+    most_operations: int | None = None,
 ) -> Equivalence:
     """Whether two programs compute the same outputs from all inputs.
 
@@ -112,22 +119,32 @@ def equivalent(
         allow_reassociation: floating-point sums and products as those of real numbers; without, their order counts.
         seed: of the prime and the points.
         seconds: time limit of each run.
+        most_operations: on data, that one run of either may have; also how many elements its tensors may have.
 
     Raises:
         Undecidable: where data decides on more than values (loops, indices, use of streams), naming the place.
+        TooMuchWork: where it takes more operations, or time, than was allowed.
         SimulationError: for programs whose tensors are not alike.
     """
     started = time.perf_counter()
     sides = [_side(one, allow_reassociation) for one in (a, b)]
     _require_alike(sides[0].vmg.program, sides[1].vmg.program)
+    if most_operations is not None:
+        for side in sides:
+            require_little_work(side.vmg, most_operations)
+    counted: list[tuple[int, int, int]] = []
     try:
-        degree, operations, hashes = _degrees(sides, seconds)
+        counted.extend(_degree(side, seconds, most_operations) for side in sides)
+        degree, (operations, hashes) = max(c[0] for c in counted), (sum(c[k] for c in counted) for k in (1, 2))
         points, error = points_for(degree, hashes)
         difference, tried = _difference(sides, points, seed, seconds)
     except Undecidable:
         raise
+    except TimeLimitError as failure:
+        raise TooMuchWork(failure.message, hint=failure.hint) from None
     except SimulationError as failure:
-        return Equivalence(False, 0, 0, 0.0, 0, time.perf_counter() - started, message=failure.message)
+        taken = time.perf_counter() - started
+        return Equivalence(False, 0, 0, 0.0, 0, taken, message=failure.message, ended=min(len(counted), 1))
     taken = time.perf_counter() - started
     return Equivalence(difference is None, tried, degree, error, operations, taken, difference)
 
@@ -167,15 +184,39 @@ def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
         )
 
 
-def _degrees(sides: list[Side], seconds: float | None) -> tuple[int, int, int]:
-    """The highest degree, and the numbers of operations and of hashes of both sides."""
-    degree = operations = hashes = 0
-    for side in sides:
-        tensors = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
-        counted = side.run(DegreeDomain(), tensors, 0, seconds)
-        degree = max(degree, *(int(words.max(initial=0)) for words in tensors))
-        operations, hashes = operations + counted[0], hashes + counted[1]
-    return degree, operations, hashes
+def require_little_work(vmg: VMG, most_operations: int) -> None:
+    """That a graph is not known to need more work, before anything is compiled or run.
+
+    Raises:
+        TooMuchWork: saying what there is too much of.
+    """
+    program = vmg.program
+    elements = sum(math.prod(t.shape) for t in program.tensors)
+    rounds = sum(
+        len(group.tasks) * _least_rounds(read_nest(group.task_class.body.mlir).body) for group in vmg.graph.class_tasks
+    )
+    characters = sum(len(task_class.body.mlir) for kernel in program.kernels for task_class in kernel.classes)
+    limits = {"elements": most_operations, "rounds of loops": most_operations, "characters of code": MOST_CODE}
+    for (what, most), amount in zip(limits.items(), (elements, rounds, characters), strict=True):
+        if amount > most:
+            raise TooMuchWork(f"{amount:,} {what} are more than {most:,}")
+
+
+def _least_rounds(nodes: Iterable[Node]) -> int:
+    """How often the innermost loops of a task run at least, as far as that is a number."""
+    rounds = 0
+    for node in nodes:
+        if isinstance(node, Loop):
+            trips = node.trips
+            rounds += (trips.constant if trips is not None and trips.is_constant else 1) * _least_rounds(node.body)
+    return max(rounds, 1)
+
+
+def _degree(side: Side, seconds: float | None, most_operations: int | None) -> tuple[int, int, int]:
+    """The highest degree, and the numbers of operations and of hashes."""
+    tensors = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
+    operations, hashes = side.run(DegreeDomain(), tensors, 0, seconds, most_operations)
+    return max(int(words.max(initial=0)) for words in tensors), operations, hashes
 
 
 def _difference(sides: list[Side], points: int, seed: int, seconds: float | None) -> tuple[Difference | None, int]:

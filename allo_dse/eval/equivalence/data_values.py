@@ -24,6 +24,10 @@ class Undecidable(SimulationError):
     """What a program does is not the same function for all inputs, or cannot be told."""
 
 
+class TooMuchWork(Undecidable):
+    """To tell whether programs are equal takes more work than was allowed."""
+
+
 class DataValues:
     """Attributes:
     data: values and arrays that hold data.

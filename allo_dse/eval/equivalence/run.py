@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +21,7 @@ from ..program.functional import Labels, Run, network_of
 from ..program.persistent_state import State
 from ..program.stream_wiring import Wiring, wiring_of
 from ..program.vendor_kernels import Externals
+from .data_values import TooMuchWork
 from .domains import Domain
 from .rewrite import rewritten
 
@@ -37,23 +38,41 @@ class Side:
     def wiring(self) -> Wiring:
         return wiring_of(self.vmg, self.depths)
 
-    def run(self, domain: Domain, tensors: list[IntArray], key: int, seconds: float | None) -> tuple[int, int]:
+    def run(
+        self,
+        domain: Domain,
+        tensors: list[IntArray],
+        key: int,
+        seconds: float | None,
+        most_operations: int | None = None,
+    ) -> tuple[int, int]:
         """Run over a domain; `tensors` are words, and written in place.
+
+        Args:
+            most_operations: over degrees: how many the run may have.
 
         Returns:
             The sums of the tasks' own two words.
+
+        Raises:
+            TooMuchWork: if it has more operations than it may.
         """
         program = self.vmg.program
         state = _initial_state(self.vmg, domain, key)
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
         run = Run(self._engine(domain), named | state.shared, self.wiring, state, Externals(program))
         network, task_id = network_of(self.vmg, run)
-        result = run.engine.run(network, seconds=seconds)
+        own = [arrays[-1].reshape(-1, 2) for arrays in state.variables.values() if arrays[-1].size]
+
+        def require_little_work(_finished: int = 0) -> None:
+            if most_operations is not None and _counted(own)[0] > most_operations:
+                raise TooMuchWork(f"more than {most_operations:,} operations")
+
+        result = run.engine.run(network, seconds=seconds, progress=require_little_work)
         result.labels, result.name = Labels(program, task_id, self.wiring), program.name
         result.require_finished()
-        own = [arrays[-1].reshape(-1, 2) for arrays in state.variables.values() if arrays[-1].size]
-        first, second = np.concatenate(own).sum(axis=0).tolist()
-        return first, second
+        require_little_work()
+        return _counted(own)
 
     @cached_property
     def _engines(self) -> dict[Domain, Engine]:
@@ -65,6 +84,12 @@ class Side:
             bodies = rewritten(classes, domain, allow_reassociation=self.allow_reassociation)
             self._engines[domain] = compile_bodies(bodies)
         return self._engines[domain]
+
+
+def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
+    """The sums of the two words of all tasks."""
+    first, second = np.concatenate(own).sum(axis=0).tolist()
+    return first, second
 
 
 def _initial_state(vmg: VMG, domain: Domain, key: int) -> State:

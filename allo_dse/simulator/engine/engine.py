@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import SimulationError, TimeLimitError
 
 from ..codegen.lowering.signature import ANY_TOKEN, Body, CompiledBodies
 from ..codegen.run_time.record_fields import Header, Node, entry_words
@@ -247,7 +247,7 @@ class _Watch:
         if self.turns is not None and turns >= self.turns:
             raise SimulationError(f"the simulation was stopped after {turns:,} turns of its scheduler")
         if self.seconds is not None and now - started > self.seconds:
-            raise SimulationError(
+            raise TimeLimitError(
                 f"the simulation was stopped after its time limit of {self.seconds:g} s",
                 hint="raise the limit, or simulate a smaller problem",
             )

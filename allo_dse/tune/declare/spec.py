@@ -291,12 +291,12 @@ class StudySpec:
         return self.target.check(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
-        """Run a design and compare its numbers with the reference."""
+        """Run a design and compare its numbers with the reference, and its function with that of its program."""
         if self._verifier is not None:
             return self._verifier(design)
-        from allo_dse.eval.verify import verify_design
+        from allo_dse.eval.verify import verify_and_prove
 
-        found = verify_design(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
+        found = verify_and_prove(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
         return Verification(found.ok, found.message, found.seconds)
 
     def prove(self, design: Design, seed: int = 0) -> Verification:
@@ -307,7 +307,7 @@ class StudySpec:
         """
         from allo_dse.eval.verify import prove_design
 
-        found = prove_design(design, verify_with=self.verify_with, seed=seed)
+        found = prove_design(design, verify_with=self.verify_with, seed=seed, always=True)
         return Verification(found.ok, found.message, found.seconds)
 
     def place(self, design: Design) -> PlacedDesign | Infeasible | None:

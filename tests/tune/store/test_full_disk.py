@@ -30,10 +30,9 @@ study = fake_study("full", evaluator=Fails)
 # A file system of its own, which ends with the shell: $1 is where, $2 how many KiB are left of it at first.
 SCRIPT = """
 set -u
-mount -t tmpfs -o size=1000k none "$1" || exit 77
-shift_kib=$((1000 - $2))
-[ "$shift_kib" -le 0 ] || dd if=/dev/zero of="$1/ballast" bs=1024 count="$shift_kib" status=none
+mount -t tmpfs -o size=4000k none "$1" || exit 77
 tune() { "$PYTHON" -m allo_dse study.py --trials "$TRIALS" --run-dir "$1/run" --seed 5 -q --no-verify; }
+dd if=/dev/zero of="$1/ballast" bs=1024 count=$((4000 - $2)) status=none
 tune "$1" > first.out 2> first.err; echo $? > first.code
 [ ! -f "$1/run/log.jsonl" ] || cp "$1/run/log.jsonl" first.log
 rm -f "$1/ballast"
@@ -65,12 +64,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", str(TRIALS), "--run-dir", "run", "--seed", "5"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([*command, "-q", "--no-verify"], cwd=folder, env=environment, check=True, capture_output=True)
-    return trials(folder / "run/log.jsonl")
+    return trials(folder / "run/log.jsonl"), _pages_kib(folder / "run")
 
 
-@pytest.mark.parametrize("free", [0, 20, 140, 155])
-def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path: Path, undisturbed: Any, free: int) -> None:
+def _pages_kib(folder: Path) -> int:
+    """What files take of a file system in memory: whole pages."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return sum(-(-path.stat().st_size // page) * page for path in folder.rglob("*") if path.is_file()) >> 10
+
+
+@pytest.mark.parametrize("percent", [0, 12, 75, 90])
+def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(
+    tmp_path: Path, undisturbed: Any, percent: int
+) -> None:
     """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
+    wanted, needed_kib = undisturbed
     command = namespace()
     if command is None:
         pytest.skip("no file system can be mounted here: needs root, or user namespaces (unshare)")
@@ -79,7 +87,8 @@ def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path: Path,
     (tmp_path / "full.sh").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "TRIALS": str(TRIALS)}
     subprocess.run(
-        [*command, "bash", "full.sh", str(tmp_path / "disk"), str(free)], cwd=tmp_path, env=environment, check=True,
+        [*command, "bash", "full.sh", str(tmp_path / "disk"), str(needed_kib * percent // 100)],
+        cwd=tmp_path, env=environment, check=True,
         capture_output=True,
     )  # fmt: skip
     said = (tmp_path / "first.err").read_text()
@@ -90,6 +99,6 @@ def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(tmp_path: Path,
     if (tmp_path / "first.log").exists():
         first = read_log(tmp_path / "first.log")
         assert first.notes == []
-        assert trials(tmp_path / "first.log") == undisturbed[: len(trials(tmp_path / "first.log"))]
+        assert trials(tmp_path / "first.log") == wanted[: len(trials(tmp_path / "first.log"))]
     assert int((tmp_path / "second.code").read_text()) == 0, (tmp_path / "second.err").read_text()
-    assert trials(tmp_path / "second.log") == undisturbed
+    assert trials(tmp_path / "second.log") == wanted
