@@ -47,8 +47,29 @@ def opened(url: Any) -> Any:
     return optuna.load_study(study_name="fake", storage=url)
 
 
+class Postgresql:
+    """A server of its own, which can be stopped and started."""
+
+    def __init__(self, folder: Path, tools: Path, prefix: list[str]) -> None:
+        self.url = f"postgresql://tuner@/postgres?host={folder}"
+        self._folder, self._tools, self._prefix = folder, tools, prefix
+        self._call("initdb", "-D", folder / "data", "-A", "trust", "-U", "tuner", "--no-sync")
+
+    def start(self) -> None:
+        settings = f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c fsync=off"
+        self._call("pg_ctl", "-D", self._folder / "data", "-o", settings, "-l", self._folder / "log", "-w", "start")
+
+    def stop(self) -> None:
+        self._call("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "stop")
+
+    def _call(self, tool: str, *arguments: Path | str) -> None:
+        command = [*self._prefix, str(self._tools / tool), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Postgresql]:
     """A server of its own: Debian's package, as the user postgres, in a directory, on a socket."""
     pytest.importorskip("psycopg")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) if Path("/usr/lib/postgresql").exists() else []
@@ -62,20 +83,18 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if os.geteuid() == 0:
         shutil.chown(folder, user)
     prefix = ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
-    tools, data = found[-1].parent, folder / "data"
-
-    def call(*arguments: Path | str) -> None:
-        done = subprocess.run([*prefix, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-
-    call(tools / "initdb", "-D", data, "-A", "trust", "-U", "tuner", "--no-sync")
-    settings = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
-    call(tools / "pg_ctl", "-D", data, "-o", settings, "-l", folder / "log", "-w", "start")
+    made = Postgresql(folder, found[-1].parent, prefix)
+    made.start()
     try:
-        yield f"postgresql://tuner@/postgres?host={folder}"
+        yield made
     finally:
-        call(tools / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        made.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgresql(server: Postgresql) -> str:
+    return server.url
 
 
 @pytest.fixture(params=["sqlite", "journal", "postgresql"])
@@ -148,6 +167,28 @@ def test_storages_that_cannot_be_used_are_explained(tmp_path: Path, url: str) ->
 def test_passwords_are_not_written_down(tmp_path: Path) -> None:
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
     assert without_password("sqlite:///x.db") == "sqlite:///x.db"
+
+
+def test_a_server_that_is_lost_during_a_run_gets_what_it_missed(tmp_path: Path, server: Postgresql) -> None:
+    class Stops(FakeEvaluator):
+        evaluated = 0
+
+        def evaluate(self, design: Any) -> Metrics:
+            Stops.evaluated += 1
+            if Stops.evaluated == 6:
+                server.stop()
+            return super().evaluate(design)
+
+    try:
+        result = run(fake_study(evaluator=Stops), tmp_path / "run", server.url, 20)
+    finally:
+        server.start()
+    assert [record.status for record in result.records] == ["ok"] * 20
+    result = run(fake_study(), tmp_path / "run", server.url, 24)
+    keys = [trial.user_attrs["key"] for trial in opened(server.url).get_trials()]
+    assert Counter(keys) == Counter(record.key for record in result.records)
+    assert len(keys) == 24
+    optuna.delete_study(study_name="fake", storage=opened(server.url)._storage)
 
 
 def test_a_storage_that_breaks_does_not_stop_the_run(
