@@ -200,7 +200,7 @@ def npu1_operators() -> Iterator[Case]:
 
 def _elementwise(op: str, length: int, tile: int, cores: int, device: Device) -> Design:
     axes = {"core": (AxisFold(cores, "cyclic"),)}
-    return design(elementwise_npu.PROGRAMS[op], axes, device, Buffering(), N=length, P=length // tile)
+    return design(elementwise_npu.KERNELS[op], axes, device, Buffering(), N=length, P=length // tile)
 
 
 def _bottleneck(shape: tuple[int, ...], device: Device) -> Design:
@@ -238,10 +238,10 @@ def _streaming(op: str, row: dict[str, str], cores: int, device: Device) -> Desi
     m, n = sizes(row["shape"])
     if op == "gemv":
         rows_of_tile = int(row["tile"].split("/")[1])
-        return design(gemv_npu.gemv, spread, device, Buffering(), M=m, K=n, P=m // rows_of_tile)
+        return design(gemv_npu.gemv_kernel, spread, device, Buffering(), M=m, K=n, P=m // rows_of_tile)
     if op == "rope":
         return design(rope_npu.rope, spread, device, Buffering(), M=m, D=n, P=m)
-    return design(norm_npu.PROGRAMS[op][0], spread, device, Buffering(), M=m, N=n, P=m)
+    return design(norm_npu.KERNELS[op], spread, device, Buffering(), M=m, N=n, P=m)
 
 
 def _npu2_gemm(row: dict[str, str], columns: int, rows: int, device: Device) -> tuple[Design, ...]:
@@ -260,7 +260,7 @@ def _npu2_gemm(row: dict[str, str], columns: int, rows: int, device: Device) -> 
     if variant != "fused-cast":
         return (product,)
     spread = {"core": (AxisFold(8, "cyclic"),)}
-    cast = design(elementwise_npu.cast, spread, device, Buffering(), N=m * n, P=m * n // CAST_ELEMENTS)
+    cast = design(elementwise_npu.cast_kernel, spread, device, Buffering(), N=m * n, P=m * n // CAST_ELEMENTS)
     return product, cast
 
 
@@ -274,7 +274,7 @@ def _attention(shape: str) -> Design:
     depth = 2 if width == "d64" else 1  # with 128, two of everything do not fit the core
     buffering = Buffering(input_depth=depth, output_depth=1)
     device = Device.load(multihead_attention_npu.DEVICE)
-    return design(multihead_attention_npu.attention, axes, device, buffering, **params, causal=int(mask == "causal"))
+    return design(multihead_attention_npu.attention_kernel, axes, device, buffering, **params, causal=int(mask == "causal"))
 
 
 def all_cases() -> list[Case]:

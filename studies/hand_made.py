@@ -32,13 +32,11 @@ class HandMade:
         axes: per kernel how each mesh axis is folded.
         params: the parameters it is meant for, where the study leaves a choice.
         chains: kernels that share their cores.
-        output_depth: buffers of each output port.
     """
 
     axes: Mapping[str, tuple[AxisFold, ...]]
     params: Mapping[str, Any] = field(default_factory=dict)
     chains: tuple[tuple[str, ...], ...] = ()
-    output_depth: int = 2
 
     def design(self, study: Study) -> Design:
         """The mapping as a design of a study."""
@@ -46,7 +44,7 @@ class HandMade:
         program = study.programs.load(params)
         fold = MeshFold(tuple(KernelFold(name, axes) for name, axes in self.axes.items()), self.chains)
         return Design(
-            program, fold.normalised(program.vmg.graph), Buffering(output_depth=self.output_depth), study.device
+            program, fold.normalised(program.vmg.graph), Buffering(), study.device
         )
 
 
@@ -68,12 +66,9 @@ HAND_MADE = {
     "rope_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
     "gemv_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
     "gemm_two_level_npu": HandMade({"gemm": (CHAINED, spread(8), spread(4))}, {"Pm": 16, "Pn": 16, "Pk": 8}),
-    "multihead_attention_npu": HandMade(
-        {"attend": (spread(2), spread(4), AxisFold(4, "block", "chain"))}, output_depth=1
-    ),
+    "multihead_attention_npu": HandMade({"attend": (AxisFold(2), spread(4), AxisFold(4, "block", "chain"))}),
     "resnet_npu": HandMade(
         {"conv1": (spread(2), ALL), "conv2": (spread(2), AxisFold(2)), "conv3": (spread(2), ALL)},
-        {"P": 2},
-        output_depth=1,
+        {"P": 2, "Q": 2},
     ),
 }

@@ -324,11 +324,11 @@ def test_importing_the_package_and_asking_for_help_stay_fast() -> None:
 
 
 def test_lint_names_the_line_and_what_to_write(tmp_path: Path) -> None:
-    done = allo_tune(tmp_path, "lint", ROOT / "studies" / "resnet_npu.py")
+    done = allo_tune(tmp_path, "lint", ROOT / "studies" / "gemm_two_level_npu.py")
     assert done.returncode == 1
-    source = (ROOT / "studies" / "resnet_npu.py").read_text().splitlines()
-    line = next(number for number, text in enumerate(source, 1) if "rows[b, p, h].get()" in text)
-    assert f"resnet_npu.py:{line}:" in done.stdout
+    source = (ROOT / "studies" / "gemm_two_level_npu.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(source, 1) if "k * inner : (k + 1) * inner]" in text)
+    assert f"gemm_two_level_npu.py:{line}:" in done.stdout
     assert "with allo.meta_for(n) as i" in done.stdout
 
 

@@ -73,10 +73,14 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST) -
     for operand in operands:
         if isinstance(operand, Const) and not is_number(operand.value):
             task.fail(node, f"{op} needs tiles or numbers, not {operand.value!r}")
-    shape = broadcast(task, [shape_of(o) for o in operands], node)
+    shapes = [shape_of(operand) for operand in operands]
+    shape = broadcast(task, shapes, node)
+    if any(extent == 1 < whole for one in shapes for extent, whole in zip(one[::-1], shape[::-1], strict=False)):
+        task.notice("broadcast of one", node)
     dtype = _natural(operands)
-    if op in UNARY and op not in ("abs", "relu", "neg") and not dtype.is_float:
-        dtype = float32
+    if op in UNARY and op not in ("relu", "neg") and not dtype.is_float:
+        task.notice("function of integers", node)
+        dtype = dtype if op == "abs" else float32
     return TileExpr(op, tuple(operands), dtype, shape, node)
 
 
@@ -149,6 +153,8 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
             return
         value = materialise(task, value)
     if isinstance(value, TileExpr):
+        if value.dtype != target.dtype and _is_cast(value, target.dtype):
+            task.notice("tile of another type", node)
         if shape == target.shape:
             _compute(task, value, target)
             return
@@ -157,6 +163,11 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
     if value.dtype != target.dtype:
         task.notice("tile of another type", node)
     copy(task, value, target, node)
+
+
+def _is_cast(value: TileExpr, dtype: DType) -> bool:
+    """Whether a result becomes floats, or those of an elementwise function become something else."""
+    return dtype.is_float or (value.dtype.is_float and (value.op in ELEMENTWISE or value.op in UNARY))
 
 
 def copy(task: Task, source: Buffer, target: Buffer, node: ast.AST) -> None:

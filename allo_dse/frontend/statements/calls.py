@@ -190,7 +190,10 @@ def tile_or_scalar(task: Task, name: str, args: Sequence[Value], node: ast.AST) 
     if name == "relu":
         task.notice("scalar relu", node)
     task.scalar_op()
-    return tiles.unary(task, name, as_scalar(task, args[0], node))
+    value = as_scalar(task, args[0], node)
+    if name not in ("abs", "relu") and not value.dtype.is_float:
+        task.notice("function of integers", node)
+    return tiles.unary(task, name, value)
 
 
 def _get_pid(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:

@@ -44,10 +44,12 @@ _WORK = 20.0  # of a search in full; it takes about as many seconds on an idle m
 # The same for finding out what is in the way of a placement, once it is known that there is none.
 _REASONS = 1.0
 
+_OF_CALLS = ("host_buffers",)  # no matter of the array, and another one for each target
+
 
 def unplaceable(violations: Iterable[Violation]) -> Infeasible | None:
     """What forbids a mapping wherever its nodes and transfers are put; None when that is left to decide."""
-    fixed = tuple(v for v in violations if v.constraint not in _DECIDED_HERE)
+    fixed = tuple(v for v in violations if v.constraint not in (*_DECIDED_HERE, *_OF_CALLS))
     return Infeasible(fixed) if fixed else None
 
 

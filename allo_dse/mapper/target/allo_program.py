@@ -28,6 +28,8 @@ CONSTRUCTS: Mapping[str, str] = {
     "floor division": "Allo divides only integers with //: use /",
     "half comparison": "Allo compares no bfloat16: declare `x: float32 = ...` and compare that",
     "float beside a tile": "Allo takes a float beside a tile by function only: allo.add(tile, 1.5)",
+    "broadcast of one": "Allo repeats whole vectors, no dimension of a single element: write it as a loop",
+    "function of integers": "Allo's functions are of floats: declare `x: float32 = ...` and use that",
     "number first": "the tile comes first: allo.add(tile, 1)",
     "negated tile": "write allo.mul(tile, -1)",
     "slice": "Allo takes slices whose bounds are known when it compiles: with allo.meta_for(n) as i: ...",

@@ -47,6 +47,11 @@ def test_a_product_is_known_by_its_board_its_library_and_its_numbers(tmp_path: P
         assert accuracy_of(gemm_design(device=other), 100.0) is None
 
 
+def test_measured_loops_say_nothing_of_another_programs_loops() -> None:
+    for name in ("npu1_4col", "npu2"):
+        assert all(set(known.operations) != {"loop"} for known in NpuDevice.load(name).accuracy)
+
+
 def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path: Path) -> None:
     known = gemm_design(device=device(tmp_path))
     metrics = NpuSimulator().evaluate(known)

@@ -13,10 +13,10 @@ install()
 
 from allo.ir.types import int8
 
-from studies.elementwise_npu import PROGRAMS
+from studies.elementwise_npu import KERNELS
 from studies.gemm_npu import gemm
 from studies.gemm_two_level_npu import gemm as two_level
-from studies.gemv_npu import gemv
+from studies.gemv_npu import gemv_kernel
 
 NPU1, NPU2 = NpuDevice.load("npu1_4col"), NpuDevice.load("npu2")
 
@@ -30,7 +30,7 @@ def gemm_us(device: Device, m: int, k: int, n: int) -> float:
 
 
 def elementwise_us(op: str, device: Device, cores: int, length: int = 1 << 18) -> float:
-    program = load_program(PROGRAMS[op], N=length, P=length // 2048)
+    program = load_program(KERNELS[op], N=length, P=length // 2048)
     fold = MeshFold((KernelFold("core", (AxisFold(cores, "cyclic"),)),)).normalised(program.vmg.graph)
     return float(NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us)
 
@@ -80,6 +80,6 @@ def test_tasks_and_results_cost_beside_the_calls() -> None:
 
 
 def test_a_matrix_by_a_vector_has_a_kernel_of_its_own() -> None:
-    (cls,) = load_program(gemv, M=64, K=128, P=8).kernels[0].classes
+    (cls,) = load_program(gemv_kernel, M=64, K=128, P=8).kernels[0].classes
     assert class_cycles(cls, NPU2) == NPU2.kernels["allo"]["vector"].cycles(8, 128, 1)
     assert class_cycles(cls, NPU1) == NPU1.kernel_cost("bf16", "bf16", "bf16").cycles(8, 128, 1)
