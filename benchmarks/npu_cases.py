@@ -274,7 +274,9 @@ def _attention(shape: str) -> Design:
     depth = 2 if width == "d64" else 1  # with 128, two of everything do not fit the core
     buffering = Buffering(input_depth=depth, output_depth=1)
     device = Device.load(multihead_attention_npu.DEVICE)
-    return design(multihead_attention_npu.attention_kernel, axes, device, buffering, **params, causal=int(mask == "causal"))
+    return design(
+        multihead_attention_npu.attention_kernel, axes, device, buffering, **params, causal=int(mask == "causal")
+    )
 
 
 def all_cases() -> list[Case]:

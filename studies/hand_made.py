@@ -43,9 +43,7 @@ class HandMade:
         params = next(p for p in study.parameters.assignments() if all(p[name] == n for name, n in self.params.items()))
         program = study.programs.load(params)
         fold = MeshFold(tuple(KernelFold(name, axes) for name, axes in self.axes.items()), self.chains)
-        return Design(
-            program, fold.normalised(program.vmg.graph), Buffering(), study.device
-        )
+        return Design(program, fold.normalised(program.vmg.graph), Buffering(), study.device)
 
 
 def attention(columns: int = 4) -> HandMade:

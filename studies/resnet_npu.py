@@ -5,8 +5,8 @@
 
 Rows of an image stream through three kernels. The 3x3 convolution keeps three rows and has its output channels
 distributed over tasks. How many images are worked on side by side, how many cores each convolution gets, and which
-share cores, is what the study searches. For target "model" the device is `npu1_five_buffers`, as a call takes one buffer
-per tensor there.
+share cores, is what the study searches. For target "model" the device is `npu1_five_buffers`, as a call takes one
+buffer per tensor there.
 """
 
 from pathlib import Path
