@@ -144,7 +144,7 @@ def test_filter_expressions_narrow_all_views(front: Any, dashboard: Any) -> None
     front.fill("#filter", "bram18 < 0")
     wait_text(front, "#table-note", f"0 of {DESIGNS} designs")
     front.locator("#parallel").scroll_into_view_if_needed()
-    wait_text(front, "#parallel", "no feasible design to show")
+    wait_text(front, "#parallel", "No feasible design is left")
 
 
 def test_hovering_shows_only_what_differs_from_the_reference(front: Any, dashboard: Any) -> None:
@@ -339,9 +339,9 @@ def test_an_open_design_shows_that_it_was_verified(tmp_path: Path, visit: Any, s
 def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "begun", 0)
     page = visit(serve(path)[0]).open()
-    wait_text(page, "#scatter", "no design has been evaluated yet")
+    wait_text(page, "#scatter", "No design has been evaluated yet")
     page.locator("#parallel").scroll_into_view_if_needed()
-    wait_text(page, "#parallel", "no design has been evaluated yet")
+    wait_text(page, "#parallel", "No design has been evaluated yet")
     append(path, range(40))
     wait_text(page, "#table-note", "40 of 40")
     page.wait_for_function(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import StudyError
+from allo_dse.dashboard.data.advice import why_none
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
@@ -21,6 +22,7 @@ from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
+from allo_dse.dashboard.figures.progress import best_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
@@ -28,7 +30,7 @@ from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
 from tests.support.values import present
 
-from .synthetic import design, write_run
+from .synthetic import design, violation, write_run
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def test_a_crowd_is_parted_by_zooming_in(crowd: Board) -> None:
 def test_a_run_without_designs_says_so(tmp_path: Path) -> None:
     empty = Board.open([write_run(tmp_path / "empty", 0)])
     figure = front_figure(empty, View("number", "at"), LIGHT).figure
-    assert figure["layout"]["annotations"][0]["text"] == "no design has been evaluated yet"
+    assert figure["layout"]["annotations"][0]["text"].startswith("No design has been evaluated yet")
 
 
 def test_points_carry_the_design_they_stand_for(board: Board) -> None:
@@ -212,8 +214,39 @@ def test_parallel_coordinates_say_why_there_is_nothing(tmp_path: Path, board: Bo
         return parallel_figure(board, LIGHT, **options)["layout"]["annotations"][0]["text"]
 
     empty = Board.open([write_run(tmp_path / "empty", 0)])
-    assert said(empty) == "no design has been evaluated yet"
-    assert said(board, source="bram18 < 0") == "no feasible design to show"
+    assert said(empty).startswith("No design has been evaluated yet")
+    assert said(board, source="bram18 < 0").startswith("No feasible design is left")
+
+
+def test_where_nothing_is_feasible_the_limit_that_ruled_most_out_is_named(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "none", 0)
+    log = RunLog(path / "log.jsonl")
+    log.append(violation(number).to_dict() for number in range(50))
+    log.close()
+    words = why_none(Board.open([path]))
+    assert words.startswith("No feasible design among 50: core_memory rules out 100 %. docs/troubleshooting.md")
+
+
+def test_designs_are_coloured_by_a_column_in_points_spots_and_lines(board: Board, crowd: Board) -> None:
+    for column in ("dsp", "bottleneck"):
+        figure = front_figure(board, View("latency_us", "bram18", color=column), LIGHT).figure
+        assert figure["layout"]["coloraxis"]["colorbar"]["title"]["text"].startswith(column)
+        colored = {t["name"] for t in figure["data"] if t.get("marker", {}).get("coloraxis") == "coloraxis"}
+        assert {"Pareto front", "dominated"} <= colored
+        lines = parallel_figure(board, LIGHT, color=column)["data"][0]["line"]
+        assert lines["showscale"]
+    spotted = drawn(crowd, color="dsp")["dominated"]
+    assert (spotted["type"], spotted["coloraxis"]) == ("heatmap", "coloraxis")
+    assert "colorscale" not in spotted
+
+
+def test_the_best_so_far_ends_at_one(board: Board) -> None:
+    figure = best_figure(board.runs[0], LIGHT)
+    assert [trace["name"].split(":")[0] for trace in figure["data"]] == ["latency (µs)", "bram18 (blocks)"]
+    for trace in figure["data"]:
+        values = np.frombuffer(base64.b64decode(trace["y"]["bdata"]))
+        assert values[-1] == 1
+        assert (np.diff(values) <= 0).all()
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))

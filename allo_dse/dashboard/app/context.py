@@ -44,6 +44,7 @@ class State(TypedDict):
     x: str
     y: str
     z: str | None
+    color: str | None
     log: list[str]
     show: list[str]
     runs: list[int]

@@ -94,6 +94,24 @@
     },
   });
 
+  // Links to the sections of a long page. Asked by clock: pages are drawn by Dash, part by part.
+  function headings() {
+    const page = [...document.querySelectorAll(".page")].find((one) => one.style.display === "block");
+    return page && page.id !== "page-front" ? [...page.querySelectorAll(".card-head h2")] : [];
+  }
+  window.setInterval(function () {
+    const links = document.getElementById("sections"), found = headings(), names = found.map((head) => head.textContent);
+    if (!links || links.dataset.names === names.join()) return;
+    links.dataset.names = names.join();
+    links.replaceChildren(...names.map(function (name, number) {
+      const link = document.createElement("button");
+      link.textContent = name;
+      link.className = "small";
+      link.addEventListener("click", () => headings()[number]?.scrollIntoView());
+      return link;
+    }));
+  }, 500);
+
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;
     const typing = tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || event.target.isContentEditable;

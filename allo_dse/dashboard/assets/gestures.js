@@ -21,6 +21,7 @@
     "x.value": set("x"),
     "y.value": set("y"),
     "z.value": set("z", null),
+    "color.value": set("color", null),
     "log.value": set("log", []),
     "show.value": set("show", []),
     "runs.value": set("runs", []),
@@ -157,7 +158,7 @@
     const plot = plotOf("parallel");
     const filled = document.querySelector("#table .ag-row") || document.getElementById("table-note")?.textContent.startsWith("0 of");
     if (!plot || !state || !filled) return;
-    const { show, filter, selection, runs, version, theme } = state, wanted = { show, filter, selection, runs, version, theme };
+    const { show, filter, selection, runs, color, version, theme } = state, wanted = { show, filter, selection, runs, color, version, theme };
     const box = plot.getBoundingClientRect(), now = Date.now(), text = JSON.stringify(wanted);
     const visible = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0) >= Math.max(box.height / 4, 1);
     if (!visible || told === text || asking || now - changedAt < QUIET_MS || now - toldAt < AT_MOST_EVERY_MS) return;

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.advice import why_none
 from ..data.board import Axis, Board
 from ..data.query.selection import Selection
 from ..data.units import label, text
-from .style import ORANGE, Figure, Theme, layout, note, packed
+from .colors import color_axis
+from .style import ORANGE, Figure, Spec, Theme, layout, note, packed
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
@@ -35,9 +37,13 @@ def parallel_figure(
     selection: Selection | None = None,
     hidden: tuple[int, ...] = (),
     dominated: bool = True,
+    color: str | None = None,
 ) -> Figure:
     """About `MAX_LINES` designs: the fronts, what is selected, and an even sample of the rest; of a larger front
     an even sample with its knee.
+
+    Args:
+        color: the column that colours the lines; None tells fronts and what is selected from the rest.
 
     Raises:
         FilterError: if the filter cannot be understood.
@@ -47,10 +53,8 @@ def parallel_figure(
     kept, chosen = board.filtered(source, hidden), board.selected(selection)
     rows = [_rows(board, n, kept[n], chosen[n], dominated) for n in range(len(board.runs))]
     total = sum(map(len, rows))
-    if not any(map(len, board.runs)):
-        return note(look, "no design has been evaluated yet")
     if not total or len(names) < 2:
-        return note(look, "no feasible design to show")
+        return note(look, why_none(board) if not total else "Nothing varies among the designs.")
     picked = np.concatenate([chosen[n][r] for n, r in enumerate(rows)])
     on_front = np.concatenate([np.isin(r, board.runs[n].front) for n, r in enumerate(rows)])
     rank = np.where(picked, 2, np.where(on_front, 1, 0)) if selection else np.where(on_front, 1, 0)
@@ -60,13 +64,7 @@ def parallel_figure(
     trace = {
         "type": "parcoords",
         "dimensions": [d for d in dimensions if d is not None],
-        "line": {
-            "color": packed(rank[order]),
-            "cmin": 0,
-            "cmax": 2,
-            "colorscale": [[0, _faint(look)], [0.5, look.front], [1, ORANGE]],
-            "showscale": False,
-        },
+        "line": _by_column(board.axis(color), rows, order, look) if color else _by_rank(rank[order], look),
         "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
         "labelangle": -18,
         "labelfont": {"size": 12, "color": look.text},
@@ -74,6 +72,18 @@ def parallel_figure(
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
     return {"data": [trace], "layout": layout(look, margin={"l": 64, "r": 96, "t": 84, "b": 16})}
+
+
+def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
+    colors = [[0, _faint(look)], [0.5, look.front], [1, ORANGE]]
+    return {"color": packed(rank), "cmin": 0, "cmax": 2, "colorscale": colors, "showscale": False}
+
+
+def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
+    values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
+    known = values[np.isfinite(values)]
+    values = np.where(np.isfinite(values), values, known.min() if len(known) else 0.0)
+    return {"color": packed(values), **color_axis(axis, look), "showscale": True}
 
 
 def _faint(look: Theme) -> str:

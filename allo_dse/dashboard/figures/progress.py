@@ -13,6 +13,7 @@ from .style import Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
+_DASHES = ("solid", "dash", "dot")
 _NONE = "no design has been evaluated yet"
 
 
@@ -52,6 +53,36 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
             showlegend=len(traces) > 1,
         ),
     }
+
+
+def best_figure(run: RunTable, look: Theme) -> Figure:
+    """The best value of each objective against wall time, as a multiple of the best at the end, so that all fit."""
+    at, traces = run.numbers("at"), []
+    for number, objective in enumerate(run.facts.objectives):
+        values = np.where(run.ok, run.numbers(objective.name), np.nan)
+        smaller = objective.direction == "minimize"
+        best = (np.fmin if smaller else np.fmax).accumulate(values) if len(values) else values
+        known = np.flatnonzero(np.isfinite(best))
+        if not len(known):
+            continue
+        steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
+        last = float(best[known[-1]])
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{label(objective.name)}: {last:,.6g}",
+                "x": packed(at[steps]),
+                "y": packed(best[steps] / last if last else best[steps] + 1),
+                "customdata": packed(best[steps]),
+                "line": {"shape": "hv", "width": 2, "color": look.series[number], "dash": _DASHES[number % 3]},
+                "hovertemplate": "%{x:.1f} s: %{customdata:,.6~g}<extra></extra>",
+            }
+        )
+    if not traces:
+        return note(look, "no feasible design yet")
+    across, up = axis(look, "wall time (s)"), axis(look, "best so far / best at the end")
+    return {"data": traces, "layout": layout(look, xaxis=across, yaxis=up, showlegend=True)}
 
 
 def hypervolume_unit(run: RunTable) -> str:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.advice import why_none
 from ..data.board import Axis, Board, Ref
 from ..data.query.selection import Selection
 from ..data.table.columns import Floats, Mask
 from ..data.units import label
+from .colors import color_axis
 from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
 from .thin import Span, Window, spots, thin, visible, window
 
@@ -27,6 +29,8 @@ ROOM = {"l": 76, "r": 16, "t": 52, "b": 62}
 """Pixels around the plot: what a legend in one row and numbers of five digits need. Where Plotly has to make room
 itself, it draws twice."""
 SELECTED = "selected"
+COLORED = "by a column"
+"""In the place of a colour: of what is coloured by the view's column."""
 _REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
@@ -43,6 +47,7 @@ class View:
         zoom: the visible ranges of x and y as the axes have them (logarithms on logarithmic axes), infinite for all.
         tool, camera: what dragging does, and from where space is seen, as Plotly has them.
         hover: texts on hovering made here; otherwise whoever shows the figure makes them from a point's number.
+        color: the column that colours designs; None tells the front from the others.
     """
 
     x: str
@@ -60,6 +65,7 @@ class View:
     tool: str = "select"
     camera: Spec | None = None
     hover: bool = False
+    color: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,11 +97,14 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
         FilterError: if the filter cannot be understood.
     """
     if not any(len(run) for run in board.runs):
-        return Drawn(note(look, "no design has been evaluated yet"), 0, 0)
+        return Drawn(note(look, why_none(board)), 0, 0)
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
-    figure = {"data": painter.traces, "layout": _layout(view, look, axes, painter.extent)}
+    made = _layout(view, look, axes, painter.extent)
+    if painter.colors is not None:
+        made["coloraxis"] = color_axis(painter.colors, look)
+    figure = {"data": painter.traces, "layout": made}
     return Drawn(figure, painter.designs, painter.marks)
 
 
@@ -107,6 +116,7 @@ class _Painter:
         self.traces: list[Spec] = []
         self.designs = self.marks = 0
         self.dimmed = bool(view.selection)
+        self.colors = None if view.color is None else board.axis(view.color)
         self.log = {key for key, axis in zip("xyz", axes, strict=False) if key in view.log and axis.ticks is None}
         self.screen = [
             tuple(_screen(numbers, key in self.log) for numbers in axis.numbers)
@@ -185,6 +195,8 @@ class _Painter:
             "color": self.look.series[number % len(self.look.series)] if several else self.look.front,
             "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)] if self.view.z is None else "circle",
         }
+        if self.colors is not None:
+            marker["color"] = COLORED
         kept = self._kept(number, rows, name, MAX_POINTS) if len(rows) > MAX_POINTS else rows
         picked = np.isin(kept, rows[chosen])
         marker["line"] = {
@@ -215,6 +227,8 @@ class _Painter:
         seen = visible(x, y, self.view.zoom)
         if self.view.z is not None or len(seen) <= MAX_POINTS:
             marker = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
+            if self.colors is not None and name != SELECTED:
+                marker["color"] = COLORED
             self._points(number, rows, name, marker, MAX_POINTS)
             return
         found = spots(x[seen], y[seen], self.window).cropped()
@@ -241,6 +255,11 @@ class _Painter:
             "hoverongaps": False,
             "hoverinfo": "none",
         }
+        if self.colors is not None and name != SELECTED:  # a spot has the colour of one of its designs
+            values = np.where(there, self.colors.numbers[number][designs], np.nan)
+            trace |= {"z": packed(values.astype(np.float32)), "coloraxis": "coloraxis", "opacity": 0.9}
+            for own in ("zmin", "zmax", "colorscale", "showscale"):
+                del trace[own]
         if self.view.hover:
             trace["hoverinfo"] = "text"
             trace["text"] = [
@@ -281,6 +300,8 @@ class _Painter:
         rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
         if not len(rows):
             return
+        if marker["color"] == COLORED and self.colors is not None:
+            marker = {**marker, "color": packed(self.colors.numbers[number][rows]), "coloraxis": "coloraxis"}
         trace: dict[str, object] = {
             "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",

@@ -7,7 +7,9 @@ matters is also told by a marker's shape.
 from __future__ import annotations
 
 import base64
+import textwrap
 from dataclasses import dataclass
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +26,9 @@ BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
 )
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, YELLOW)
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
+
+NOTE_WIDTH = 46
+"""Characters of a line that fits a phone."""
 
 Spec: TypeAlias = dict[str, Any]
 """A part of a Plotly figure, as plain data: a trace, an axis, a layout."""
@@ -138,7 +143,8 @@ def hatching(number: int) -> dict[str, object]:
 
 def note(look: Theme, text: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    words = {"text": text, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    lines = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(text, NOTE_WIDTH))
+    words = {"text": lines, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return {
         "data": [],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,10 +69,18 @@ def render(board: Board, programs: Programs, reference: Ref | None) -> str:
         front=front_table(board),
         designs=designs,
         loaded=any(programs.is_loaded(number) for number in range(len(board.runs))),
-        figures=script_json({p.id: {"figure": p.figure, "dark": p.dark} for p in plots}),
+        figures=squeezed(script_json({p.id: {"figure": p.figure, "dark": p.dark} for p in plots})),
         ink=script_json({"light": LIGHT.text, "dark": DARK.text}),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        plotly=squeezed(get_plotlyjs()),
     )
+
+
+def squeezed(content: str) -> str:
+    """A text, deflated and in letters of which none means anything to HTML: a third of its length, for plotly.js.
+
+    The letters are RFC 1924's, with a comma for "<"; the page's script reads them.
+    """
+    return base64.b85encode(zlib.compress(content.encode(), 9)).decode().replace("<", ",").replace("&", "'")
 
 
 def script_json(values: Any) -> str:

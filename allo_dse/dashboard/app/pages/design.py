@@ -16,10 +16,11 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.show.predicted_reported import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 
+from ...data.advice import why_none
 from ...data.board import Board, Ref
-from ...data.design_words import difference_lines, fastest_words, rung_table, status_text
+from ...data.design_words import change_text, difference_lines, fastest_words, rung_table, status_text
 from ...data.limits import is_fpga, uses
-from ...data.query.analysis import measured
+from ...data.query.analysis import differences, measured
 from ...data.units import label, text
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
@@ -62,7 +63,7 @@ def _showing(app: Dash, context: Context) -> None:
         with board.lock:
             ref = board.reference(design) or board.knee
             if ref is None:
-                return empty("There is no feasible design yet.")
+                return empty(why_none(board))
             return design_page(context, ref, context.reference_of(reference), theme(look))
 
     @app.callback(
@@ -215,8 +216,15 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
     run = board.table(ref)
     verification = run.verified.get(run.keys[ref.row])
     message = [html.P(verification.message, className="hint below")] if verification is not None else []
+    changes = changes_of(board, ref, reference)
     objectives = [
-        html.Div([html.B(text(run.columns[n].value(ref.row))), html.Span(label(n))], className="number")
+        html.Div(
+            [
+                html.B(text(run.columns[n].value(ref.row))),
+                html.Span(" · ".join(filter(None, [label(n), changes.get(n)]))),
+            ],
+            className="number",
+        )
         for n in run.names("objective")
     ]
     return html.Section(
@@ -230,6 +238,14 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
         ],
         className="card",
     )
+
+
+def changes_of(board: Board, ref: Ref, reference: Ref | None) -> dict[str, str]:
+    """What a design does to each objective, relative to the reference; empty for the reference itself."""
+    if reference is None or reference == ref:
+        return {}
+    found = differences(board.table(reference), reference.row, board.table(ref), ref.row, ("objective",))
+    return {d.name: f"{change_text(d)} against the reference" for d in found if d.change is not None}
 
 
 def _title(board: Board, ref: Ref) -> list[Component]:

@@ -34,6 +34,11 @@ _SHORTCUTS = (
 )
 
 
+_FRONT_NOTE = "No design is better than one on the Pareto front in all objectives; its knee is the best compromise."
+_VOLUME_NOTE = "what of the box up to the reference point the front dominates: larger is better"
+_IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
+
+
 def page(context: Context, look: Theme) -> Component:
     """Everything, with the board's runs as they are now."""
     board = context.board
@@ -56,6 +61,7 @@ def page(context: Context, look: Theme) -> Component:
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
             _header(context),
+            html.Nav(id="sections", className="sections", **labelled("Sections of this page")),
             html.Main(
                 [
                     html.Div(_front(context, shown["figure"], shown["words"]), id="page-front", className="page"),
@@ -135,6 +141,7 @@ def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Comp
             field("x", select("x", value=x, options=options)),
             field("y", select("y", value=y, options=options)),
             field("z", select("z", clearable=True, placeholder="2-D", options=options)),
+            field("colour", select("color", clearable=True, placeholder="front or not", options=options)),
             html.Fieldset(
                 [
                     html.Legend("Axes"),
@@ -160,7 +167,7 @@ def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Comp
         _filter_bar(),
         html.Div(
             [
-                card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card"),
+                card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card", note=_FRONT_NOTE),
                 _design_card(words),
             ],
             className="split",
@@ -278,13 +285,14 @@ def progress_page(board: Board) -> list[Component]:
         html.Div(
             [
                 html.Div(plot_card("Predicted against measured", "measured"), id="measured-card"),
-                plot_card("Hypervolume against designs", "hv-designs"),
-                plot_card("Hypervolume against time", "hv-time"),
+                plot_card("Best so far", "best", note="each objective over its best value at the end"),
+                plot_card("Hypervolume against designs", "hv-designs", note=_VOLUME_NOTE),
+                plot_card("Hypervolume against time", "hv-time", note=_VOLUME_NOTE),
                 plot_card("Designs per second", "rate"),
-                plot_card("Feasible share", "feasible"),
+                plot_card("Feasible share", "feasible", note="of all proposed designs, those that break no limit"),
                 plot_card("Ruled out over time, by kind", "failures"),
                 plot_card("Ruled out by", "lost"),
-                plot_card("Importance of parameters", "importance", note="PED-ANOVA"),
+                plot_card("Importance of parameters", "importance", note=_IMPORTANCE_NOTE),
                 plot_card("Workers", "workers"),
             ],
             className="tiles",

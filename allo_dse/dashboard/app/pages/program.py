@@ -18,6 +18,8 @@ from ..parts import card, empty, labelled, table
 from .graphs import graph_controls
 
 MAX_SOURCE = 20_000
+_GRAPH_NOTE = "A node is what runs on one core or processing element: tasks, folded onto it. Lines are streams (FIFOs)."
+_PRIMITIVES_NOTE = "bundle puts alike tasks on one node, chain tasks that run one after the other."
 
 
 def register(app: Dash, context: Context) -> None:
@@ -56,10 +58,10 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
     npu = candidate.device.family == "npu"
     return [
         card("In words", html.P(words)),
-        card("Virtual mapping graph", graph_controls(design), wide=True),
+        card("Virtual mapping graph", graph_controls(design), wide=True, note=_GRAPH_NOTE),
         *([card("Placement on the array", later("placement"), wide=True)] if npu else []),
         later("timeline"),
-        card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source")),
+        card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source"), note=_PRIMITIVES_NOTE),
     ]
 
 

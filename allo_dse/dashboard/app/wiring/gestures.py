@@ -64,7 +64,7 @@ class Rows(TypedDict):
 
 
 _DONE_IN_DASH = (
-    *[(name, "value") for name in ("x", "y", "z", "log", "show", "runs", "filter")],
+    *[(name, "value") for name in ("x", "y", "z", "color", "log", "show", "runs", "filter")],
     *[(name, "data") for name in ("theme", "version")],
     *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
     ("table", "selectedRows"),
@@ -137,6 +137,7 @@ def first_answer(context: Context, look: str) -> JsonObject:
         x=x,
         y=y,
         z=None,
+        color=None,
         log=sorted(FIRST_LOG),
         show=["dominated"],
         runs=list(range(len(board.runs))),

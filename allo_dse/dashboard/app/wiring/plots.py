@@ -46,21 +46,24 @@ def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
 
 def _axes(app: Dash, context: Context) -> None:
     @app.callback(
-        [Output(name, part) for name in ("x", "y", "z") for part in ("options", "value")],
+        [Output(name, part) for name in ("x", "y", "z", "color") for part in ("options", "value")],
         Input("version", "data"),
         State("x", "value"),
         State("y", "value"),
         State("z", "value"),
+        State("color", "value"),
         State("x", "options"),
         prevent_initial_call=True,
     )
-    def options(_: str, x: str | None, y: str | None, z: str | None, known: list[dict[str, str]]) -> object:
+    def options(
+        _: str, x: str | None, y: str | None, z: str | None, color: str | None, known: list[dict[str, str]]
+    ) -> object:
         with context.board.lock:
             found, usual = axis_choices(context.board)
         if known == found:
             raise PreventUpdate
         begun = usual[0] in [choice["value"] for choice in known]  # else there was nothing to choose from before
-        return [found, x if begun else usual[0], found, y if begun else usual[1], found, z]
+        return [found, x if begun else usual[0], found, y if begun else usual[1], found, z, found, color]
 
 
 def _parallel(app: Dash, context: Context) -> None:
@@ -83,6 +86,7 @@ def _parallel(app: Dash, context: Context) -> None:
                     selection=Selection.from_dict(state["selection"]),
                     hidden=hidden_runs(board, state["runs"]),
                     dominated="dominated" in state["show"],
+                    color=state["color"],
                 )
             except FilterError:
                 raise PreventUpdate from None
@@ -112,6 +116,7 @@ def view_of(context: Context, state: Shown) -> View:
         context.board.reference(state["design"]),
         state["tool"],
         state["camera"],
+        color=state["color"],
     )
 
 
