@@ -97,7 +97,7 @@
   // Links to the sections of a long page. Asked by clock: pages are drawn by Dash, part by part.
   function headings() {
     const page = [...document.querySelectorAll(".page")].find((one) => one.style.display === "block");
-    return page && page.id !== "page-front" ? [...page.querySelectorAll(".card-head h2")] : [];
+    return page && page.id !== "page-front" ? [...page.querySelectorAll(".card-head h2")].filter((head) => head.offsetParent) : [];
   }
   window.setInterval(function () {
     const links = document.getElementById("sections"), found = headings(), names = found.map((head) => head.textContent);

@@ -200,7 +200,7 @@ class _Painter:
         kept = self._kept(number, rows, name, MAX_POINTS) if len(rows) > MAX_POINTS else rows
         picked = np.isin(kept, rows[chosen])
         marker["line"] = {
-            "color": np.where(picked, ORANGE, self.look.panel).tolist(),
+            "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
             "width": 2 if picked.any() else 1,
         }
         self._trace(number, kept, name, marker)
@@ -228,7 +228,7 @@ class _Painter:
         if self.view.z is not None or len(seen) <= MAX_POINTS:
             marker = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
             if self.colors is not None and name != SELECTED:
-                marker["color"] = COLORED
+                marker |= {"color": COLORED, "line": {"color": self.look.muted, "width": 0.6}}
             self._points(number, rows, name, marker, MAX_POINTS)
             return
         found = spots(x[seen], y[seen], self.window).cropped()

@@ -285,6 +285,7 @@ def progress_page(board: Board) -> list[Component]:
         html.Div(
             [
                 html.Div(plot_card("Predicted against measured", "measured"), id="measured-card"),
+                html.Div(plot_card("The front, two objectives at a time", "pairs", note=_FRONT_NOTE), id="pairs-card"),
                 plot_card("Best so far", "best", note="each objective over its best value at the end"),
                 plot_card("Hypervolume against designs", "hv-designs", note=_VOLUME_NOTE),
                 plot_card("Hypervolume against time", "hv-time", note=_VOLUME_NOTE),

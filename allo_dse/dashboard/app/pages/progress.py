@@ -21,6 +21,7 @@ from ...data.table.table import RunTable
 from ...data.units import label, text
 from ...figures import progress as figures
 from ...figures.measured import measured_figure
+from ...figures.pairs import pairs_figure
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
 from ..parts import Children, card, table
@@ -50,6 +51,8 @@ def _drawing(app: Dash, context: Context) -> None:
         Output("numbers", "children"),
         Output("measured", "figure"),
         Output("measured-card", "hidden"),
+        Output("pairs", "figure"),
+        Output("pairs-card", "hidden"),
         Output("best", "figure"),
         Output("hv-designs", "figure"),
         Output("hv-time", "figure"),
@@ -76,6 +79,8 @@ def _drawing(app: Dash, context: Context) -> None:
                 [*key_numbers(run), *decided(_certificate(run)), *learned(correction)],
                 measured_figure(correction, paint),
                 not correction.pairs,
+                pairs_figure(run, paint),
+                len(run.names("objective")) < 3,
                 figures.best_figure(run, paint),
                 figures.hypervolume_figure(board, paint, hidden=hidden),
                 figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
@@ -182,7 +187,7 @@ def decided(certificate: Certificate | None) -> list[object]:
     done = certificate.designs - certificate.open
     gaps = [str(gap) for gap in certificate.gaps if gap.share is not None]
     words = "; ".join(["of the space decided", *gaps])
-    return [html.Div([html.B(f"{done:,} of {certificate.designs:,}"), html.Span(words)], className="number")]
+    return [html.Div([html.B(f"{done:,} of {certificate.designs:,}"), html.Span(words)], className="number long")]
 
 
 def _certificate(run: RunTable) -> Certificate | None:
