@@ -84,5 +84,9 @@ class ProgramStop(ProgramError, SystemExit):
         return str(self)
 
 
+class UnknownArray(ProgramError, AttributeError):
+    """A schedule names an array that the program does not have, as an attribute."""
+
+
 class UnknownFunction(ProgramError, RuntimeError):
     """A schedule names a function that the program does not have."""

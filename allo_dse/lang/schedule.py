@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 
 from allo_dse.common.errors import SimulationError
 
-from .diagnostics import ProgramError, ProgramStop, UnknownFunction
+from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunction
 from .region import Instance
 from .targets import builder_of
 
@@ -302,10 +302,12 @@ class Schedule:
             raise AttributeError(name)
         if self._has_array(name):
             return Array(self.top_func_name, name)
-        raise _placed(
-            ProgramError(
-                f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
-                hint=f"primitives: {', '.join(_PRIMITIVES)}",
+        raise UnknownArray.of(
+            _placed(
+                ProgramError(
+                    f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
+                    hint=f"primitives: {', '.join(_PRIMITIVES)}",
+                )
             )
         )
 

@@ -68,6 +68,7 @@ def test_a_program_that_does_not_compile_ends_as_with_allo() -> None:
     with pytest.raises(SystemExit, match="index 4 is out of range") as caught:
         customize(programs.past_its_end)
     assert isinstance(caught.value, ProgramError)
+    assert not hasattr(row_by_row(), "nothing")
     with pytest.raises(RuntimeError, match="no function `nothing`"):
         row_by_row().get_loops("nothing")
 
