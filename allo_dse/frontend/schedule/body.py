@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nest import Loop, Nest, loops_of, read_nest
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.program.source import SourceLoop
 from allo_dse.program.tasks import TaskBody, TaskClass
 
@@ -62,15 +63,7 @@ class Body:
 
     def loops(self) -> Iterator[ir.Operation]:
         """The loops of the source, each before what is inside it."""
-        found: list[ir.Operation] = []
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if LOOP in op.attributes:
-                found.append(op)
-            return ir.WalkResult.ADVANCE
-
-        self.function.walk(visit, ir.WalkOrder.PRE_ORDER)
-        return iter(found)
+        return (op for op in nested_ops(self.function, parents_first=True) if LOOP in op.attributes)
 
     def source(self, loop: ir.Operation) -> SourceLoop:
         """What a loop is in the source."""

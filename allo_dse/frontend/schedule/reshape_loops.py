@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from allo_dse.ir.bindings import arith, ir, scf
 from allo_dse.ir.nest import Loop
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.lang.diagnostics import ProgramError
 
 from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
@@ -312,14 +313,8 @@ def erase_unused(block: ir.Block) -> None:
 def share_constants(function: ir.Operation) -> None:
     """Write each number once, at the beginning of the function."""
     block = function.regions[0].blocks[0]
-    every: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
-            every.append(op)
-        return ir.WalkResult.ADVANCE
-
-    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    constants = [op for op in nested_ops(function, parents_first=True) if op.name == "arith.constant"]
+    every = [op for op in constants if isinstance(op.results[0].type, ir.IndexType)]
     shared: dict[int, ir.Operation] = {}
     for op in every:
         value = known(op.results[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -66,23 +67,45 @@ def test_a_long_nest_meets_the_time_limit(shape: Any) -> None:
 
 def test_a_long_nest_is_left_at_ctrl_c() -> None:
     graph = load_program(nest(10**6, 10**6)).vmg
+    with pytest.raises(SimulationError, match="time limit"):  # compiled now, so that the signal meets the loop
+        run_graph(graph, np.zeros(N, np.int32), np.zeros(N, np.int32), seconds=0.0)
     main = threading.main_thread().ident
     assert main is not None
-    left = threading.Event()
-
-    def interrupt() -> None:
-        """Again while nobody has heard it: on a busy machine the first may come before the loop has begun."""
-        wait_seconds = 0.3
-        while not left.wait(wait_seconds):
-            signal.pthread_kill(main, signal.SIGINT)
-            wait_seconds = 5.0
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
     with pytest.raises(KeyboardInterrupt):
         run_graph(graph, np.zeros(N, np.int32), np.zeros(N, np.int32))
-    left.set()
-    thread.join()
+    timer.join()
+
+
+def test_ctrl_c_while_a_program_is_compiled_is_no_error_of_the_program() -> None:
+    """Raised where a signal would be heard: when a function is called; MLIR's `walk` makes a RuntimeError of it."""
+    (task_class,) = load_program(nest(10**6, 10**6)).kernels[0].classes
+    calls = _interrupted(task_class.body, sys.maxsize)
+    assert calls > 1000
+    for last in range(1, calls, calls // 40):
+        with pytest.raises(KeyboardInterrupt):
+            _interrupted(task_class.body, last)
+
+
+def _interrupted(body: Any, last: int) -> int:
+    """Lower a body, which is interrupted at a call; returns how many there were."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if event == "call" and calls == last:
+            raise KeyboardInterrupt
+
+    with new_context(), ir.Location.unknown():
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            lower_body(Body(body.symbol, body.mlir), "body1")
+        finally:
+            sys.setprofile(before)
+    return calls
 
 
 @pytest.mark.parametrize(("rounds", "outer"), [(71, 13), (5, 207), (1031, 1), (64, 64)])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from allo_dse.ir.bindings import ir
+from allo_dse.ir.nested_ops import nested_ops
 
 Atom: TypeAlias = ir.Value | int | str
 """What an index is computed from: an MLIR value, an axis of the pid, or the name of a C++ variable."""
@@ -74,8 +75,7 @@ def atom(value: Atom) -> Linear:
 def linear_forms(function: ir.Operation) -> dict[ir.Value, Linear]:
     """The linear form of every `index` value of a function, operations on it being lowered to `arith`."""
     forms: dict[ir.Value, Linear] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in nested_ops(function, parents_first=True):
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.arguments:
@@ -84,9 +84,6 @@ def linear_forms(function: ir.Operation) -> dict[ir.Value, Linear]:
         for result in op.results:
             if isinstance(result.type, ir.IndexType):
                 forms[result] = _of(op, result, forms)
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return forms
 
 

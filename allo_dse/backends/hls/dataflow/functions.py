@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from allo_dse.ir.bindings import ir
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.program.directive import Directive
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import ExternalCall
@@ -116,15 +117,11 @@ def _bind_pids(frame: Frame) -> list[Parameter]:
 
 def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
     """What `memref.get_global` gives."""
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in nested_ops(frame.plan.function):
         if op.name == "memref.get_global":
             type_ = ir.MemRefType(op.results[0].type)
             name = tables[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
             frame.body.views[op.results[0]] = whole(Array(name, element_of(type_.element_type), tuple(type_.shape)))
-        return ir.WalkResult.ADVANCE
-
-    frame.plan.function.operation.walk(visit)
 
 
 def _tensor_names(mlir: str, rank: int, count: int) -> list[str]:

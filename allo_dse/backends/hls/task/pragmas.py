@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allo_dse.ir.bindings import ir
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import DATAFLOW, STREAM, Directive, stream_depth
 from allo_dse.program.source import SourceLocation
@@ -159,15 +160,7 @@ def _is_innermost(op: ir.Operation) -> bool:
 
 
 def _inside(op: ir.Operation) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def visit(inner: ir.Operation) -> ir.WalkResult:
-        if inner != op:
-            found.append(inner)
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit)
-    return found
+    return [inner for inner in nested_ops(op) if inner != op]
 
 
 def _cost_behind(op: ir.Operation) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
+from allo_dse.ir.nested_ops import nested_ops
 
 from ..cpp.elements import BOOL, element_of
 from ..cpp.expressions import Node, bit_range, leaf, render
@@ -25,8 +26,7 @@ def translate(body: Body, function: ir.Operation) -> None:
 def stored_in(op: ir.Operation, views: Mapping[ir.Value, View]) -> frozenset[Array]:
     """The arrays and variables that an operation, or anything inside it, changes."""
     found: set[Array] = set()
-
-    def visit(inner: ir.Operation) -> ir.WalkResult:
+    for inner in nested_ops(op):
         name, operands = inner.name, list(inner.operands)
         if name == "memref.store" or name.startswith(("df.get_block", "df.try_get_block")):
             target = operands[1]
@@ -35,9 +35,6 @@ def stored_in(op: ir.Operation, views: Mapping[ir.Value, View]) -> frozenset[Arr
             found.add(views[target].array)
         elif name == "llvm.call":
             found.update(view.array for view in views.values())
-        return ir.WalkResult.ADVANCE
-
-    op.operation.walk(visit)
     return frozenset(found)
 
 

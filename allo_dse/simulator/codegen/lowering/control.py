@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
+from allo_dse.ir.nested_ops import nested_ops
 
-from .payload_slice import BRANCHES, LOOPS, TERMINATORS, nested
+from .payload_slice import BRANCHES, LOOPS, TERMINATORS
 from .pipelines import DEPTH, II, STAGE, site
 from .signature import Body
 
@@ -145,7 +146,7 @@ class _Reader:
             return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]], stage)]
         if op.name == "df.cost":
             return [Spend(site(op, "site"))]
-        if op.name in TERMINATORS or not any(_takes_time(inner) for inner in nested(op)):
+        if op.name in TERMINATORS or not any(_takes_time(inner) for inner in nested_ops(op)):
             return []
         if op.name in LOOPS:
             return self._loop(op, known)

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from allo_dse.ir.bindings import arith, ir, scf
 from allo_dse.ir.dialect import Breathe
-
-from .payload_slice import nested
+from allo_dse.ir.nested_ops import nested_ops
 
 LONG_ROUNDS = 1 << 22
 """Rounds of all loops of a nest, together, that no one waits for: milliseconds."""
@@ -81,7 +80,7 @@ def _cut(loop: ir.Operation, rounds: int) -> None:
 
 def _moves_tokens(loop: ir.Operation) -> bool:
     """Whether it suspends by itself."""
-    return any(op.name.startswith(_STREAMS) for op in nested(loop))
+    return any(op.name.startswith(_STREAMS) for op in nested_ops(loop))
 
 
 def _rounds_in(block: ir.Block) -> int:

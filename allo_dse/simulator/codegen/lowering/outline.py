@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from allo_dse.ir.bindings import arith, func, ir, memref
 from allo_dse.ir.dialect import Breathe, CostTimes
+from allo_dse.ir.nested_ops import nested_ops
 
 from ..run_time.emit import make_internal
-from .payload_slice import nested
 from .pipelines import site
 
 NEST = ".nest"
@@ -47,7 +47,7 @@ def outline_nests(module: ir.Module, function: ir.Operation) -> None:
 def _nests(blocks: Iterable[ir.Block], least: int = 2) -> Iterator[ir.Operation]:
     for block in blocks:
         for op in block.operations:
-            names = [inner.name for inner in nested(op)]
+            names = [inner.name for inner in nested_ops(op)]
             is_pure = not any(name.startswith("df.") and name != _COST for name in names)
             is_loop = op.operation.name in LOOPS and sum(name in LOOPS for name in names) >= least
             if is_loop and is_pure:
@@ -63,7 +63,7 @@ def _breathes(region: ir.Region) -> bool:
 
 def _outline(module: ir.Module, nest: ir.Operation, name: str) -> tuple[ir.Operation, ir.Operation]:
     """Move a nest to a function of its own; returns the call that stands for it, and the function."""
-    inside = nested(nest)
+    inside = nested_ops(nest)
     outer = _values_from_outside(inside)
     constants = [value for value in outer if _is_constant(value)]
     arguments = [value for value in outer if not _is_constant(value)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from allo_dse.ir.bindings import Op, arith, ir
 from allo_dse.ir.dialect import POLLS
+from allo_dse.ir.nested_ops import nested_ops
 
 LOOPS = ("affine.for", "scf.for")
 TERMINATORS = ("affine.yield", "scf.yield", "scf.condition", "func.return", "scf.reduce")
@@ -37,7 +38,7 @@ def erase_payload(function: Op, needed: set[ir.Operation]) -> None:
     """Erase all of a body but `needed` and its `df.take` and `df.offer`, whose tokens are not used."""
     for block in function.regions[0].blocks:
         _erase(block, needed)
-    for op in nested(function):
+    for op in nested_ops(function):
         if op.name in ("memref.alloc", "memref.alloca") and all(use.owner.name == "memref.dealloc" for use in uses(op)):
             for use in uses(op):
                 use.owner.operation.erase()
@@ -47,18 +48,6 @@ def erase_payload(function: Op, needed: set[ir.Operation]) -> None:
 def uses(op: Op) -> list[ir.OpOperand]:
     """The uses of all results of an operation."""
     return [use for result in op.results for use in result.uses]
-
-
-def nested(op: Op) -> list[ir.Operation]:
-    """An operation and all operations in its regions, in order."""
-    found: list[ir.Operation] = []
-
-    def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.append(inner.operation)
-        return ir.WalkResult.ADVANCE
-
-    op.operation.walk(visit)
-    return found
 
 
 class _Needed:
@@ -73,7 +62,7 @@ class _Needed:
 
     def find(self) -> None:
         """Follow values back from control flow and stream numbers."""
-        for op in nested(self._function):
+        for op in nested_ops(self._function):
             if op.name in TERMINATORS and any(isinstance(o.type, ir.MemRefType) for o in op.operands):
                 raise _NeedsPayload  # an array chosen by control flow
             if op.name in POLLS:
@@ -213,7 +202,7 @@ def _erase(block: ir.Block, needed: set[ir.Operation]) -> None:
     for op in reversed([op.operation for op in block.operations]):
         if op.name in TERMINATORS or op.name in ALLOCATIONS or op.name.startswith("df."):
             continue
-        if not any(inner in needed or inner.name.startswith("df.") for inner in nested(op)):
+        if not any(inner in needed or inner.name.startswith("df.") for inner in nested_ops(op)):
             replace_by_zero(op)
             op.erase()
         elif op.name in (*LOOPS, *BRANCHES, "scf.while"):

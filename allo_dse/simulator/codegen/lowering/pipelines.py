@@ -17,8 +17,8 @@ from __future__ import annotations
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS, Enter, Issue, Leave
+from allo_dse.ir.nested_ops import nested_ops
 
-from .payload_slice import nested
 from .signature import Pipeline
 
 II, DEPTH, STAGE, PIPELINE, PLACE = "df.ii", "df.depth", "stage", "pipeline", "place"
@@ -32,12 +32,12 @@ def mark_pipelines(function: ir.Operation) -> tuple[Pipeline, ...]:
     Raises:
         SimulationError: for a pipelined loop that contains another, or one with stream operations, or that polls.
     """
-    loops = [op for op in nested(function) if II in op.attributes]
+    loops = [op for op in nested_ops(function) if II in op.attributes]
     return tuple(_mark(loop, number) for number, loop in enumerate(loops))
 
 
 def _mark(loop: ir.Operation, number: int) -> Pipeline:
-    inside = nested(loop)
+    inside = nested_ops(loop)
     for op in inside:
         if op.name in POLLS:
             raise SimulationError(
@@ -45,7 +45,7 @@ def _mark(loop: ir.Operation, number: int) -> Pipeline:
                 hint="do not pipeline loops that poll streams",
             )
         is_loop = op.name in LOOPS and op != loop
-        if is_loop and any(inner.name in STREAM_OPS or II in inner.attributes for inner in nested(op)):
+        if is_loop and any(inner.name in STREAM_OPS or II in inner.attributes for inner in nested_ops(op)):
             raise SimulationError(
                 "a pipelined loop contains another loop with stream operations", hint="unroll the inner loop first"
             )

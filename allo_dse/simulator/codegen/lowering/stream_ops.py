@@ -11,6 +11,7 @@ from collections.abc import Callable
 from allo_dse.ir.bindings import Op, arith, ir, linalg, memref, scf
 from allo_dse.ir.dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from allo_dse.ir.jit import run_passes
+from allo_dse.ir.nested_ops import nested_ops
 
 from ..run_time.record_fields import WORD
 from .payload_slice import replace_by_zero, zero
@@ -35,15 +36,7 @@ def to_blocks(module: ir.Module) -> None:
 
 def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operation]:
     """All operations under `root` whose name is wanted, in order."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if wanted(op.name):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.operation.walk(visit)
-    return found
+    return [op for op in nested_ops(root) if wanted(op.name)]
 
 
 def _reduced(kind: type[Take | Offer], token: ir.Type, op: ir.Operation) -> ir.Value:
