@@ -46,6 +46,9 @@ class FpgaBounds:
     """
 
     levels = 2
+    listed = 1000
+    """Designs up to which `sampler="auto"` goes by bounds. They do not know how tasks that share a node wait for each
+    other: in large spaces too many folded designs, which are the slowest to simulate, would be evaluated."""
     metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "utilization", *RESOURCES, *_SHARES})
 
     def __init__(self, *, solves: bool) -> None:

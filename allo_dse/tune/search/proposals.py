@@ -297,7 +297,7 @@ def make_proposer(
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     by_region = least.knows_regions and regions_of(space) is not None
-    at_once = LISTED_BY_REGION if by_region else LISTED
+    at_once = LISTED_BY_REGION if by_region else getattr(least.bounding, "listed", LISTED)
     if sampler == "auto" and not least.unbounded and space.count(at_once) is not None:
         sampler = "exact"
     if sampler == "auto":
