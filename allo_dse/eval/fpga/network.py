@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allo_dse.backends.fpga.fifo import BRAM18_BITS
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
+from allo_dse.common.errors import SimulationError
 from allo_dse.mapper.limits.fpga import FpgaCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -49,7 +51,11 @@ class FpgaNetwork:
 
 
 def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
-    """The network of a design; `depths` by stream array, where they differ from the declared ones."""
+    """The network of a design; `depths` by stream array, where they differ from the declared ones.
+
+    Raises:
+        SimulationError: if the buffers inside its nodes are larger than the device's memory.
+    """
     vmg, builder = mapping.vmg, NetworkBuilder()
     declared = declared_depths(vmg.program)
     for name, depth in depths.items():
@@ -57,6 +63,8 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
         declared[vmg.program.first_stream[name] : vmg.program.first_stream[name] + array.count] = depth
     folded = vmg.node_count != vmg.task_count
     wiring = folded_wiring(vmg, declared) if folded else one_fifo_each(vmg.program, declared)
+    fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
+    _require_room(mapping, wiring, fixed)
     builder.streams(wiring.depth)
     network = _Builder(mapping, builder, wiring)
     task = network.tasks()
@@ -66,8 +74,24 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in movers:
         builder.node([mover])
-    fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
     return FpgaNetwork(builder.build(), task, wiring, movers, fixed)
+
+
+def _require_room(mapping: FpgaCosts, wiring: Wiring, inside: IntArray) -> None:
+    """Refuse buffers that no design can have before a simulation allocates them."""
+    streams, device = mapping.vmg.program.streams, mapping.device
+    token_bits = np.array([stream.dtype.bits * math.prod(stream.block) for stream in streams], np.int64)
+    bits = token_bits[wiring.array] * inside
+    uram_bits = device.arrays.uram_words * device.arrays.uram_bits
+    room = device.limit("bram18") * BRAM18_BITS + device.limit("uram") * uram_bits
+    if bits.sum() > room:
+        worst = int(np.argmax(bits))
+        name = streams[wiring.array[worst]].name
+        raise SimulationError(
+            f"buffers inside the nodes take {bits.sum() / 8e6:,.1f} MB, the device has {room / 8e6:,.1f} MB: "
+            f"a node holds {inside[worst]:,} tokens of {name} between its tasks",
+            hint="fold less, or chain tasks in the order in which tokens are used",
+        )
 
 
 @dataclass

@@ -77,6 +77,19 @@ def test_operations_do_not_depend_on_the_schedule() -> None:
     assert counts == {256}
 
 
+def test_buffers_that_no_device_has_are_refused_before_they_are_simulated() -> None:
+    """A column of processing elements on one: what the first leaves for the next does not fit on the chip."""
+    from allo_dse.mapper.fold.fold import AxisFold, KernelFold
+    from studies.systolic_fpga import plain
+
+    program = dse.load_program(plain, M=4096, N=4096, K=4096, P=4)
+    column = KernelFold("pe", (AxisFold(1, "block", "chain"), AxisFold(4)))
+    fold = MeshFold((KernelFold("load_a", (AxisFold(1),)), KernelFold("load_b", (AxisFold(4),)), column))
+    refused = Design(program, fold, dse.Buffering(), U280)
+    with pytest.raises(SimulationError, match=r"buffers inside the nodes take .* MB, the device has .* tokens of down"):
+        FpgaSimulator().evaluate(refused)
+
+
 def test_a_fold_takes_the_time_of_its_tasks_in_turn() -> None:
     from allo_dse.mapper.fold.fold import AxisFold, KernelFold
     from studies.gemm_npu import gemm
