@@ -21,10 +21,10 @@ import allo_dse as dse
 
 S, R = Layout.Shard, Layout.Replicate
 DEVICE = Path(__file__).parent / "npu1_five_buffers.toml"
-TAPS, HEIGHT = 9, 32
+TAPS = 9
 
 
-def bottleneck(B=8, H=HEIGHT, W=32, C=256, N=64, P=4, Q=1, Ty=int8):
+def bottleneck(B=8, H=32, W=32, C=256, N=64, P=4, Q=1, Ty=int8):
     """A task of the 1x1 convolutions has a Qth of a row, one of the 3x3 convolution a Pth of the channels of an image.
 
     Images lie side by side in X and Y, the 3x3 taps below each other in W2, so that every tensor is a matrix, as Allo
@@ -84,32 +84,37 @@ def bottleneck(B=8, H=HEIGHT, W=32, C=256, N=64, P=4, Q=1, Ty=int8):
     return top
 
 
-def reference(X, W1, W2, W3, images):
-    """X: [HEIGHT * width, images * channels]."""
+def reference(X, W1, W2, W3, images, height):
+    """X: [height * width, images * channels]."""
 
     def clip(values):  # the arithmetic of 8-bit registers
         return values.astype(np.int8)
 
-    X = X.reshape(HEIGHT, -1, images, W1.shape[0])
+    X = X.reshape(height, -1, images, W1.shape[0])
     inside = np.maximum(clip(X.astype(np.int64) @ W1.astype(np.int64)), 0).astype(np.int64)
     width, channels = X.shape[1], inside.shape[-1]
     padded = np.pad(inside, ((1, 1), (1, 1), (0, 0), (0, 0)))
     kernel = W2.astype(np.int64).reshape(3, 3, channels, channels)
-    taps = (padded[i : i + HEIGHT, j : j + width] @ kernel[i, j] for i in range(3) for j in range(3))
+    taps = (padded[i : i + height, j : j + width] @ kernel[i, j] for i in range(3) for j in range(3))
     features = np.maximum(clip(sum(taps)), 0)
     result = np.maximum(clip(features.astype(np.int64) @ W3.astype(np.int64) + X), 0)
-    return result.reshape(HEIGHT * width, -1)
+    return result.reshape(height * width, -1)
 
 
-def study(images: int = 2, device: str = "", target: str = "allo") -> dse.Study:
+def study(images: int = 2, height: int = 32, device: str = "", target: str = "allo") -> dse.Study:
     """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
     return dse.Study(
         "resnet_npu",
         program=bottleneck,
-        params={"B": images, "P": dse.choices([2, 4, 8], ordered=True), "Q": dse.choices([1, 2, 4], ordered=True)},
+        params={
+            "B": images,
+            "H": height,
+            "P": dse.choices([2, 4, 8], ordered=True),
+            "Q": dse.choices([1, 2, 4], ordered=True),
+        },
         device=device or ("npu1_4col" if target == "allo" else DEVICE),
         target=target,
         objectives=[dse.minimize("latency_us"), dse.minimize("pe_count")],
-        reference=lambda X, W1, W2, W3: reference(X, W1, W2, W3, images),
+        reference=lambda X, W1, W2, W3: reference(X, W1, W2, W3, images, height),
         verify_with=lambda p: {"W": 4, "C": 8, "N": 2 * p["P"]},
     )

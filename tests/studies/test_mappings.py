@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {
     "mlp_npu": {"hidden": 256},
     "vector_add_npu": {"length": 65536},
     "reduction_npu": {"rows": 256, "columns": 256},
-    "resnet_npu": {"images": 1},
+    "resnet_npu": {"images": 1, "height": 8},
     "elementwise_npu": {"op": "silu_mul", "length": 65536},
     "norm_npu": {"rows": 64, "width": 64},
     "rope_npu": {"rows": 128},

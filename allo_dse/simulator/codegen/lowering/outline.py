@@ -38,7 +38,8 @@ def outline_nests(module: ir.Module, function: ir.Operation) -> None:
     for nest in list(_nests(function.regions[0].blocks)):
         name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{len(shared)}"
         call, target = _outline(module, nest, name)
-        first = shared.setdefault(str(target).replace(name, "", 1), name)
+        text = str(target.get_asm(use_local_scope=True))  # otherwise names of the whole module are made for each
+        first = shared.setdefault(text.replace(name, "", 1), name)
         if first != name:
             call.attributes["callee"] = ir.FlatSymbolRefAttr.get(first)
             target.erase()
