@@ -125,10 +125,18 @@ class StopSignals:
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """What is done within may be left half done, by `StepLeft`."""
+        """What is done within may be left half done, by `StepLeft`.
+
+        So may be an import or a callback of a C library, which makes an error of its own of that.
+        """
         before, self._leavable = self._leavable, True
+        insisted = self.insisted
         try:
             yield
+        except Exception as error:
+            if self.insisted > insisted:
+                raise StepLeft(self.requested) from error
+            raise
         finally:
             self._leavable = before
 

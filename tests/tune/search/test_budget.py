@@ -73,3 +73,23 @@ def test_a_step_that_does_not_end_is_left_where_that_is_allowed() -> None:
             for_ever()
         with pytest.raises(StepLeft), stop.leaving():
             os.read(os.pipe()[0], 1)  # waits in the operating system
+
+
+def like_an_import() -> None:
+    try:
+        for_ever()
+    except KeyboardInterrupt:
+        raise ImportError("a module could not be initialised") from None
+
+
+def test_a_library_that_makes_an_error_of_the_interrupt_is_left_too() -> None:
+    """As imports of C libraries do, and callbacks from them."""
+    with StopSignals(patience_seconds=0.01) as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(StepLeft, match="SIGTERM"), stop.leaving():
+            like_an_import()
+
+
+def test_errors_of_a_step_that_is_not_left_stay_what_they_are() -> None:
+    with StopSignals(patience_seconds=60) as stop, pytest.raises(ImportError), stop.leaving():
+        raise ImportError("no such module")
