@@ -22,10 +22,10 @@ from ..search.proposals import learnt_genes
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, entry_dict, json_text
+from ..store.record import Entry, Measurement, Record, Revaluation, entry_dict, json_text
 from ..store.rundir import RunDirectory
 from .optuna_storage import SharedStudy
-from .restore import History, corrected, correction_of, read_history
+from .restore import History, corrected, correction_of, read_history, revaluations
 
 LOOK_SECONDS = 0.5  # between looks whether the log is still there
 
@@ -67,10 +67,10 @@ class Ledger:
         with sensible(self.directory.log):
             history = read_history(self._log.content.lines, self.judge, self.screen, self.names)
         self._log.forget()
-        history.count(self.tally, self.judge)
+        changed = history.count(self.tally, self.judge)
         self.tally.correction = history.correction
         self._measured = history.correction.unused
-        self.write(history.changed)
+        self.write(changed)
         if history.designs:
             count = len(history.designs)
             self.notes.append(f"resuming {self.directory.path}: {count} designs are evaluated already")
@@ -159,7 +159,7 @@ class Ledger:
             self._give(record)
 
     def learn(self) -> list[Record]:
-        """Learn from what has been measured. When that changes predictions, all are counted anew.
+        """Learn from what has been measured. When that changes predictions, all are counted anew, and the log says so.
 
         Returns:
             What the first rung says of all designs then; empty when nothing has changed.
@@ -171,6 +171,7 @@ class Ledger:
         self.tally.correction = found
         if found.used == before.used:
             return []
+        stated: dict[str, Record | Revaluation] = {record.key: record for record in self.tally.records}
         first = [self.judge.judged(corrected(_first(record), found)) for record in self.tally.records]
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
         self.tally.begin_again(found)
@@ -179,6 +180,7 @@ class Ledger:
             (own,) = (structs.replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
             together = self.judge.merged(self.tally.record(record.key), own)
             self.tally.add_higher(together, self.judge.values(together))
+        self.write(revaluations(self.tally, stated))
         return first
 
     def _correction(self) -> Correction:

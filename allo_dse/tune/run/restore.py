@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -25,8 +25,7 @@ class History:
             corrected by all that has been measured.
         higher: what rungs above the first found out.
         verified, placed: by key, what became of designs of a front.
-        changed: entries for the log on designs that count otherwise than it says: objectives and constraints may have
-            changed since, and readers of the log want to know.
+        stated: by key, what the log said last of the values of a design.
         started_at: seconds the study had run for.
     """
 
@@ -34,7 +33,7 @@ class History:
     higher: list[Record] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
-    changed: list[Revaluation] = field(default_factory=list)
+    stated: dict[str, Record | Revaluation] = field(default_factory=dict)
     started_at: float = 0.0
     correction: Correction = field(default_factory=Correction)
 
@@ -53,12 +52,31 @@ class History:
 
         return tell
 
-    def count(self, tally: Tally, judge: Judge) -> None:
-        """Count everything."""
+    def count(self, tally: Tally, judge: Judge) -> list[Revaluation]:
+        """Count everything.
+
+        Returns:
+            Entries for the log on designs that count otherwise than it says: objectives and constraints may have
+            changed since, and readers of the log want to know.
+        """
         tally.restore(self.designs, [judge.values(record) for record in self.designs])
         for record in self.higher:
             together = judge.merged(tally.record(record.key), record)
             tally.add_higher(together, judge.values(together))
+        return revaluations(tally, self.stated)
+
+
+def revaluations(tally: Tally, stated: Mapping[str, Record | Revaluation]) -> list[Revaluation]:
+    """Entries for the log on the designs that count otherwise than is stated of them, by key."""
+    return [
+        Revaluation(key=now.key, status=now.status, values=now.values or {})
+        for now in tally.records
+        if _judgement(now) != _judgement(stated[now.key])
+    ]
+
+
+def _judgement(said: Record | Revaluation) -> tuple[str, object]:
+    return said.status, said.values or None
 
 
 def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Sequence[str]) -> History:
@@ -68,7 +86,6 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
         names: of today's evaluators; what others found above the first rung counts nothing.
     """
     history, found = History(), []
-    stated: dict[str, Revaluation] = {}  # by key, what the log said last
     seen: set[tuple[int, str, str]] = set()  # a line that is there twice counts once
     for line in lines:
         entry = decode_entry(line)
@@ -76,8 +93,9 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             if (one := (entry.rung, entry.key, entry.evaluator)) not in seen:
                 seen.add(one)
                 found.append(entry)
+                history.stated[entry.key] = entry
         elif isinstance(entry, Revaluation):
-            stated[entry.key] = entry
+            history.stated[entry.key] = entry
         elif isinstance(entry, Verification):
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):
@@ -92,10 +110,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
         screen.remember(record.key, record.violations)
         if not record.evaluated:
             continue
-        now, said = judge.judged(corrected(record, history.correction)), stated.get(record.key, record)
-        if (said.status, said.values or None) != (now.status, now.values or None):
-            history.changed.append(Revaluation(key=now.key, status=now.status, values=now.values or {}))
-        history.designs.append(now)
+        history.designs.append(judge.judged(corrected(record, history.correction)))
     return history
 
 

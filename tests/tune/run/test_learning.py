@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from allo_dse.dashboard.data.board import Board
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.tune.rerun import replay_run
 from allo_dse.tune.results.result import Result
@@ -119,3 +120,14 @@ def test_a_run_that_is_interrupted_while_it_measures_goes_on_as_if_it_had_not_be
     ]
     assert result.correction == searched[1].correction
     assert {r.key: r.values for r in result.records} == {r.key: r.values for r in searched[1].records}
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_readers_of_the_log_see_what_counts(searched: Any, tmp_path: Path, resumed: bool) -> None:
+    """What was measured as measured, all else as corrected; the last correction is all that a resumed run can add."""
+    shutil.copytree(searched[0] / "run", tmp_path / "run")
+    result = search(tmp_path, TRIALS + 1) if resumed else searched[1]
+    (table,) = Board.open([tmp_path / "run"]).runs
+    shown = dict(zip(table.keys, table.numbers("latency_us").tolist(), strict=True))
+    for record in result.records:
+        assert shown[record.key] == pytest.approx(record.values["latency_us"])
