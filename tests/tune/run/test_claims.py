@@ -25,7 +25,7 @@ from allo_dse.tune.workers.executor import Job
 from tests.tune.fakes import fake_study
 from tests.tune.ray_evaluators import Noting, noted
 
-from .test_optuna_storage import postgresql  # noqa: F401 (a fixture)
+from .test_optuna_storage import postgresql, server  # noqa: F401 (fixtures)
 
 PARAMS = {"size": 256, "Pm": 4, "Pn": 4, "Pk": 4}
 OPTIONS: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
