@@ -130,4 +130,5 @@ def test_readers_of_the_log_see_what_counts(searched: Any, tmp_path: Path, resum
     (table,) = Board.open([tmp_path / "run"]).runs
     shown = dict(zip(table.keys, table.numbers("latency_us").tolist(), strict=True))
     for record in result.records:
+        assert record.values is not None
         assert shown[record.key] == pytest.approx(record.values["latency_us"])
