@@ -10,6 +10,7 @@ from msgspec import structs
 from allo_dse.dashboard.app.pages.progress import decided, learned
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.progress import measured
+from allo_dse.dashboard.data.query.analysis import known
 from allo_dse.dashboard.figures.measured import measured_figure
 from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.report.plots import progress_plots
@@ -54,6 +55,15 @@ def test_measured_designs_are_shown_as_predicted_and_as_the_others_correct_them(
     assert progress_plots(board)[0].title == "Predicted against measured"
     said: list[Any] = learned(correction)
     assert [number.children[0].children for number in said][:2] == [str(MEASURED), "23.1 %"]
+
+
+def test_of_a_measured_design_all_that_is_known_is_shown(tmp_path: Path) -> None:
+    """A board says how long it took; what the design uses, only the simulator has said."""
+    (table,) = Board.open([measured_run(tmp_path / "run")]).runs
+    predicted = design(0).metrics or {}
+    found = known(table, table.row_of[design(0).key])
+    assert found == {**predicted, "latency_us": 1.3 * predicted["latency_us"]}
+    assert "latency_range" in known(table, table.row_of[design(MEASURED).key])
 
 
 def test_a_run_without_measurements_says_nothing_of_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from allo_dse.common.errors import AlloDseError
 from ..data.board import Board, Ref
 from ..data.design_words import difference_lines, rung_table, status_text
 from ..data.limits import uses
-from ..data.query.analysis import measured
+from ..data.query.analysis import known
 from ..data.units import label, text
 from ..exports import reproduce_text
 from ..figures.design import bound_figure, resources_figure
@@ -49,7 +49,7 @@ def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | 
     """One design of the report; what needs the program only where it is loaded."""
     run = board.table(ref)
     key = run.keys[ref.row]
-    metrics = measured(run, ref.row)
+    metrics = known(run, ref.row)
     verification = run.verified.get(key)
     lowest = run.losses[run.front].min(0).tolist()
     best = [n for n, v, low in zip(run.objectives, run.losses[ref.row].tolist(), lowest, strict=True) if v == low]

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.calibrate.correction import LATENCY, RANGE
 from allo_dse.eval.evaluator import Metrics
 
@@ -17,6 +18,14 @@ from .objectives import Constraint, MetricError, Objective
 from .protocol import Told
 
 FAILED = "failed"
+
+
+def merged_metrics(below: JsonObject | None, above: JsonObject | None) -> JsonObject:
+    """The metrics of two rungs, those of the higher one where both have them."""
+    metrics = {**(below or {}), **(above or {})}
+    if LATENCY in (above or {}) and RANGE not in (above or {}):
+        metrics.pop(RANGE, None)  # of a prediction
+    return metrics
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,7 @@ class Judge:
 
     def merged(self, below: Record, record: Record) -> Record:
         """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
-        metrics = {**(below.metrics or {}), **(record.metrics or {})}
-        if LATENCY in (record.metrics or {}) and RANGE not in (record.metrics or {}):
-            metrics.pop(RANGE, None)  # of a prediction
+        metrics = merged_metrics(below.metrics, record.metrics)
         rungs = (*below.measurements, record.measurement)
         together = structs.replace(record, metrics=metrics, rungs=rungs)
         return together if record.metrics is None else self.judged(together)

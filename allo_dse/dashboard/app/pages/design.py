@@ -20,7 +20,7 @@ from ...data.advice import why_none
 from ...data.board import Board, Ref
 from ...data.design_words import change_text, difference_lines, fastest_words, rung_table, status_text
 from ...data.limits import is_fpga, uses
-from ...data.query.analysis import differences, measured
+from ...data.query.analysis import differences, known
 from ...data.units import label, text
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
@@ -141,7 +141,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
     """Everything about a design."""
     board = context.board
     run = board.table(ref)
-    metrics = measured(run, ref.row)
+    metrics = known(run, ref.row)
     return [
         _head(context, ref, reference),
         *failure_cards(board, ref),
