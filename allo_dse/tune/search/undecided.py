@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +29,19 @@ class Undecided:
     worse than the bounds: a logarithm. No design can turn out further away. What comes next does not depend on when
     items were added: of those that are equally far regions come first, then designs in the order of the space.
 
+    The queue holds what each item was worth when it was put there. Bounds are only tightened and the front only comes
+    nearer, so that an item is worth less than it says, or is put there again: the first one whose worth is still what
+    the queue says comes next.
+
     Attributes:
-        bounds, level: of each item.
         open: how many designs are not decided.
     """
 
     def __init__(self, objectives: int) -> None:
+        fields = [("bounds", "f8", (objectives,)), ("far", "f8"), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
-        self.bounds: Points = np.empty((0, objectives))
-        self.level = np.empty(0, np.int64)
-        self._far = np.empty(0)
-        self._rank = np.empty(0, np.int64)
-        self._size = np.empty(0, np.int64)
+        self._rows = np.empty(_MOST_DECIDED, fields)
+        self._queue: list[tuple[float, bool, int, int]] = []  # minus its worth, whether a design, rank, position
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -47,6 +49,23 @@ class Undecided:
     def rank(region: int, place: int = 0) -> int:
         """Where a design, or its region (place 0), comes in the order of the space."""
         return (region << _PLACES) + place
+
+    @property
+    def bounds(self) -> Points:
+        """Of each item."""
+        found: Points = self._rows["bounds"][: len(self.items)]
+        return found
+
+    @property
+    def level(self) -> NDArray[np.int64]:
+        """Of the bounds of each item."""
+        found: NDArray[np.int64] = self._rows["level"][: len(self.items)]
+        return found
+
+    @property
+    def _far(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._rows["far"][: len(self.items)]
+        return found
 
     @property
     def _is_open(self) -> NDArray[np.bool_]:
@@ -59,7 +78,7 @@ class Undecided:
         return found
 
     def rank_of(self, position: int) -> int:
-        return int(self._rank[position])
+        return int(self._rows["rank"][position])
 
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
         """Take in items of one level, but for those that the front has decided."""
@@ -69,36 +88,52 @@ class Undecided:
             beaten |= (point <= bounds).all(1)
             far = np.minimum(far, distance(point, bounds))
         kept = np.flatnonzero(~beaten)
-        sizes = [item.size if isinstance(item, Region) else 1 for item in (items[n] for n in kept.tolist())]
+        first, last = len(self.items), len(self.items) + len(kept)
+        if last > len(self._rows):
+            self._rows = np.resize(self._rows, 2 * last)
         self.items += [items[n] for n in kept.tolist()]
-        self.bounds = np.vstack([self.bounds, bounds[kept]])
-        self.level = np.append(self.level, np.full(len(kept), level))
-        self._far = np.append(self._far, far[kept])
-        self._rank = np.append(self._rank, np.array(ranks, np.int64)[kept])
-        self._size = np.append(self._size, np.array(sizes, np.int64))
-        self.open += sum(sizes)
+        rows = self._rows[first:last]
+        rows["bounds"], rows["far"], rows["level"] = bounds[kept], far[kept], level
+        rows["rank"] = np.array(ranks, np.int64)[kept]
+        rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
+        self.open += int(rows["size"].sum())
+        self._enqueue(range(first, last))
+
+    def _enqueue(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            row = self._rows[position]
+            entry = -self._worth(position), bool(row["level"] != REGION), int(row["rank"]), position
+            heapq.heappush(self._queue, entry)
+
+    def _worth(self, position: int) -> float:
+        """What comes first is worth most."""
+        row = self._rows[position]
+        if len(self.front) or row["far"] == _DECIDED:
+            return float(row["far"])
+        promise = -float(magnitude(row["bounds"]).sum())
+        return math.inf if math.isnan(promise) else promise
 
     def next(self) -> int | None:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
-        if not self.open:
-            return None
-        if len(self.front):
-            worth = self._far
-        else:
-            promise = np.where(self._is_open, -magnitude(self.bounds).sum(1), _DECIDED)
-            worth = promise if np.isfinite(promise).any() else self._far
-        ties = np.flatnonzero(worth == worth.max())
-        regions = ties[self.level[ties] == REGION]
-        ties = regions if len(regions) else ties
-        return int(ties[np.argmin(self._rank[ties])])
+        while self.open and self._queue:
+            known, kind, rank, position = self._queue[0]
+            worth = self._worth(position)
+            if worth == _DECIDED and self.items[position] is None:
+                heapq.heappop(self._queue)
+            elif worth < -known:
+                heapq.heapreplace(self._queue, (-worth, kind, rank, position))
+            else:
+                return position
+        return None
 
     def decide(self, position: int) -> None:
         """An item is decided, or is not to be asked for any more."""
-        self.open -= int(self._size[position])
+        self.open -= int(self._rows["size"][position])
         self._far[position], self.items[position] = _DECIDED, None
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
         """Take in other bounds of an item; returns whether it is open still."""
+        before = self._worth(position)
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
         if (self.front <= own).all(1).any():
@@ -106,12 +141,15 @@ class Undecided:
             return False
         if len(self.front):
             self._far[position] = distance(self.front, own).min()
+        if self._worth(position) > before:  # ratios say nothing of how far numbers of different sign are apart
+            self._enqueue([position])
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
         """Take in that a design was found: some are decided, the front is nearer to others."""
         if (self.front <= point).all(1).any():
             return
+        is_first = not len(self.front)
         self.front = np.vstack([self.front[(self.front < point).any(1)], point])
         is_open = self._is_open
         # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
@@ -123,6 +161,12 @@ class Undecided:
         # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
         # because a point leaves the front for one that is nowhere worse, and so as near.
         self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
+        if is_first:  # what is worth most is another question now
+            self._requeue()
+
+    def _requeue(self) -> None:
+        self._queue.clear()
+        self._enqueue(np.flatnonzero(self._is_open).tolist())
 
     def compact(self) -> bool:
         """Forget what is decided when that is most of all; positions change then."""
@@ -130,8 +174,8 @@ class Undecided:
         if len(self._far) - len(keep) <= max(_MOST_DECIDED, len(keep)):
             return False
         self.items = [self.items[n] for n in keep.tolist()]
-        self.bounds, self.level, self._far = self.bounds[keep], self.level[keep], self._far[keep]
-        self._rank, self._size = self._rank[keep], self._size[keep]
+        self._rows = self._rows[keep]
+        self._requeue()
         return True
 
 
