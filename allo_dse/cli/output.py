@@ -18,6 +18,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.file_names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
+STUDY_OPTION = typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
 RUN_OPTION = typer.Option(
     "--run", "-r", metavar="RUN", help="Run directory. \\[default: the newest in runs/]", show_default=False
 )

@@ -13,7 +13,7 @@ from rich.table import Table
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 
-from ..output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device, NpuDevice
@@ -44,9 +44,7 @@ def calibrate(
     device: Annotated[
         str | None, typer.Option("--device", metavar="DEVICE", help="Start from this one and not the run's.")
     ] = None,
-    study: Annotated[
-        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
-    ] = None,
+    study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.eval.calibrate.calibration import calibrate as fit

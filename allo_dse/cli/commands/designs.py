@@ -14,7 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 
 from ..design_words import print_design, short
-from ..output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 from ..run_facts import design_facts, run_status
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ def show(
 def replay(
     design: Annotated[str | None, typer.Argument(metavar="[ID|RUN]", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
-    study: Annotated[
-        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
-    ] = None,
+    study: Annotated[Path | None, STUDY_OPTION] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:

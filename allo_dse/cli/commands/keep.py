@@ -12,7 +12,7 @@ import typer
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.tune.store.file_names import displayed
 
-from ..output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 _LIST = """The runs in a directory: what each is of, how far it is, and where.
 
@@ -85,9 +85,7 @@ def export(
     to: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
     ] = None,
-    study: Annotated[
-        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
-    ] = None,
+    study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.tune import opened

@@ -11,7 +11,7 @@ import typer
 from allo_dse.common.aliases import JsonObject
 from allo_dse.tune.store.file_names import displayed
 
-from ..output import JSON, RUN_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
@@ -39,9 +39,7 @@ def add_commands(app: typer.Typer) -> None:
 def verify(
     designs: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
-    study: Annotated[
-        Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
-    ] = None,
+    study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.tune.rerun import Replayer

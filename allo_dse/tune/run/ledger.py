@@ -22,10 +22,10 @@ from ..search.proposals import learnt_genes
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, Revaluation, entry_dict, json_text
+from ..store.record import Entry, Measurement, Record, entry_dict, json_text
 from ..store.rundir import RunDirectory
 from .optuna_storage import SharedStudy
-from .restore import History, corrected, correction_of, read_history, revaluations
+from .restore import History, corrected, correction_of, judgement, read_history, revaluations
 
 LOOK_SECONDS = 0.5  # between looks whether the log is still there
 
@@ -171,7 +171,7 @@ class Ledger:
         self.tally.correction = found
         if found.used == before.used:
             return []
-        stated: dict[str, Record | Revaluation] = {record.key: record for record in self.tally.records}
+        stated = {record.key: judgement(record) for record in self.tally.records}
         first = [self.judge.judged(corrected(_first(record), found)) for record in self.tally.records]
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
         self.tally.begin_again(found)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from msgspec import structs
 
+from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.calibrate.correction import Correction, Pair
 
 from ..search.judge import FAILED, Judge
@@ -14,6 +16,9 @@ from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.record import Measurement, PlacementNote, Record, Revaluation, Verification, decode_entry
+
+Judgement: TypeAlias = tuple[str, JsonObject | None]
+"""Status and objective values of a design."""
 
 
 @dataclass
@@ -33,7 +38,7 @@ class History:
     higher: list[Record] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
-    stated: dict[str, Record | Revaluation] = field(default_factory=dict)
+    stated: dict[str, Judgement] = field(default_factory=dict)
     started_at: float = 0.0
     correction: Correction = field(default_factory=Correction)
 
@@ -66,16 +71,17 @@ class History:
         return revaluations(tally, self.stated)
 
 
-def revaluations(tally: Tally, stated: Mapping[str, Record | Revaluation]) -> list[Revaluation]:
+def revaluations(tally: Tally, stated: Mapping[str, Judgement]) -> list[Revaluation]:
     """Entries for the log on the designs that count otherwise than is stated of them, by key."""
     return [
         Revaluation(key=now.key, status=now.status, values=now.values or {})
         for now in tally.records
-        if _judgement(now) != _judgement(stated[now.key])
+        if judgement(now) != stated[now.key]
     ]
 
 
-def _judgement(said: Record | Revaluation) -> tuple[str, object]:
+def judgement(said: Record | Revaluation) -> Judgement:
+    """How a design counts."""
     return said.status, said.values or None
 
 
@@ -93,9 +99,9 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             if (one := (entry.rung, entry.key, entry.evaluator)) not in seen:
                 seen.add(one)
                 found.append(entry)
-                history.stated[entry.key] = entry
+                history.stated[entry.key] = judgement(entry)
         elif isinstance(entry, Revaluation):
-            history.stated[entry.key] = entry
+            history.stated[entry.key] = judgement(entry)
         elif isinstance(entry, Verification):
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):
