@@ -19,7 +19,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, uint8
+from allo.ir.types import Int, bfloat16, float16, float32, float64, int8, int16, int32, uint8
 
 from allo_dse.frontend import compile_region
 
@@ -192,3 +192,26 @@ def test_copies_have_values_of_their_own() -> None:
     assert x.tolist() == [0] * N
     np.testing.assert_array_equal(y, 2 * before + np.array([1, 0, 0, 0]))
     np.testing.assert_array_equal(z, before)
+
+
+@pytest.mark.parametrize("bits", [3, 7, 8])
+def test_operators_on_tiles_of_integers_lose_no_bits_before_they_are_stored(bits: int) -> None:
+    dtype, lowest = Int(bits), -(1 << bits - 1)
+
+    @df.region()
+    def top(X: dtype[8], Y: int32[8], Z: int32[8], W: int32[8]):
+        @df.kernel(mapping=[1], args=[X, Y, Z, W])
+        def core(x: dtype[8], y: int32[8], z: int32[8], w: int32[8]):
+            moved = x + 3
+            squared = x * x
+            y[:] = moved - 5
+            z[:] = squared
+            w[:] = allo.relu(x + x)
+
+    x = np.arange(lowest, lowest + 8).clip(lowest, -lowest - 1).astype(np.int8)
+    y, z, w = np.zeros((3, 8), np.int32)
+    run(compile_region(top), x, y, z, w)
+    wide = x.astype(int)
+    np.testing.assert_array_equal(y, wide - 2)
+    np.testing.assert_array_equal(z, wide * wide)
+    np.testing.assert_array_equal(w, np.maximum(wide + wide, 0))

@@ -44,7 +44,7 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
     if tiles.is_tile(left) or tiles.is_tile(right):
         if op not in TILE_OPERATORS:
             task.fail(node, f"operator {op} is not defined for tiles", "use a loop over the elements")
-        return tiles.elementwise(task, TILE_OPERATORS[op], (left, right), node)
+        return tiles.elementwise(task, TILE_OPERATORS[op], (left, right), node, grows=op)
     result = scalars.binary(task, op, left, right, node)
     if result.dtype.kind == "bool":
         return replace(result, facts=_facts(op, left, right))

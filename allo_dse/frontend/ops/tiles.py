@@ -15,7 +15,7 @@ from allo_dse.lang.types import DType, float32, index, int64
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
 from ..regions.task_state import Task
-from .scalars import as_scalar, binary_as, common, const_type, convert, is_number, math_unary
+from .scalars import as_scalar, binary_as, common, const_type, convert, is_number, math_unary, result_type
 from .tile_layouts import note_assignment, spread_of
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
@@ -68,8 +68,19 @@ def _natural(operands: Sequence[Value]) -> DType:
     return common(result, float32) if floats and not result.is_float else result
 
 
-def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST) -> TileExpr:
-    """An elementwise operation on tiles and scalars, with broadcasting."""
+def _grown(op: str, operands: Sequence[Value]) -> DType:
+    """The type of `left op right`, whose integers grow as those of scalars do."""
+    natural = _natural(operands)
+    left, right = (dtype_of(o) or const_type(o.value if isinstance(o, Const) else 0) for o in operands)
+    return result_type(op, left, right) if natural.is_integer and "index" not in (left.kind, right.kind) else natural
+
+
+def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, grows: str | None = None) -> TileExpr:
+    """An elementwise operation on tiles and scalars, with broadcasting.
+
+    Args:
+        grows: the operator, where it is one: its result is then as wide as that of scalars, and not as its operands.
+    """
     for operand in operands:
         if isinstance(operand, Const) and not is_number(operand.value):
             task.fail(node, f"{op} needs tiles or numbers, not {operand.value!r}")
@@ -77,7 +88,7 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST) -
     shape = broadcast(task, shapes, node)
     if any(extent == 1 < whole for one in shapes for extent, whole in zip(one[::-1], shape[::-1], strict=False)):
         task.notice("broadcast of one", node)
-    dtype = _natural(operands)
+    dtype = _natural(operands) if grows is None else _grown(grows, operands)
     if op in UNARY and op not in ("relu", "neg") and not dtype.is_float:
         task.notice("function of integers", node)
         dtype = dtype if op == "abs" else float32
