@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from allo_dse.mapper.search.folds import Layout
 from allo_dse.space.design import Design
 from allo_dse.space.draft import Draft
 
@@ -38,8 +39,12 @@ class Bounding(Protocol):
 class RegionBounding(Bounding, Protocol):
     """Bounds metrics of many designs at once, too."""
 
-    def of_region(self, draft: Draft, nodes: int) -> Bounds:
-        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes."""
+    def of_region(self, draft: Draft, nodes: int, layout: Layout | None) -> Bounds:
+        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes.
+
+        Args:
+            layout: how many of them there are along each axis; None for any.
+        """
         ...
 
 

@@ -1,12 +1,15 @@
 """A space in regions: designs that differ in nothing but the fold, and are folded onto the same number of nodes.
 
-How many designs a region has is known before any of them is made, so that a search can rule all of them out at once.
+How many designs a region has is known before any of them is made, so that a search can rule all of them out at once. A
+region has parts, whose designs have the same number of nodes along each axis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from allo_dse.mapper.search.folds import Layout
 
 from .choices.kernel_folds import KernelFolds
 from .draft import Draft
@@ -22,6 +25,7 @@ class Region:
         draft: with everything decided but the fold; `genes` decide it.
         nodes: onto which all of them are folded.
         size: how many there are.
+        layout: how many nodes all of them have along each axis; None where they differ in that.
     """
 
     draft: Draft
@@ -29,10 +33,20 @@ class Region:
     nodes: int
     size: int
     _folds: KernelFolds
+    layout: Layout | None = None
+
+    def parts(self) -> Iterator[Region]:
+        """Regions that have each of its designs in one of them, always in the same order."""
+        for layout in self._folds.layouts(self.draft, self.nodes):
+            yield replace(self, size=layout.count, layout=layout)
 
     def candidates(self) -> Iterator[Candidate]:
         """All of its designs, always in the same order."""
-        for folded, genes in self._folds.onto(self.draft, self.nodes):
+        if self.layout is None:
+            for part in self.parts():
+                yield from part.candidates()
+            return
+        for folded, genes in self._folds.of_layout(self.draft, self.layout):
             yield Candidate({**self.genes, **genes}, folded.params, folded.design())
 
 

@@ -31,6 +31,9 @@ def test_each_design_is_in_one_region(name: str) -> None:
     found: dict[str, Any] = {}
     for region in present(regions_of(space)):
         own = list(region.candidates())
+        parts = [[c.key for c in part.candidates()] for part in region.parts()]
+        assert [len(part) for part in parts] == [part.size for part in region.parts()]
+        assert [key for part in parts for key in part] == [c.key for c in own]
         assert len(own) == region.size > 0
         assert {c.design.fold.node_count for c in own} == {region.nodes}
         assert not found.keys() & {c.key for c in own}

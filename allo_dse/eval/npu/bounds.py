@@ -10,21 +10,25 @@ the simulated time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.mapper.fold.fold import KernelFold, MeshFold
+from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.graph.periods import Cadence, GroupSchedule, PortSchedule
 from allo_dse.mapper.graph.ports import PortSide
 from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.movement import Direction, Flow, Transport
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.folds import Layout
 from allo_dse.mapper.transport.plan import column_limits
 from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
@@ -40,6 +44,12 @@ _SLACK = 1e-9
 """Share by which a bound stays below what it was computed to be: sums of the evaluator are in another order."""
 
 _DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
+
+Sizes = tuple[int, ...]
+"""Nodes along each axis of a kernel."""
+
+Walk = tuple[Sizes, tuple[int, ...]]
+"""How the nodes of a kernel go through their tasks: how many there are, and the order of loops, outermost first."""
 
 
 class NpuBounds:
@@ -69,17 +79,21 @@ class NpuBounds:
         """
         return (_fold_bounds, _transport_bounds)[level](design, self._work(design.program, design.device))
 
-    def of_region(self, draft: Draft, nodes: int) -> Bounds:
-        """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least.
+    def of_region(self, draft: Draft, nodes: int, layout: Layout | None = None) -> Bounds:
+        """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least, or as often as the best
+        order of the loops lets it.
 
         Raises:
             SimulationError: where it is not known what a task costs.
         """
         work = self._work(draft.compiled, draft.device)
+        if layout is not None:
+            sharing = sharing_sets(layout.chains, len(layout.sizes))
+            return work.laid_out(nodes, layout.sizes, sharing, draft.buffering, work.moved(work.walks(layout.sizes)))
         several = [[(k, (2,) * len(kernel.mesh))] for k, kernel in enumerate(work.program.kernels)]
         memory = max(work.limits.core_bytes(kernel, draft.buffering) for kernel in several)
         moving, total = work.moved_once
-        run = max(sum(work.kernel_ticks.values()) / nodes, moving)
+        run = max(sum(work.kernel_ticks) / nodes, moving)
         return work.bounds(nodes, run, 0, (memory, _ANYTHING), (total, _ANYTHING))
 
     def _work(self, program: Program, device: Device) -> ProgramWork:
@@ -106,10 +120,10 @@ class ProgramWork:
         ]
 
     @cached_property
-    def kernel_ticks(self) -> dict[str, float]:
-        """What all tasks of each kernel compute together, by its name."""
-        sums = (tasks @ np.array(ticks, float) for tasks, ticks in zip(self._tasks, self.class_ticks, strict=True))
-        return {kernel.name: float(own) for kernel, own in zip(self.program.kernels, sums, strict=True)}
+    def kernel_ticks(self) -> list[float]:
+        """What all tasks of each kernel compute together."""
+        pairs = zip(self._tasks, self.class_ticks, strict=True)
+        return [float(tasks @ np.array(ticks, float)) for tasks, ticks in pairs]
 
     @cached_property
     def _tasks(self) -> list[IntArray]:
@@ -138,25 +152,55 @@ class ProgramWork:
         """As `moved`, whatever the fold."""
         return self.moved(None)
 
-    def moved(self, fold: MeshFold | None) -> tuple[float, float]:
+    def moved(self, walks: Sequence[Sequence[Walk]] | None) -> tuple[float, float]:
         """Ticks and bytes that moving tiles takes at least: of DRAM in one direction, of a channel, or of its shims.
 
         Args:
-            fold: None for any, in which every tile is moved once at least.
+            walks: that each kernel may take through its tiles; None for any, in which each is moved once at least.
         """
-        dram, shims = dict.fromkeys(_DIRECTIONS, 0.0), dict.fromkeys(_DIRECTIONS, 0.0)
-        total = longest = 0.0
-        for number, ports in enumerate(self.ports):
-            for port in ports:
-                flows, tiles = (1, port.tiles) if fold is None else port.moved(fold.kernels[number])
-                count = flows * tiles
-                total += count * port.tile_bytes
-                dram[port.way] += count * port.dram
-                shims[port.way] += count * port.shim
-                if fold is not None:
-                    longest = max(longest, tiles * port.shim)
-        shared = (shims[way] / self.channels[way] for way in _DIRECTIONS)
-        return max(longest, *dram.values(), *shared), total
+        sums, longest = np.zeros(5), 0.0
+        for number in range(len(self.ports)):
+            own, channel = self._moved_of(number, None if walks is None else tuple(walks[number]))
+            sums, longest = sums + own, max(longest, channel)
+        dram, shims, total = sums[:2].tolist(), sums[2:4].tolist(), float(sums[4])
+        shared = (own / self.channels[way] for own, way in zip(shims, _DIRECTIONS, strict=True))
+        return max(longest, *dram, *shared), total
+
+    def _moved_of(self, kernel: int, walks: tuple[Walk, ...] | None) -> tuple[NDArray[np.float64], float]:
+        """What one kernel's tiles take in the best of some walks: of DRAM and of the shims' channels in each direction
+        and in bytes, (5,); of one channel."""
+        key = kernel, walks
+        if key not in self._moved:
+            every = [self._moved_by(kernel, walk) for walk in walks or (None,)]
+            self._moved[key] = np.min([sums for sums, _ in every], 0), min(channel for _, channel in every)
+        return self._moved[key]
+
+    @cached_property
+    def _moved(self) -> dict[tuple[int, tuple[Walk, ...] | None], tuple[NDArray[np.float64], float]]:
+        return {}
+
+    def _moved_by(self, kernel: int, walk: Walk | None) -> tuple[list[float], float]:
+        sums, longest = [0.0] * 5, 0.0
+        for port in self.ports[kernel]:
+            flows, tiles = (1, port.tiles) if walk is None else port.moved(*walk)
+            way, count = _DIRECTIONS.index(port.way), flows * tiles
+            sums[way] += count * port.dram
+            sums[2 + way] += count * port.shim
+            sums[4] += count * port.tile_bytes
+            longest = max(longest, tiles * port.shim) if walk is not None else longest
+        return sums, longest
+
+    def walks(self, sizes: Sequence[Sizes]) -> list[list[Walk]]:
+        """The walks that each kernel may take on so many nodes: with its loops in any order, and then those that follow
+        a chain of another kernel."""
+        found = []
+        for kernel, rules, own in zip(self.program.kernels, self.program.vmg.graph.rules, sizes, strict=True):
+            several = [axis for axis, nodes in enumerate(own) if kernel.mesh[axis] > nodes]
+            loops = [axis for axis in several if rules[axis].how == "bundle"]
+            last = [axis for axis in loops if rules[axis].follows]
+            orders = itertools.permutations([axis for axis in loops if axis not in last])
+            found.append([(tuple(own), (*order, *last)) for order in orders])
+        return found
 
     @cached_property
     def limits(self) -> FoldBounds:
@@ -200,6 +244,27 @@ class ProgramWork:
         if isinstance(tree, Seq):
             return sum(self.tree_ticks(child) for child in tree.children)
         return self.class_ticks[tree.kernel][tree.cls]
+
+    def laid_out(
+        self,
+        nodes: int,
+        sizes: Sequence[Sizes],
+        sharing: Sequence[Sequence[int]],
+        buffering: Buffering,
+        moved: tuple[float, float],
+    ) -> Bounds:
+        """Bounds from the numbers of nodes along all axes: a node that has most to do has no less than the mean.
+
+        Args:
+            sizes: per kernel.
+            sharing: kernels that share nodes.
+            moved: ticks and bytes that moving tiles takes.
+        """
+        busiest = max(sum(self.kernel_ticks[k] for k in members) / prod(sizes[members[0]]) for members in sharing)
+        cores = ([(k, sizes[k]) for k in members] for members in sharing)
+        memory = max(self.limits.core_bytes(core, buffering) for core in cores)
+        moving, total = moved
+        return self.bounds(nodes, max(busiest, moving), 0, (memory, _ANYTHING), (total, _ANYTHING))
 
     def bounds(self, nodes: int, ticks: float, rewrites: int, memory: Interval, dram: Interval) -> Bounds:
         """Bounds of all metrics.
@@ -255,34 +320,37 @@ class _Port:
             work.shim_ticks(port.tile_bytes, port.run_bytes, paged=False),
         )  # fmt: skip
 
-    def moved(self, fold: KernelFold) -> tuple[int, int]:
+    def moved(self, sizes: Sizes, order: tuple[int, ...]) -> tuple[int, int]:
         """Flows, and tiles that each moves: a node fetches a tile again whenever a loop outside of the innermost one
         that tiles depend on goes on."""
-        flows = prod(fold.axes[axis].spatial for axis in self.apart)
+        flows = prod(sizes[axis] for axis in self.apart)
         tiles = rounds = 1
-        for axis in (*fold.order, *(axis for axis in range(len(self.mesh)) if axis not in fold.order)):
-            trips = self.mesh[axis] // fold.axes[axis].spatial
+        for axis in (*order, *(axis for axis in range(len(self.mesh)) if axis not in order)):
+            trips = self.mesh[axis] // sizes[axis]
             if axis in self.alike and trips > 1:
                 rounds *= trips
                 tiles = rounds if axis in self.telling else tiles
         return flows, tiles
 
 
+def sharing_sets(chains: Sequence[Sequence[int]], kernels: int) -> list[Sequence[int]]:
+    """Kernels in sets that have nodes of their own."""
+    chained = {kernel for members in chains for kernel in members}
+    return [*chains, *((kernel,) for kernel in range(kernels) if kernel not in chained)]
+
+
 def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the fold alone: a node that has most to do has no less than the mean."""
-    fold, own, names = design.fold, work.kernel_ticks, list(work.kernel_ticks)
-    if isinstance(fold, MeshFold):
-        sizes = {kernel.kernel: tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels}
-        chained = {name for members in fold.chains for name in members}
-        sharing = [*fold.chains, *((name,) for name in names if name not in chained)]
-        busiest = max(sum(own[name] for name in members) / prod(sizes[members[0]]) for members in sharing)
-        cores = [[(names.index(name), sizes[name]) for name in members] for members in sharing]
-    else:
-        busiest, cores = sum(own.values()) / fold.node_count, []
-    memory = max((work.limits.core_bytes(core, design.buffering) for core in cores), default=0)
-    moving, total = work.moved(fold) if isinstance(fold, MeshFold) else work.moved_once
-    run = max(busiest, moving)
-    return work.bounds(fold.node_count, run, 0, (memory, _ANYTHING), (total, _ANYTHING))
+    """From the fold alone."""
+    fold = design.fold
+    if not isinstance(fold, MeshFold):
+        moving, total = work.moved_once
+        run = max(sum(work.kernel_ticks) / fold.node_count, moving)
+        return work.bounds(fold.node_count, run, 0, (0, _ANYTHING), (total, _ANYTHING))
+    sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
+    position = {kernel.kernel: number for number, kernel in enumerate(fold.kernels)}
+    sharing = sharing_sets([[position[name] for name in members] for members in fold.chains], len(sizes))
+    walks = [[(own, kernel.order)] for own, kernel in zip(sizes, fold.kernels, strict=True)]
+    return work.laid_out(fold.node_count, sizes, sharing, design.buffering, work.moved(walks))
 
 
 def _transport_bounds(design: Design, work: ProgramWork) -> Bounds:

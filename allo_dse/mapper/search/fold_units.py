@@ -77,30 +77,29 @@ class FoldUnit:
         key = (max_nodes, bounds)
         if key not in self._counted:
             found: Counter[Needs] = Counter()
-            for needs, sizes in self._sizes(max_nodes, bounds):
-                options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
-                own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
-                found[needs] += options * own * len(self._orders(self._linked_loops(sizes)))
+            for needs, sizes in self.sizes(max_nodes, bounds):
+                found[needs] += self.count(sizes)
             self._counted[key] = found
         return self._counted[key]
 
-    def folds(
-        self, max_nodes: int | None, bounds: FoldBounds | None, nodes: int | None = None
-    ) -> Iterator[tuple[Needs, dict[int, KernelFold]]]:
-        """All folds (onto exactly so many nodes), and what each needs."""
-        for needs, sizes in self._sizes(max_nodes, bounds):
-            if nodes is not None and needs[0] != nodes:
-                continue
-            options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
-            orders = list(self._loop_orders(sizes))
-            for picked in itertools.product(*options):
-                axes = {
-                    (kernel, axis): self.spaces[kernel].axes[axis].options_for(sizes[kernel][axis])[option]
-                    for v, option in zip(self._variables, picked, strict=True)
-                    for kernel, axis in v.places
-                }
-                for order in orders:
-                    yield needs, {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
+    def count(self, sizes: Sizes) -> int:
+        """How many folds have so many nodes along their axes."""
+        options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
+        own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
+        return options * own * len(self._orders(self._linked_loops(sizes)))
+
+    def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
+        """All folds with so many nodes along their axes."""
+        options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
+        orders = list(self._loop_orders(sizes))
+        for picked in itertools.product(*options):
+            axes = {
+                (kernel, axis): self.spaces[kernel].axes[axis].options_for(sizes[kernel][axis])[option]
+                for v, option in zip(self._variables, picked, strict=True)
+                for kernel, axis in v.places
+            }
+            for order in orders:
+                yield {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
 
     def _fold(self, kernel: int, axes: dict[tuple[int, int], AxisFold], order: tuple[int, ...]) -> KernelFold:
         space = self.spaces[kernel]
@@ -124,7 +123,7 @@ class FoldUnit:
         kernel, axis = variable.places[0]
         return sizes[kernel][axis]
 
-    def _sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
+    def sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
         """The numbers of nodes along all axes that keep the limits, and what they need."""
         least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
         for chosen in self._choices(0, least, max_nodes):

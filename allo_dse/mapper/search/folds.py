@@ -7,6 +7,8 @@ Folds are handed out normalised: two different ones are two different folded gra
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +24,36 @@ from ..fold.joint import JointFold
 from ..graph.kernel_graph import Chains, KernelGraph
 from ..graph.program_graph import ProgramGraph
 from .bounds import FoldBounds, Needs
-from .fold_units import NOTHING, FoldUnit, add_needs, independent_parts
+from .fold_units import NOTHING, FoldUnit, Sizes, add_needs, independent_parts
 
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Folds onto the same nodes: they differ in the order of loops, and in which tasks of an axis share a node.
+
+    Attributes:
+        names: of the kernels of each chain.
+        chains: the same by their positions.
+        sizes: per kernel the number of nodes along each axis.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    chains: Chains
+    sizes: tuple[tuple[int, ...], ...]
+    _units: tuple[FoldUnit, ...]
+
+    @property
+    def count(self) -> int:
+        """How many folds it has."""
+        return math.prod(unit.count(dict(enumerate(self.sizes))) for unit in self._units)
+
+    def folds(self) -> Iterator[MeshFold]:
+        """All of them, always in the same order."""
+        for parts in itertools.product(*(unit.folds(dict(enumerate(self.sizes))) for unit in self._units)):
+            found = {kernel: fold for part in parts for kernel, fold in part.items()}
+            yield MeshFold(tuple(found[k] for k in range(len(found))), self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +158,7 @@ class FoldSpace:
     def counts(self) -> dict[int, int]:
         """How many folds there are onto each number of nodes, in ascending order."""
         found: Counter[int] = Counter()
-        for units in self._layouts():
+        for units in self._units_of_chains():
             totals: Counter[Needs] = Counter({NOTHING: 1})
             for unit in units:
                 totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
@@ -154,7 +183,7 @@ class FoldSpace:
     def _fits(self, needs: Needs) -> bool:
         return (self.max_nodes is None or needs[0] <= self.max_nodes) and (not self.bounds or self.bounds.fits(needs))
 
-    def _layouts(self) -> Iterator[list[FoldUnit]]:
+    def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
         """For each choice of chains, the kernels in parts that fold independently of each other."""
         for chains in self.graph.partitions:
             yield [self._unit(kernels, own) for kernels, own in independent_parts(self.rules, chains)]
@@ -171,25 +200,26 @@ class FoldSpace:
 
     def __iter__(self) -> Iterator[MeshFold]:
         """All folds, always in the same order: those without chains first."""
-        return self.onto(None)
+        return (fold for layout in self.layouts() for fold in layout.folds())
 
-    def onto(self, nodes: int | None) -> Iterator[MeshFold]:
-        """All folds onto so many nodes (None: onto any number), in the order of iteration."""
-        for chains, units in zip(self.graph.partitions, self._layouts(), strict=True):
+    def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
+        """All folds (onto exactly so many nodes) by the number of nodes along each axis, in the order of iteration."""
+        for chains, units in zip(self.graph.partitions, self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
-            for found in self._folds(units, NOTHING, nodes):
-                yield MeshFold(tuple(found[k] for k in range(len(self.kernels))), names)
+            for sizes in self._sizes(units, NOTHING, nodes):
+                yield Layout(names, chains, tuple(sizes[k] for k in range(len(self.kernels))), tuple(units))
 
-    def _folds(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[dict[int, KernelFold]]:
+    def _sizes(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[Sizes]:
         if not units:
             yield {}
             return
         limit = None if self.max_nodes is None else self.max_nodes - used[0]
-        exactly = None if nodes is None or len(units) > 1 else nodes - used[0]
-        for needs, folds in units[0].folds(limit, self.bounds, exactly):
-            if self._fits(total := add_needs(used, needs)):
-                for others in self._folds(units[1:], total, nodes):
-                    yield folds | others
+        for needs, sizes in units[0].sizes(limit, self.bounds):
+            total = add_needs(used, needs)
+            enough = nodes is None or len(units) > 1 or total[0] == nodes
+            if enough and self._fits(total):
+                for others in self._sizes(units[1:], total, nodes):
+                    yield sizes | others
 
     def is_legal(self, fold: MeshFold) -> bool:
         """Whether a fold of this program's meshes, normalised or not, keeps all rules and the budget of nodes.

@@ -11,7 +11,7 @@ from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import FoldSpace
+from allo_dse.mapper.search.folds import FoldSpace, Layout
 
 from ..draft import Draft
 from ..gene import Genes
@@ -129,9 +129,13 @@ class KernelFolds(FoldChoice):
         """How many folds there are onto each number of nodes."""
         return self._space(draft.compiled).counts()
 
-    def onto(self, draft: Draft, nodes: int) -> Iterator[tuple[Draft, Genes]]:
-        """The options with so many nodes."""
-        for fold in self._space(draft.compiled).onto(nodes):
+    def layouts(self, draft: Draft, nodes: int) -> Iterator[Layout]:
+        """The options with so many nodes, by the number of nodes along each axis."""
+        return self._space(draft.compiled).layouts(nodes)
+
+    def of_layout(self, draft: Draft, layout: Layout) -> Iterator[tuple[Draft, Genes]]:
+        """The options that have so many nodes along each axis."""
+        for fold in layout.folds():
             yield replace(draft, fold=fold), self._genes(draft, fold)
 
 

@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TypeVar
 
 import numpy as np
@@ -38,7 +38,8 @@ class ExactProposer:
     """Proposes designs by their bounds until all are decided: next the one that the front is furthest from.
 
     No design can turn out further away from the front than its bounds are (`undecided.py`), so that the front soon is
-    near to all that is open. Designs of a region are made when it is the region that the front is furthest from.
+    near to all that is open. The parts of a region, and then their designs, are made when it is what the front is
+    furthest from.
 
     Args:
         strict: whether proposals must not depend on the time evaluations take.
@@ -107,8 +108,7 @@ class ExactProposer:
         return self._least.of_region(region)
 
     def _bound_of_design(self, candidate: Candidate) -> Losses | None:
-        known = self._screen.anything_known and self._screen.knows(candidate.key)
-        return None if known else self._least(candidate.design, 0)
+        return self._least(candidate.design, 0)
 
     def _next(self) -> Candidate | None:
         """The next design to evaluate."""
@@ -121,6 +121,9 @@ class ExactProposer:
             assert item is not None
             # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
             # it out.
+            if self._screen.anything_known and self._screen.knows(item.key):
+                undecided.decide(position)
+                continue
             if undecided.level[position] + 1 < self._least.levels:
                 self.meanwhile()
                 self._refine(position, item)
@@ -133,11 +136,15 @@ class ExactProposer:
         return None
 
     def _expand(self, position: int, region: Region) -> None:
-        """Make the designs of a region."""
+        """Make the parts of a region, or the designs of a part."""
         rank = self._undecided.rank_of(position)
         self._undecided.decide(position)
-        places = enumerate(region.candidates(), rank + 1)
-        self._take_in(places, self._bound_of_design, 0)
+        if region.layout is None:
+            parts = list(region.parts())
+            ranks = accumulate((part.size for part in parts), initial=rank)
+            self._take_in(zip(ranks, parts, strict=False), self._bound_of_region, REGION)
+        else:
+            self._take_in(enumerate(region.candidates(), rank), self._bound_of_design, 0)
         if self._undecided.compact():
             self._built.clear()
 

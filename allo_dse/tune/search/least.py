@@ -103,7 +103,7 @@ class LeastLosses:
         """The least that each objective's loss can be in a region; None where none of its designs can satisfy the
         constraints."""
         bounding: Any = self.bounding
-        return self._losses(partial(bounding.of_region, region.draft, region.nodes))
+        return self._losses(partial(bounding.of_region, region.draft, region.nodes, region.layout))
 
     def _losses(self, bound: Callable[[], Bounds] | None) -> Losses | None:
         if bound is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from allo_dse.space.space import Candidate
 from .front import Points
 
 Item = Candidate | Region
+Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
 
 REGION = -1  # level of what is no design yet
 _DECIDED = -math.inf
 _MOST_DECIDED = 4096  # that are kept among those that are not
+_AT_ONCE = 256  # items that are compared with the front
 _PLACES = 32  # bits of the place of a design within its region
 
 
@@ -82,11 +85,12 @@ class Undecided:
 
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
         """Take in items of one level, but for those that the front has decided."""
-        beaten = np.zeros(len(items), bool)
-        far = np.full(len(items), math.inf)  # before anything is found, what may be good in everything comes first
-        for point in self.front:
-            beaten |= (point <= bounds).all(1)
-            far = np.minimum(far, distance(point, bounds))
+        beaten, far = np.zeros(len(items), bool), np.full(len(items), math.inf)
+        if len(self.front):  # before anything is found, what may be good in everything comes first
+            for part in range(0, len(items), _AT_ONCE):
+                some = bounds[part : part + _AT_ONCE, None]
+                beaten[part : part + _AT_ONCE] = np.any((self.front <= some).all(-1), 1)
+                far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
         kept = np.flatnonzero(~beaten)
         first, last = len(self.items), len(self.items) + len(kept)
         if last > len(self._rows):
@@ -99,25 +103,26 @@ class Undecided:
         self.open += int(rows["size"].sum())
         self._enqueue(range(first, last))
 
-    def _enqueue(self, positions: Iterable[int]) -> None:
-        for position in positions:
-            row = self._rows[position]
-            entry = -self._worth(position), bool(row["level"] != REGION), int(row["rank"]), position
+    def _enqueue(self, positions: Sequence[int]) -> None:
+        rows = self._rows[np.fromiter(positions, np.int64)]
+        before, designs, ranks = -self._worth(rows), rows["level"] != REGION, rows["rank"]
+        for entry in zip(before.tolist(), designs.tolist(), ranks.tolist(), positions, strict=True):
             heapq.heappush(self._queue, entry)
 
-    def _worth(self, position: int) -> float:
+    def _worth(self, rows: Rows) -> NDArray[np.float64]:
         """What comes first is worth most."""
-        row = self._rows[position]
-        if len(self.front) or row["far"] == _DECIDED:
-            return float(row["far"])
-        promise = -float(magnitude(row["bounds"]).sum())
-        return math.inf if math.isnan(promise) else promise
+        if len(self.front):
+            found: NDArray[np.float64] = rows["far"]
+            return found
+        promise = -magnitude(rows["bounds"]).sum(-1)
+        promise = np.where(np.isnan(promise), math.inf, promise)
+        return np.where(rows["far"] == _DECIDED, _DECIDED, promise)
 
     def next(self) -> int | None:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
         while self.open and self._queue:
             known, kind, rank, position = self._queue[0]
-            worth = self._worth(position)
+            worth = float(self._worth(self._rows[position]))
             if worth == _DECIDED and self.items[position] is None:
                 heapq.heappop(self._queue)
             elif worth < -known:
@@ -133,7 +138,7 @@ class Undecided:
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
         """Take in other bounds of an item; returns whether it is open still."""
-        before = self._worth(position)
+        before = float(self._worth(self._rows[position]))
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
         if (self.front <= own).all(1).any():
@@ -141,7 +146,9 @@ class Undecided:
             return False
         if len(self.front):
             self._far[position] = distance(self.front, own).min()
-        if self._worth(position) > before:  # ratios say nothing of how far numbers of different sign are apart
+        if (
+            float(self._worth(self._rows[position])) > before
+        ):  # ratios say nothing of how far numbers of different sign are apart
             self._enqueue([position])
         return True
 

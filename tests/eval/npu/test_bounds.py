@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.bounds import bounding_of
+from allo_dse.eval.bounds import Bounds, bounding_of
 from allo_dse.eval.npu.bounds import NpuBounds
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install
@@ -88,10 +88,20 @@ def test_bounds_hold_for_every_design_of_a_space(name: str) -> None:
         assert_bounded(design, bounding)
     for region in present(regions_of(study.space)):
         whole = bounding.of_region(region.draft, region.nodes)
-        for candidate in region.candidates():
-            for metric, (least, most) in bounding(candidate.design, 0).items():  # which hold, as was just seen
-                assert whole[metric][0] <= least * (1 + ROUNDING), metric
-                assert whole[metric][1] >= most * (1 - ROUNDING), metric
+        for part in region.parts():
+            of_part = bounding.of_region(part.draft, part.nodes, part.layout)
+            every = [bounding(candidate.design, 0) for candidate in part.candidates()]  # which hold, as was just seen
+            assert_looser(whole, of_part)
+            for own in every:
+                assert_looser(of_part, own)
+            # The best order of the loops is one of the designs'.
+            assert min(own["dram_bytes"][0] for own in every) == pytest.approx(of_part["dram_bytes"][0])
+
+
+def assert_looser(bounds: Bounds, others: Bounds) -> None:
+    for metric, (least, most) in others.items():
+        assert bounds[metric][0] <= least * (1 + ROUNDING), metric
+        assert bounds[metric][1] >= most * (1 - ROUNDING), metric
 
 
 @settings(max_examples=40, deadline=None)
