@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from allo_dse.space.design import Design
 
 from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, FieldDomain, random_prime
+from .formulas import MOST_ENTRIES, FormulaDomain, Log, told_apart
 from .run import Side
 
 ERROR = 1e-12
@@ -48,6 +49,7 @@ class Difference:
         elements: how many differ, of `size`.
         values: what the two have there: elements of the field, at the random point.
         writers: the tasks of the two programs whose tiles hold the element, and where they are in the source.
+        formulas: what they compute there, without the terms that both have; empty where a run is too long to tell.
     """
 
     tensor: str
@@ -56,13 +58,15 @@ class Difference:
     size: int
     values: tuple[int, int]
     writers: tuple[str, str]
+    formulas: tuple[str, str] | None = None
 
     def __str__(self) -> str:
         where = f"{self.tensor}[{', '.join(map(str, self.index))}]"
+        own, other = [f": {formula}" for formula in self.formulas] if self.formulas else ["", ""]
         return (
             f"{where} is {self.values[0]} in the one and {self.values[1]} in the other at a random point "
             f"({self.elements:,} of {self.size:,} elements differ)\n"
-            f"  written by {self.writers[0]}\n  and by {self.writers[1]}"
+            f"  written by {self.writers[0]}{own}\n  and by {self.writers[1]}{other}"
         )
 
 
@@ -138,6 +142,8 @@ def equivalent(
         degree, (operations, hashes) = max(c[0] for c in counted), (sum(c[k] for c in counted) for k in (1, 2))
         points, error = points_for(degree, hashes)
         difference, tried = _difference(sides, points, seed, seconds)
+        if difference is not None:
+            difference = replace(difference, formulas=_formulas(sides, difference, operations, seconds))
     except Undecidable:
         raise
     except TimeLimitError as failure:
@@ -243,6 +249,25 @@ def _described(sides: list[Side], position: int, own: IntArray, other: IntArray,
     writers = _writer(sides[0].vmg, position, first), _writer(sides[1].vmg, position, first)
     name = sides[0].vmg.program.tensors[position].name
     return Difference(name, index, int(np.count_nonzero(wrong)), wrong.size, values, writers)
+
+
+def _formulas(
+    sides: list[Side], difference: Difference, operations: int, seconds: float | None
+) -> tuple[str, str] | None:
+    """What the two programs compute where they differ, from a run that keeps all operations."""
+    if operations > MOST_ENTRIES:
+        return None
+    found = []
+    for side in sides:
+        domain, tensors = FormulaDomain(), side.vmg.program.tensors
+        # Numbers that are no constants have entries, too; there are hardly more of them than operations.
+        log = Log(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
+        side.run(domain, log.inputs, log.address, seconds)
+        if log.is_full:
+            return None
+        position = [t.name for t in sides[0].vmg.program.tensors].index(difference.tensor)
+        found.append((log, int(log.inputs[position][difference.index])))
+    return told_apart(*found)
 
 
 def _writer(vmg: VMG, position: int, element: int) -> str:

@@ -41,6 +41,9 @@ class Domain(Protocol):
     def constant(self, value: Fraction | float) -> int:
         """The word that stands for a number."""
 
+    def code(self, name: str) -> int:
+        """The number that stands for an operation."""
+
     @property
     def functions(self) -> str:
         """MLIR text of the functions that `SIGNATURES` names, and of `real`."""
@@ -91,6 +94,9 @@ class FieldDomain:
         exact = Fraction(value)
         return exact.numerator * pow(exact.denominator, -1, self.prime) * _WORD % self.prime
 
+    def code(self, name: str) -> int:
+        return code_of(name)
+
     def number(self, word: int) -> int:
         """The number from 0 to the prime that a word stands for."""
         return word * pow(_WORD, -1, self.prime) % self.prime
@@ -114,6 +120,9 @@ class DegreeDomain:
 
     def constant(self, value: Fraction | float) -> int:
         return 0
+
+    def code(self, name: str) -> int:
+        return code_of(name)
 
     @property
     def functions(self) -> str:

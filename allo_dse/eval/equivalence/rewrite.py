@@ -24,7 +24,7 @@ from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 from ..program.own_words import with_own_words
 from .data_values import HINT, DataValues, Undecidable
-from .domains import WORDS_TYPE, Domain, code_of
+from .domains import WORDS_TYPE, Domain
 from .widths import EXTENSIONS, Widths, constant_of, width_of
 
 _WORD_BITS = 64
@@ -167,7 +167,7 @@ class _Rewriter:
         return self._constants[word]
 
     def _code(self, name: str) -> ir.Value:
-        return self._number(code_of(name))
+        return self._number(self._domain.code(name))
 
     def _lifted(self, value: ir.Value, operand: _Operand) -> ir.Value:
         """A value as a word."""

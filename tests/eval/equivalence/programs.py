@@ -42,6 +42,19 @@ def formula(T: Any = int32) -> Any:
     return top
 
 
+def copied() -> Any:
+    """D = B."""
+
+    @df.region()
+    def top(A: int32[6], B: int32[6], D: int32[6]):
+        @df.kernel(mapping=[1], args=[B, D])
+        def core(b: int32[6], d: int32[6]):
+            for i in range(6):
+                d[i] = b[i]
+
+    return top
+
+
 def floats() -> Any:
     """D = (A - 0.375) * B - 1e-30, in part with numbers that are not constants."""
 
@@ -127,5 +140,20 @@ def searched() -> Any:
                 while left > 3:
                     left -= 3
                 b[i] = left
+
+    return top
+
+
+def weighted(double: int = -1, T: Any = float32, N: int = 300) -> Any:
+    """C = the sum of A, of which element `double` counts twice."""
+
+    @df.region()
+    def top(A: T[N], C: T[1]):
+        @df.kernel(mapping=[1], args=[A, C])
+        def core(a: T[N], c: T[1]):
+            total: T = 0
+            for i in range(N):
+                total += a[i] * (2 if i == double else 1)
+            c[0] = total
 
     return top

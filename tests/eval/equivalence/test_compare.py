@@ -55,6 +55,7 @@ def test_a_difference_names_the_first_element_and_who_wrote_it() -> None:
     assert (found.difference.tensor, found.difference.index, found.difference.elements) == ("B", (0,), 8)
     assert all("sink_0 (" in writer and "programs.py:" in writer for writer in found.difference.writers)
     assert str(found).startswith("different: B[0] is ")
+    assert found.difference.formulas == ("A[0] + 1 term that both have", "A[1] + 1 term that both have")
 
 
 def test_a_program_that_does_not_end_is_different() -> None:

@@ -1,0 +1,271 @@
+"""What elements of results were computed as: a domain whose words number the operations of a run.
+
+Where two programs differ, both run once more over it, and `told_apart` says what the first element that differs is in
+the one and in the other, without the terms that both have.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from allo_dse.program.index_maps import IntArray
+
+from .domains import SIGNATURES, WORDS_TYPE, code_of
+
+_LEAF, _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(7)
+_FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}
+_WIDTH = 4
+"""Words of an entry of the log: a number of the operation, and its operands."""
+MOST_ENTRIES = 4_000_000
+_MOST_TEXT = 300
+_CUT = " ..."
+_SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi": "//", "arith.remsi": "%"}
+_COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+
+_ENTRY = f"""
+func.func private @entry(%w: {WORDS_TYPE}, %op: i64, %a: i64, %b: i64, %c: i64) -> i64 {{
+  %first = arith.constant 0 : index
+  %one = arith.constant 1 : i64
+  %two = arith.constant 2 : i64
+  %address = memref.load %w[%first] : {WORDS_TYPE}
+  %log = llvm.inttoptr %address : i64 to !llvm.ptr
+  %n = llvm.load %log : !llvm.ptr -> i64
+  %last_place = llvm.getelementptr %log[%one] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %last = llvm.load %last_place : !llvm.ptr -> i64
+  %at = arith.shli %n, %two : i64
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class FormulaDomain:
+    """Numbers of log entries; constants are negative numbers. A task's first word is the address of the log.
+
+    Attributes:
+        names: of the operations, by their codes.
+        constants: those with a number.
+    """
+
+    names: dict[int, str] = field(default_factory=dict)
+    constants: list[Fraction | float] = field(default_factory=list)
+
+    def constant(self, value: Fraction | float) -> int:
+        self.constants.append(value)
+        return -len(self.constants)
+
+    def code(self, name: str) -> int:
+        code = code_of(name)
+        self.names[code] = name
+        return code
+
+    @property
+    def functions(self) -> str:
+        lines = [_ENTRY]
+        for k, value in enumerate(("%op", "%a", "%b", "%c")):
+            lines.append(f"  %k{k} = arith.constant {k} : i64\n  %at{k} = arith.addi %at, %k{k} : i64\n")
+            lines.append(f"  %p{k} = llvm.getelementptr %log[%at{k}] : (!llvm.ptr, i64) -> !llvm.ptr, i64\n")
+            lines.append(f"  llvm.store {value}, %p{k} : i64, !llvm.ptr\n")
+        lines.append("  %m = arith.addi %n, %one : i64\n  %next = arith.minui %m, %last : i64\n")
+        lines.append("  llvm.store %next, %log : i64, !llvm.ptr\n  return %n : i64\n}\n")
+        lines += [_logged(name, words) for name, words in SIGNATURES.items() if name != "integer"]
+        lines.append(_logged("integer", 1, _INTEGER))
+        bits = "  %a0 = arith.bitcast %x : f64 to i64\n"
+        lines.append(_logged("real", 1, _REAL).replace("%a0: i64", "%x: f64").replace("{\n", "{\n" + bits, 1))
+        return "".join(lines)
+
+
+def _logged(name: str, words: int, code: int | None = None) -> str:
+    """A function that writes an entry; those without a fixed code get it as their first word."""
+    code = _FIXED.get(name, code)
+    arguments = [f"%a{k}" for k in range(words)]
+    operands = arguments if code is not None else arguments[1:]
+    typed = "".join(f", {argument}: i64" for argument in arguments)
+    given = ", ".join([*("%op",), *operands, *["%none"] * (3 - len(operands))])
+    first = f"  %op = arith.constant {code} : i64\n" if code is not None else ""
+    given = given if code is not None else given.replace("%op", "%a0", 1)
+    return (
+        f"func.func private @{name}(%w: {WORDS_TYPE}{typed}) -> i64 {{\n{first}  %none = arith.constant 0 : i64\n"
+        f"  %r = func.call @entry(%w, {given}) : ({WORDS_TYPE}, i64, i64, i64, i64) -> i64\n  return %r : i64\n}}\n"
+    )
+
+
+class Log:
+    """The operations of one run; its first entries are the elements of the tensors."""
+
+    def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, tuple[int, ...]]], operations: int) -> None:
+        self._domain, self._shapes = domain, shapes
+        sizes = [int(np.prod(shape)) for _, shape in shapes]
+        self._firsts = np.cumsum([1, *sizes])
+        self._entries = np.zeros((int(self._firsts[-1]) + operations, _WIDTH), np.int64)
+        self._entries[0, :2] = self._firsts[-1], len(self._entries) - 1
+        self.address = self._entries.ctypes.data
+        self.inputs: list[IntArray] = [
+            np.arange(first, first + size).reshape(shape)
+            for first, size, (_, shape) in zip(self._firsts, sizes, shapes, strict=False)
+        ]
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._entries[0, 0] >= self._entries[0, 1])
+
+    def entry(self, word: int) -> tuple[str, tuple[int, ...]]:
+        """The text of a leaf, or the name of an operation and its operands."""
+        if word < 0:
+            value = self._domain.constants[-word - 1]
+            return f"{value}" if isinstance(value, Fraction) else repr(value), ()
+        if word < self._firsts[-1]:
+            tensor = int(np.searchsorted(self._firsts, word, "right")) - 1
+            name, shape = self._shapes[tensor]
+            index = np.unravel_index(word - int(self._firsts[tensor]), shape)
+            return f"{name}[{', '.join(map(str, map(int, index)))}]" if shape else name, ()
+        code, *operands = (int(value) for value in self._entries[word])
+        if code == _INTEGER:
+            return str(operands[0]), ()
+        if code == _REAL:
+            return repr(struct.unpack("<d", struct.pack("<q", operands[0]))[0]), ()
+        fixed = {number: name for name, number in _FIXED.items()}
+        name = fixed.get(code) or self._domain.names.get(code, "?")
+        return name, tuple(o for o in operands if o)  # no operand is 0: the log begins with its own length
+
+
+@dataclass(frozen=True, order=True)
+class _Term:
+    """The text of a value, cut where it is long, and how tightly it binds; `key` is equal for equal formulas."""
+
+    text: str
+    binds: int
+    key: int
+
+    def within(self, binds: int) -> str:
+        """The text where something binds as tightly as that."""
+        return self.text if self.binds > binds else f"({self.text})"
+
+
+class _Texts:
+    """Texts of the values of a log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[int, _Term] = {}
+
+    def name(self, word: int) -> str:
+        return self._log.entry(word)[0]
+
+    def operands(self, word: int) -> list[tuple[int, int]]:
+        """The keys of the operands of an operation, and where they are; none of an exact sum."""
+        name, operands = self._log.entry(word)
+        return [] if name in ("add", "sub") else [(self.of(o).key, o) for o in operands]
+
+    def terms(self, word: int) -> Counter[_Term]:
+        """The terms of an exact sum with their signs; a single one for any other value."""
+        found: Counter[_Term] = Counter()
+        todo = [(word, 1)]
+        while todo:
+            at, sign = todo.pop()
+            name, operands = self._log.entry(at)
+            if operands and name in ("add", "sub"):
+                todo += [(operands[1], sign if name == "add" else -sign), (operands[0], sign)]
+            elif (term := self.of(at)).text != "0":
+                found[term] += sign
+        return found
+
+    def of(self, word: int) -> _Term:
+        """The text of a value; what it is made of comes first, as sums can be longer than Python's stack."""
+        todo = [word]
+        while todo:
+            at = todo[-1]
+            name, operands = self._log.entry(at)
+            missing = [o for o in operands if o not in self._known] if name not in ("add", "sub") else []
+            if name in ("add", "sub") and operands:
+                missing = [o for o in self._inside(at) if o not in self._known]
+            if at in self._known or not missing:
+                self._known.setdefault(at, self._written(at, name, operands))
+                todo.pop()
+            else:
+                todo += missing
+        return self._known[word]
+
+    def _inside(self, word: int) -> list[int]:
+        """The values that an exact sum adds."""
+        found, todo = [], [word]
+        while todo:
+            name, operands = self._log.entry(at := todo.pop())
+            if operands and name in ("add", "sub"):
+                todo += operands
+            else:
+                found.append(at)
+        return found
+
+    def _written(self, word: int, name: str, operands: tuple[int, ...]) -> _Term:
+        if not operands:
+            return _Term(name, 3, hash(name))
+        if name in ("add", "sub"):
+            terms = self.terms(word)
+            return _Term(joined(terms), 1, hash(frozenset(terms.items())))
+        own = [self._known[o] for o in operands]
+        kind, _, rest = name.partition(" ")
+        if name == "mul" or kind in _SIGNS:
+            return _infix(name, "*" if name == "mul" else _SIGNS[kind], own)
+        if name == "choose":
+            condition, yes, no = (term.within(0) for term in own)
+            text, binds = f"{yes} if {condition} else {no}", 0
+        elif kind in ("arith.cmpi", "arith.cmpf"):
+            predicate = rest.split(" ")[0]
+            sign = _COMPARED.get(predicate[-2:], predicate)
+            text, binds = f" {sign} ".join(term.within(0) for term in own), 0
+        else:
+            text, binds = f"{kind.rpartition('.')[2]}({', '.join(term.text for term in own)})", 3
+        return _Term(_short(text), binds, hash((name, *(term.key for term in own))))
+
+
+def _infix(name: str, sign: str, own: list[_Term]) -> _Term:
+    """An operation between two values: from left to right, the longer one first where the order says nothing."""
+    binds, neutral = (1, ("0", "0.0")) if sign == "+" else (2, ("1", "1.0"))
+    if sign in "+*":
+        own = [term for term in own if term.text not in neutral] or own[:1]
+        own.sort(key=lambda term: (term.binds != binds, term.text))
+    if len(own) == 1:
+        return own[0]
+    keys = sorted(term.key for term in own) if sign in "+*" else [term.key for term in own]
+    return _Term(_short(f"{own[0].within(binds - 1)} {sign} {own[1].within(binds)}"), binds, hash((name, *keys)))
+
+
+def joined(terms: Counter[_Term]) -> str:
+    """The text of a sum."""
+    text = ""
+    if [*terms.values()] == [1]:
+        return next(iter(terms)).text
+    for term, times in sorted((t, n) for t, n in terms.items() if n):
+        sign = ("-" if not text else " - ") if times < 0 else " + " if text else ""
+        text += sign + (f"{abs(times)} * {term.within(1)}" if abs(times) > 1 else term.within(1))
+        if len(text) > _MOST_TEXT:
+            break
+    return _short(text or "0")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - len(_CUT)] + _CUT
+
+
+def told_apart(first: tuple[Log, int], second: tuple[Log, int]) -> tuple[str, str]:
+    """Two values as texts: of sums only the terms that the other one does not have, and how many both have.
+
+    Of long formulas that differ in one operand only, it is that operand.
+    """
+    texts, words, inside = [_Texts(log) for log, _ in (first, second)], [first[1], second[1]], 0
+    while all(text.of(word).text.endswith(_CUT) for text, word in zip(texts, words, strict=True)):
+        operands = [text.operands(word) for text, word in zip(texts, words, strict=True)]
+        apart = [[o for o in own if o[0] not in dict(other)] for own, other in (operands, operands[::-1])]
+        if texts[0].name(words[0]) != texts[1].name(words[1]) or [len(own) for own in apart] != [1, 1]:
+            break
+        words, inside = [own[0][1] for own in apart], inside + 1
+    one, other = (text.terms(word) for text, word in zip(texts, words, strict=True))
+    both = one & other
+    count = 0 if one == other else both.total()
+    behind = f" + {count:,} term{'s' * (count > 1)} that both have" if count else ""
+    behind += f" (an operand, {inside:,} operations inside)" if inside else ""
+    return joined(one - both if count else one) + behind, joined(other - both if count else other) + behind
