@@ -212,9 +212,9 @@ class Schedule:
         """Compile a function in place, as all helper functions are here."""
         self._apply("inline", *([] if axis is None else [axis]))
 
-    def outline(self, axis: object, name: str | None = None) -> None:
-        """Make a function of its own of a loop."""
-        self._apply("outline", axis, function=name)
+    def outline(self, axis: object, name: str | None = None) -> Any:
+        """Make a function of its own of a loop, and return its name."""
+        return self._apply("outline", axis, function=name)
 
     def compose(self, schs: Any, id: object = None, instantiate: Sequence[object] | None = None) -> None:
         """Apply the schedules of functions that this one calls.

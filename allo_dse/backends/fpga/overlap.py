@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
+from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Op
 from allo_dse.program.source import SourceLoop
 
@@ -19,7 +21,7 @@ class Process:
 
     Attributes:
         first: cycles until what it makes first is there: those of a round of its outermost loop.
-        reads, writes: names of arrays.
+        reads, writes: names of arrays, and of parts of them, as `A[0, 1]`.
     """
 
     cycles: int
@@ -50,16 +52,13 @@ def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list
     return found or [waiting]
 
 
-def process_of(items: Sequence[Item], cycles: int) -> Process:
-    """What a process takes and works on."""
+def process_of(items: Sequence[Item], cycles: int, storages: Mapping[str, Storage]) -> Process:
+    """What a process takes and works on; elements of arrays that are split into them are arrays of their own."""
     rounds = max((item.trips for item in items if isinstance(item, Planned)), default=1)
-    used = list(_accesses(items))
-    return Process(
-        cycles,
-        math.ceil(cycles / max(1, rounds)),
-        frozenset(access.array for access in used if not access.write),
-        frozenset(access.array for access in used if access.write),
-    )
+    reads, writes = set[str](), set[str]()
+    for access, values in _accesses(items, {}):
+        (writes if access.write else reads).update(_parts(access, storages[access.array], values))
+    return Process(cycles, math.ceil(cycles / max(1, rounds)), frozenset(reads), frozenset(writes))
 
 
 def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> int:
@@ -70,18 +69,21 @@ def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> int:
     """
     starts: list[int] = []
     ends: list[int] = []
-    for process in chain:
+    writers: dict[str, list[int]] = {}
+    for number, process in enumerate(chain):
         start = end = 0
-        for before, began, done in zip(chain, starts, ends, strict=False):
-            shared = before.writes & (process.reads | process.writes)
-            if not shared:
-                continue
-            if shared <= set(fifos):
-                start, end = max(start, began + before.first), max(end, done + process.first)
-            else:
-                start = max(start, done)
+        shared = {name: writers.get(name, ()) for name in process.reads | process.writes}
+        handed = {before for name, found in shared.items() if _array(name) in fifos for before in found}
+        waited = {before for name, found in shared.items() if _array(name) not in fifos for before in found}
+        for before in waited:
+            start = max(start, ends[before])
+        for before in handed - waited:
+            start = max(start, starts[before] + chain[before].first)
+            end = max(end, ends[before] + process.first)
         starts.append(start)
         ends.append(max(start + process.cycles, end))
+        for name in process.writes:
+            writers.setdefault(name, []).append(number)
     return max(ends, default=0)
 
 
@@ -90,12 +92,39 @@ def handed_on(
 ) -> dict[str, Storage]:
     """The task's own arrays that one process fills and another reads: double buffers, or FIFOs."""
     found = {}
-    for number, process in enumerate(chain):
-        later = {name for other in chain[number + 1 :] for name in other.reads}
-        for name in process.writes & later:
+    later = set[str]()
+    for process in reversed(chain):
+        for name in {_array(part) for part in process.writes & later}:
             if storages[name].array.argument is None:
                 found[name] = replace(storages[name], buffers=2, fifo_depth=fifos.get(name, 0))
+        later |= process.reads
     return found
+
+
+def _array(part: str) -> str:
+    """The array that a part belongs to."""
+    return part.partition("[")[0]
+
+
+def _parts(access: Access, storage: Storage, values: Mapping[int, range]) -> Iterator[str]:
+    """The array that an access uses, or its parts where some dimensions are split into single elements."""
+    shape = storage.array.shape
+    split = [dim for dim, cut in enumerate(storage.splits) if cut is not None and cut.factor == shape[dim]]
+    if not split:
+        yield access.array
+        return
+    for index in product(*(_values(access.index[dim], shape[dim], values) for dim in split)):
+        yield f"{access.array}{list(index)}"
+
+
+def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Collection[int]:
+    """The values of an index."""
+    if form is None or form.derived or not form.variables <= values.keys():
+        return range(extent)
+    found = {form.constant}
+    for variable, factor in form.terms:
+        found = {one + factor * value for one in found for value in values[variable][:extent]}
+    return found & set(range(extent))
 
 
 def _sourced(item: Item) -> Iterator[int]:
@@ -111,13 +140,15 @@ def _sourced(item: Item) -> Iterator[int]:
                 yield from _sourced(nested)  # type: ignore[arg-type]
 
 
-def _accesses(items: Iterable[Item]) -> Iterator[Access]:
+def _accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tuple[Access, Mapping[int, range]]]:
+    """All accesses, and the values of the loops around each."""
     for item in items:
         if isinstance(item, Op):
             if item.access is not None:
-                yield item.access
+                yield item.access, values
         elif isinstance(item, Planned):
-            yield from _accesses(item.body)
+            own = range(item.first, item.first + item.trips * item.step, item.step)
+            yield from _accesses(item.body, values if item.varies else {**values, item.variable: own})
         else:
             for side in item.sides:
-                yield from _accesses(side)  # type: ignore[arg-type]
+                yield from _accesses(side, values)  # type: ignore[arg-type]

@@ -205,7 +205,7 @@ class _Task:
         parts = [self.block(group, 1, pids, outermost=True) for group in groups]
         if any(map(uses_streams, parts)):
             return tuple(part for group in parts for part in group)
-        chain = [process_of(group, cycles_of(own)) for group, own in zip(groups, parts, strict=True)]
+        chain = [process_of(group, cycles_of(own), self.storages) for group, own in zip(groups, parts, strict=True)]
         self.storages = {**self.storages, **handed_on(chain, self.storages, self.plan.fifos)}
         return (Wait(overlapped(chain, self.plan.fifos)),)
 

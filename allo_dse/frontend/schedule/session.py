@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 from allo_dse.program.compiled import CompiledProgram
@@ -19,10 +20,12 @@ from . import find
 from .body import NAME, Body
 from .buffers import buffer_at, reshape, reuse_at
 from .directives import loop_directive, partition_directive
+from .fifo import check_fifo, constant_dims
 from .find import Found
 from .fusion import compute_at
 from .printed import PrintedModule
 from .reshape_loops import erase_unused, fuse, reorder, share_constants, split
+from .unfold import outline, unfold
 
 
 class Session:
@@ -206,18 +209,41 @@ class Session:
         for nest in find.band(self._bodies, str(band_name), self.top):
             if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
                 raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
-            for axis in axes:
-                self._add(loop_directive("unroll", nest[axis], {"factor": 0}))
+            made = unfold(nest, axes)
+            for directive in list(self._directives):  # what was said of an array holds for those of the copies
+                for name in made.memories.get(directive.name, ()):
+                    self._add(replace(directive, name=name))
         return list(axes)
+
+    def _outline(self, axis: object, function: str | None) -> str:
+        (found,) = self._find(axis)[:1]
+        name = function or f"outlined_{found.name}"
+        if name in find.functions(self._bodies):
+            raise ProgramError(f"outline: there is a function `{name}`", hint="give it another name")
+        for found in self._find(axis):
+            outline(found, name)
+        return name
 
     def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
         for body, array in find.arrays(self._bodies, target, self.top):
-            options = {"to": str(dst), "depth": depth}
-            self._add(Directive(STREAM, body.task_class.kernel, body.name_of(array), options))
-            if find.array(target, self.top).function == self.top:  # nests that pass on a stream run at once
-                self._add(Directive(DATAFLOW, body.task_class.kernel, self.top))
+            name, kernel = body.name_of(array), body.task_class.kernel
+            if not isinstance(array, ir.BlockArgument):  # the order of arguments is for the caller to know
+                for dim in self._check_fifo(body, array, split=axis is not None):
+                    self._add(Directive("partition", kernel, name, {"dim": dim + 1, "partition_type": "complete"}))
+            self._add(Directive(STREAM, kernel, name, {"to": str(dst), "depth": depth}))
+            if axis is not None or find.array(target, self.top).function == self.top:
+                self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
+
+    def _check_fifo(self, body: Body, array: ir.Value, *, split: bool) -> tuple[int, ...]:
+        """The dimensions along which an array is several FIFOs, after it is checked that it can be."""
+        nest, name = body.nest(), body.name_of(array)
+        dims = constant_dims(nest.body, name) if split else ()
+        if nest.unsupported is not None or not check_fifo(nest.body, name, ir.MemRefType(array.type).shape, dims):
+            said = f"to: the order in which elements of `{name}` are passed on could not be checked"
+            warnings.warn(said, ProgramWarning, stacklevel=5)
+        return dims
 
     def _add(self, directive: Directive) -> None:
         if directive not in self._directives:
@@ -251,6 +277,7 @@ _PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "dataflow": Session._dataflow,
     "inline": Session._inline,
     "unfold": Session._unfold,
+    "outline": Session._outline,
     "to": Session._to,
 }
 

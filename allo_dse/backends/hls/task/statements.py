@@ -45,7 +45,7 @@ def _load(body: Body, op: ir.Operation) -> None:
     view = body.views[op.operands[0]]
     text = view.at([body.index(i) for i in list(op.operands)[1:]], body.atom_text)
     node = leaf(text, view.array.element, frozenset([view.array]))
-    if view.array.pointer is not None:  # other processes may write there: read it here and now
+    if view.array.pointer is not None or view.array.is_fifo:  # other processes write there: read it here and now
         body.values[op.results[0]] = leaf(body.variable(node, view.array.name), node.type)
     else:
         body.define(op.results[0], node, view.array.name)
@@ -70,7 +70,7 @@ def _alloc(body: Body, op: ir.Operation) -> None:
     name = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
     element = element_of(type_.element_type)
     name_ = body.names.new(name or ("tile" if type_.rank else "flag" if element == BOOL else "x"))
-    array = Array(name_, element, tuple(type_.shape))
+    array = Array(name_, element, tuple(type_.shape), is_fifo=body.pragmas.is_fifo(name))
     if not array.extents:
         body.unset[array] = len(body.lines)
     body.line(f"{array.element} {array.name}{''.join(f'[{n}]' for n in array.extents)};")
