@@ -32,7 +32,7 @@ NOT_PROGRAMS = ("__init__", "test_polybench")
 BUILD, OPEN = language.Schedule.build, language._open_session
 
 
-class Stop(Exception):  # noqa: N818
+class Stop(Exception):
     """The test has said which function it schedules."""
 
 

@@ -24,6 +24,7 @@ class Body:
     Attributes:
         sources: what loops are in the source, by their number, the attribute `df.loop` of an operation.
         arrays: the memory that a name of a function stands for, by function, call and name.
+        copies: the calls that are rounds of nests that have been unfolded.
     """
 
     task_class: TaskClass
@@ -31,6 +32,7 @@ class Body:
     sources: list[SourceLoop]
     arrays: dict[tuple[str, int, str], ir.Value] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
+    copies: set[int] = field(default_factory=set)
 
     @staticmethod
     def of(task_class: TaskClass, context: ir.Context) -> Body:
@@ -68,6 +70,10 @@ class Body:
     def source(self, loop: ir.Operation) -> SourceLoop:
         """What a loop is in the source."""
         return self.sources[number_of(loop)]
+
+    def is_copy(self, loop: Loop) -> bool:
+        """Whether a loop of the tree belongs to a round of a nest that has been unfolded."""
+        return loop.source is not None and self.sources[loop.source].call in self.copies
 
     def marked(self, like: SourceLoop, name: str) -> ir.IntegerAttr:
         """The attribute of a new loop, which stands where `like` does in the source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -52,18 +52,11 @@ def _text(array: str, element: int, shape: Sequence[int]) -> str:
     return f"{array}[{', '.join(str(int(i)) for i in np.unravel_index(element, shape))}]"
 
 
-def constant_dims(nodes: Sequence[Node], array: str) -> tuple[int, ...]:
-    """The dimensions in which numbers alone are indices of an array, in all nests that both read and write it.
-
-    Those are the FIFOs between the copies of a nest that was unfolded.
-    """
-    found: set[int] | None = None
-    for node in nodes:
-        if touches(node, array, write=True) and touches(node, array, write=False):
-            for index in _indices([node], array):
-                numbers = {dim for dim, form in enumerate(index) if form is not None and form.is_constant}
-                found = numbers if found is None else found & numbers
-    return tuple(sorted(found or ()))
+def constant_dims(loops: Iterable[Loop], array: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions in which only numbers are indices of an array in some loops: those of copies that hand it on."""
+    used = _indices(list(loops), array)
+    fixed = (all(form is not None and form.is_constant for form in column) for column in zip(*used, strict=True))
+    return tuple(dim for dim, (_, one) in enumerate(zip(shape, fixed, strict=False)) if one)
 
 
 def _indices(nodes: Sequence[Node], array: str) -> list[tuple[Linear | None, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
+from allo_dse.ir.nest import loops_of
 from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
@@ -238,9 +239,10 @@ class Session:
 
     def _check_fifo(self, body: Body, array: ir.Value, *, split: bool) -> tuple[int, ...]:
         """The dimensions along which an array is several FIFOs, after it is checked that it can be."""
-        nest, name = body.nest(), body.name_of(array)
-        dims = constant_dims(nest.body, name) if split else ()
-        if nest.unsupported is not None or not check_fifo(nest.body, name, ir.MemRefType(array.type).shape, dims):
+        nest, name, shape = body.nest(), body.name_of(array), ir.MemRefType(array.type).shape
+        copies = [loop for loop in loops_of(nest.body) if body.is_copy(loop)] if split else []
+        dims = constant_dims(copies, name, shape)
+        if nest.unsupported is not None or not check_fifo(nest.body, name, shape, dims):
             said = f"to: the order in which elements of `{name}` are passed on could not be checked"
             warnings.warn(said, ProgramWarning, stacklevel=5)
         return dims

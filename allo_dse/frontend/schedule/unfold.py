@@ -60,7 +60,7 @@ def unfold(nest: Sequence[Found], axes: Sequence[int]) -> Unfolded:
         groups = [rounds for group in groups for rounds in _peeled(_numbered(group, number))]
     memories = _give_memory(groups, own)
     for group in groups:
-        as_call(body, group)
+        body.copies |= as_call(body, group)
     return Unfolded(len(groups), memories)
 
 
@@ -72,15 +72,15 @@ def outline(found: Found, name: str) -> None:
     as_call(found.body, [found.op], name)
 
 
-def as_call(body: Body, group: Sequence[ir.Operation], function: str | None = None) -> None:
-    """Number the calls that a part of a body makes anew, and those of the function that it stands in as one of them.
+def as_call(body: Body, group: Sequence[ir.Operation], function: str | None = None) -> set[int]:
+    """Number the calls that a part of a body makes anew, itself as one of them; those numbers.
 
     Args:
         function: a name for that function.
     """
     loops = [op for top in group for op in nested_ops(top, parents_first=True) if LOOP in op.attributes]
     if not loops:
-        return
+        return set()
     outermost = body.source(loops[0])
     free = count(1 + max(source.call for source in body.sources))
     calls: dict[tuple[str, int], int] = {}
@@ -90,14 +90,16 @@ def as_call(body: Body, group: Sequence[ir.Operation], function: str | None = No
             own = replace(source, function=function)
         else:
             own = source
-        call = calls.setdefault((source.function, source.call), -1)
-        call = calls[source.function, source.call] = next(free) if call < 0 else call
+        if (source.function, source.call) not in calls:
+            calls[source.function, source.call] = next(free)
+        call = calls[source.function, source.call]
         body.sources.append(replace(own, call=call))
         loop.attributes[LOOP] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(body.sources) - 1)
     for (owner, before, name), value in list(body.arrays.items()):
         if (owner, before) in calls:
             renamed = function if function is not None and owner == outermost.function else owner
             body.arrays[renamed, calls[owner, before], name] = value
+    return set(calls.values())
 
 
 def _numbered(group: Sequence[ir.Operation], number: int) -> ir.Operation:

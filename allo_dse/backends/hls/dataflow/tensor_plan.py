@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.jit import run_passes
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.directive import Directive
+from allo_dse.program.directive import STREAM, Directive
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
@@ -27,11 +28,13 @@ from allo_dse.program.tensors import Tensor, TensorPort
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear
+from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
 Access = Literal["unused", "value", "stream", "own", "shared", "onchip"]
 """How a task reaches a tensor: not at all; a scalar by value; through load and store processes; by copying its part
 from and to DRAM itself; element by element in DRAM; in memory on the chip that lies outside of the kernel."""
+NAME = "df.name"
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
@@ -136,10 +139,12 @@ class TensorOptions:
     Attributes:
         onchip: those that are in memory on the chip and are not copied.
         word_bits: width of the words in which tensors are moved, by name.
+        fifos: tasks' own arrays that are FIFOs, by name.
     """
 
     onchip: frozenset[str]
     word_bits: Mapping[str, int]
+    fifos: frozenset[str]
 
 
 def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
@@ -147,7 +152,8 @@ def tensor_options(program: CompiledProgram, directives: Sequence[Directive], re
     names = {tensor.name for tensor in program.tensors}
     own = [d for d in directives if d.scope in regions and d.name in names]
     onchip = frozenset(d.name for d in own if d.kind == "place" and d.options["memory"] == "onchip")
-    return TensorOptions(onchip, {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"})
+    words = {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"}
+    return TensorOptions(onchip, words, frozenset(d.name for d in directives if d.kind == STREAM))
 
 
 def class_plans(
@@ -165,16 +171,22 @@ def class_plans(
         pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
         numbers = kernel.class_of(pids)
         for position, task_class in enumerate(kernel.classes):
-            found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position]))
+            found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position], options.fifos))
     access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
     access |= {one.tensor.name: "shared" for one in program.shared}
     return [_with_access(plan, access, options.word_bits) for plan in found]
 
 
 def _lowered(
-    kernel: Kernel, position: int, task_class: TaskClass, symbols: dict[str, str], members: IntArray
+    kernel: Kernel,
+    position: int,
+    task_class: TaskClass,
+    symbols: dict[str, str],
+    members: IntArray,
+    fifos: frozenset[str],
 ) -> ClassPlan:
     module = ir.Module.parse(task_class.body.mlir)
+    _take_from(fifos, module)
     run_passes(module, _PASSES)
     function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
     arguments = list(function.regions[0].blocks[0].arguments)
@@ -183,6 +195,23 @@ def _lowered(
     marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
     planned = tuple(PortPlan(port, "unused", mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
     return ClassPlan(kernel, position, task_class, symbols[task_class.body.symbol], module, function, members, planned)
+
+
+def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
+    """Replace loads from FIFOs by operations that no pass removes or merges: each takes an element away."""
+    module.context.allow_unregistered_dialects = True
+    for op in nested_ops(module) if fifos else ():
+        if op.name != "memref.load":
+            continue
+        array = op.operands[0]
+        while not isinstance(array, ir.BlockArgument) and array.owner.name in ("memref.subview", "memref.cast"):
+            array = array.owner.operands[0]
+        attributes = {} if isinstance(array, ir.BlockArgument) else array.owner.attributes
+        if NAME in attributes and ir.StringAttr(attributes[NAME]).value in fifos:
+            with op.location, ir.InsertionPoint(op):
+                taken = ir.Operation.create(TAKE, [op.results[0].type], list(op.operands))
+            op.results[0].replace_all_uses_with(taken.results[0])
+            op.erase()
 
 
 def _origin(port: TensorPort) -> tuple[Linear, ...]:

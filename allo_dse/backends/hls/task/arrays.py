@@ -23,7 +23,6 @@ class Array:
         kept: the dimensions that the C++ array has.
         pointer: for memory behind a pointer, where the memref's first element lies and its strides, in elements.
         element: as C++ declares it.
-        is_fifo: whether each load takes its element away, so that it is written once, also where nothing uses it.
     """
 
     name: str
@@ -32,7 +31,6 @@ class Array:
     origin: tuple[Linear, ...] = ()
     kept: tuple[int, ...] | None = None
     pointer: tuple[Linear, tuple[int, ...]] | None = None
-    is_fifo: bool = False
 
     def at(self, indices: Sequence[Linear], name: Name) -> str:
         """One element."""

@@ -87,11 +87,6 @@ class LoopPragmas:
             for text in array_pragmas(directive, variable, dims)
         ]
 
-    def is_fifo(self, name: str) -> bool:
-        """Whether an array is passed from nest to nest as a stream."""
-        said = (d for d in self.directives if d.kind == STREAM and d.name == name)
-        return self.overlaps and any(map(self._applies, said))
-
     @property
     def overlaps(self) -> bool:
         """Whether the nests of the function run at once."""

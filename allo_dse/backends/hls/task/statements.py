@@ -14,7 +14,7 @@ from ..cpp.linear import atomic, linear_forms
 from ..cpp.operations import choice, constant
 from .arrays import Array, View, subview, whole
 from .body import Body
-from .tokens import TOKEN_HANDLERS
+from .tokens import TAKE, TOKEN_HANDLERS
 
 
 def translate(body: Body, function: ir.Operation) -> None:
@@ -45,7 +45,10 @@ def _load(body: Body, op: ir.Operation) -> None:
     view = body.views[op.operands[0]]
     text = view.at([body.index(i) for i in list(op.operands)[1:]], body.atom_text)
     node = leaf(text, view.array.element, frozenset([view.array]))
-    if view.array.pointer is not None or view.array.is_fifo:  # other processes write there: read it here and now
+    if op.name == TAKE and not list(op.results[0].uses):  # it leaves the FIFO all the same
+        body.line(f"volatile {node.type} {body.names.new('drained')} = {text};")
+        return
+    if view.array.pointer is not None or op.name == TAKE:  # other processes write there: read it here and now
         body.values[op.results[0]] = leaf(body.variable(node, view.array.name), node.type)
     else:
         body.define(op.results[0], node, view.array.name)
@@ -70,7 +73,7 @@ def _alloc(body: Body, op: ir.Operation) -> None:
     name = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
     element = element_of(type_.element_type)
     name_ = body.names.new(name or ("tile" if type_.rank else "flag" if element == BOOL else "x"))
-    array = Array(name_, element, tuple(type_.shape), is_fifo=body.pragmas.is_fifo(name))
+    array = Array(name_, element, tuple(type_.shape))
     if not array.extents:
         body.unset[array] = len(body.lines)
     body.line(f"{array.element} {array.name}{''.join(f'[{n}]' for n in array.extents)};")
@@ -207,6 +210,7 @@ def _nothing(body: Body, op: ir.Operation) -> None:
 
 HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
     "memref.load": _load,
+    TAKE: _load,
     "memref.store": _store,
     "memref.alloc": _alloc,
     "memref.alloca": _alloc,

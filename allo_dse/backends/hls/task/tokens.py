@@ -14,6 +14,9 @@ from ..cpp.linear import Linear, atom
 from ..cpp.streams import StreamArg
 from .body import Body
 
+TAKE = "fifo.load"
+"""A load from an array that is a FIFO."""
+
 
 def _stream(body: Body, op: ir.Operation) -> tuple[StreamArg, str]:
     """The stream that an operation uses."""
