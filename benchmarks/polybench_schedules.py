@@ -15,9 +15,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import allo_dse.lang
 
@@ -25,6 +27,8 @@ allo_dse.lang.install()
 
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
+from allo_dse.frontend.schedule.body import LOOP
+from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.lang import schedule as language
 from allo_dse.lang.diagnostics import ProgramError
 
@@ -58,8 +62,9 @@ class Program:
         session: Any = schedule.session
         functions = dict.fromkeys(source.function for body in session._bodies for source in body.sources)
         for function in functions:
-            for _, band in schedule.get_loops(function):
-                self._nest(schedule, [axis for _, axis in band], level, unroll, sums_outside)
+            for name, band in schedule.get_loops(function):
+                if (function, name) not in _callers(session):
+                    self._nest(schedule, [axis for _, axis in band], level, unroll, sums_outside)
         if banks > 1:
             for function, name, rank in sorted(_arrays(session)):
                 schedule.partition(f"{function}:{name}", partition_type="cyclic", dim=rank, factor=banks)
@@ -75,6 +80,18 @@ class Program:
         if unroll > 1:
             schedule.unroll(axes[-1], factor=unroll)
         schedule.pipeline(axes[max(0, len(axes) - 1 - level)])
+
+
+def _callers(session: Any) -> set[tuple[str, str]]:
+    """Nests in which functions with loops are called: to pipeline them would unroll those."""
+    found = set()
+    for body in session._bodies:
+        for loop in body.loops():
+            own = body.source(loop)
+            for inner in nested_ops(loop):
+                if LOOP in inner.attributes and body.source(inner).function != own.function:
+                    found.add((own.function, own.band))
+    return found
 
 
 def _arrays(session: Any) -> set[tuple[str, str, int]]:
@@ -100,13 +117,9 @@ def read(name: str) -> Program:
         raise Stop
 
     test = getattr(importlib.import_module(name), f"test_{name}")
-    language._open_session, language.Schedule.build = opening, building  # type: ignore[method-assign]
-    try:
+    recorded = patch.object(language, "_open_session", opening), patch.object(language.Schedule, "build", building)
+    with recorded[0], recorded[1], suppress(Stop):
         test()
-    except Stop:
-        pass
-    finally:
-        language._open_session, language.Schedule.build = OPEN, BUILD  # type: ignore[method-assign]
     return Program(name, test, found[0], opened[found[0].region])
 
 
@@ -139,11 +152,8 @@ def tuned(program: Program, designs: int) -> str:
     def building(_: language.Schedule, *args: Any, **options: Any) -> Any:
         return BUILD(program.scheduled(**fastest[2]), *args, **options)
 
-    language.Schedule.build = building  # type: ignore[method-assign]
-    try:
+    with patch.object(language.Schedule, "build", building):
         program.test()
-    finally:
-        language.Schedule.build = BUILD  # type: ignore[method-assign]
     points = ", ".join(f"{cycles:,} cycles {dsp} DSPs" for cycles, dsp, _ in sorted(front, key=lambda one: one[0]))
     return f"right; {points}; fastest {fastest[2]}"
 

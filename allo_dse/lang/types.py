@@ -279,8 +279,27 @@ bool = DType("bool", "bool", 1)
 index = DType("index", "index", 64)
 bfloat16 = DType("bfloat16", "bfloat", 16)
 float16, float32, float64 = Float(16), Float(32), Float(64)
-int1, int2, int3, int4, int5, int6, int7, int8 = (Int(n) for n in range(1, 9))
-int16, int32, int64, int128, int256, int512 = (Int(n) for n in (16, 32, 64, 128, 256, 512))
-uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (UInt(n) for n in range(1, 9))
-uint16, uint32, uint64, uint128, uint256, uint512 = (UInt(n) for n in (16, 32, 64, 128, 256, 512))
+int1, int2, int3, int4, int5, int6, int7, int8, int9, int10, int11, int12, int13, int14, int15, int16 = (
+    Int(n) for n in range(1, 17)
+)
+int32, int64, int128, int256, int512 = (Int(n) for n in (32, 64, 128, 256, 512))
+(
+    uint1,
+    uint2,
+    uint3,
+    uint4,
+    uint5,
+    uint6,
+    uint7,
+    uint8,
+    uint9,
+    uint10,
+    uint11,
+    uint12,
+    uint13,
+    uint14,
+    uint15,
+    uint16,
+) = (UInt(n) for n in range(1, 17))
+uint32, uint64, uint128, uint256, uint512 = (UInt(n) for n in (32, 64, 128, 256, 512))
 Index = index

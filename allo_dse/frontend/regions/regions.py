@@ -222,6 +222,8 @@ def bind_type_parameters(
     parameters = [p.name for p in getattr(node, "type_params", [])]
     if not values and caller is not None and all(name in caller for name in parameters):
         values = [caller[name] for name in parameters]
+    if not parameters and caller is None:  # of a function that is scheduled: as in Allo, they have no effect
+        values = []
     if len(parameters) != len(values):
         source.file.fail(
             node,

@@ -24,7 +24,7 @@ class Body:
     Attributes:
         sources: what loops are in the source, by their number, the attribute `df.loop` of an operation.
         arrays: the memory that a name of a function stands for, by function, call and name.
-        copies: the calls that are rounds of nests that have been unfolded.
+        copies: the calls that are rounds of nests that have been unfolded, and which rounds of the loops.
     """
 
     task_class: TaskClass
@@ -32,7 +32,7 @@ class Body:
     sources: list[SourceLoop]
     arrays: dict[tuple[str, int, str], ir.Value] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
-    copies: set[int] = field(default_factory=set)
+    copies: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(task_class: TaskClass, context: ir.Context) -> Body:
@@ -86,6 +86,11 @@ class Body:
             return self.parameters[array.arg_number]
         attributes = array.owner.attributes
         return str(ir.StringAttr(attributes[NAME]).value) if NAME in attributes else ""
+
+    def names(self) -> dict[str, str]:
+        """The names of all memory, each by itself: for what gets a name beside them."""
+        memory = (op.results[0] for op in self.operations() if op.name in ("memref.alloc", "memref.alloca"))
+        return {name: name for name in (*self.parameters, *map(self.name_of, memory))}
 
     def nest(self) -> Nest:
         """The body as a tree; its loops have the numbers of ours."""

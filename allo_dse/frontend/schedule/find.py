@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -121,7 +122,8 @@ def _axis(axis: object, top: str) -> tuple[str, str, str]:
 
 
 def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
-    """The loops of a nest by its name, outermost first; one list per call of its function."""
+    """The loops of a nest by its name, outermost first, without those that fill buffers; one list per call of its
+    function."""
     function, _, name = name.rpartition(":")
     function = function or top
     found: dict[tuple[int, int], list[Found]] = {}
@@ -133,7 +135,14 @@ def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
     if not found:
         names = list(dict.fromkeys(s.band for body in bodies for s in body.sources if s.function == function))
         raise ProgramError(f"`{function}` has no nest of loops `{name}`", hint=_known(name, names))
-    return list(found.values())
+    return [_of_source(nest) for nest in found.values()]
+
+
+def _of_source(nest: Sequence[Found]) -> list[Found]:
+    """The loops that a nest has without buffers."""
+    names = {one.name for one in nest}
+    added = (re.fullmatch(r"(.+)_(init|back|reuse)(_\d+)?", one.name) for one in nest)
+    return [one for one, made in zip(nest, added, strict=True) if made is None or made[1] not in names]
 
 
 def array(target: object, top: str) -> Array:

@@ -27,10 +27,12 @@ def compute_at(producer: Found, target: Found) -> None:
         ProgramError: where the loops do not have the same rounds, or where results would differ.
     """
     body = target.body
-    shared = _path(target.op)
-    first = _path(producer.op)[0]
-    if first == shared[0]:
+    path, shared = _path(producer.op), _path(target.op)
+    while path and shared and path[0] == shared[0]:  # loops around both nests
+        path, shared = path[1:], shared[1:]
+    if not path or not shared:
         raise ProgramError("both loops belong to one nest", hint="compute_at merges two nests")
+    first = path[0]
     moved = _same_rounds(body, first, shared)
     if first.parent != shared[0].parent:
         raise ProgramError("the two nests are not next to each other")

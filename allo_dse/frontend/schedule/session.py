@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
-from allo_dse.ir.nest import loops_of
+from allo_dse.ir.nest import Node, loops_of
 from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
@@ -20,9 +20,11 @@ from ..compiler import compile_region
 from . import find
 from .body import NAME, Body
 from .buffers import buffer_at, reshape, reuse_at
+from .dependence import references
 from .directives import loop_directive, partition_directive
 from .fifo import check_fifo, constant_dims
 from .find import Found
+from .forward import branch, hand_on
 from .fusion import compute_at
 from .printed import PrintedModule
 from .reshape_loops import erase_unused, fuse, reorder, share_constants, split
@@ -48,6 +50,7 @@ class Session:
             Body.of(task_class, context) for kernel in self._compiled.kernels for task_class in kernel.classes
         ]
         self._directives: list[Directive] = []
+        self._unfolded: set[tuple[object, ...]] = set()
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
@@ -207,13 +210,14 @@ class Session:
             self._add(partition_directive(body, array, str(target), options))
 
     def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+        if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
+            return list(axes)
+        self._unfolded.add((band_name, tuple(axes)))
         for nest in find.band(self._bodies, str(band_name), self.top):
             if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
                 raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
-            made = unfold(nest, axes)
-            for directive in list(self._directives):  # what was said of an array holds for those of the copies
-                for name in made.memories.get(directive.name, ()):
-                    self._add(replace(directive, name=name))
+            for name, first in unfold(nest, axes).items():  # what was said of an array holds for that of a copy
+                self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
         return list(axes)
 
     def _outline(self, axis: object, function: str | None) -> str:
@@ -228,24 +232,44 @@ class Session:
     def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
+        arrays: dict[Body, list[ir.Value]] = {}
         for body, array in find.arrays(self._bodies, target, self.top):
-            name, kernel = body.name_of(array), body.task_class.kernel
-            if not isinstance(array, ir.BlockArgument):  # the order of arguments is for the caller to know
-                for dim in self._check_fifo(body, array, split=axis is not None):
-                    self._add(Directive("partition", kernel, name, {"dim": dim + 1, "partition_type": "complete"}))
-            self._add(Directive(STREAM, kernel, name, {"to": str(dst), "depth": depth}))
+            own = arrays.setdefault(body, [])
+            own += [array] if array not in own else []
+        for body, own in arrays.items():
+            kernel = body.task_class.kernel
+            if isinstance(axis, int) and body.copies:
+                own = hand_on(body, own, axis, body.names()) or own
+            elif axis is None:
+                own = [branch(body, array, str(dst), body.names()) for array in own]
+            for name, dims in self._check_fifos(body, own, split=axis is not None):
+                banks = [{"dim": dim + 1, "partition_type": "complete"} for dim in dims]
+                self._directives += [Directive("partition", kernel, name, bank) for bank in banks]
+                self._add(Directive(STREAM, kernel, name, {"to": str(dst), "depth": depth}))
             if axis is not None or find.array(target, self.top).function == self.top:
                 self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
 
-    def _check_fifo(self, body: Body, array: ir.Value, *, split: bool) -> tuple[int, ...]:
-        """The dimensions along which an array is several FIFOs, after it is checked that it can be."""
-        nest, name, shape = body.nest(), body.name_of(array), ir.MemRefType(array.type).shape
-        copies = [loop for loop in loops_of(nest.body) if body.is_copy(loop)] if split else []
-        dims = constant_dims(copies, name, shape)
-        if nest.unsupported is not None or not check_fifo(nest.body, name, shape, dims):
-            said = f"to: the order in which elements of `{name}` are passed on could not be checked"
-            warnings.warn(said, ProgramWarning, stacklevel=5)
-        return dims
+    def _check_fifos(
+        self, body: Body, arrays: Sequence[ir.Value], *, split: bool
+    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Arrays, and the dimensions along which each is several FIFOs, after it is checked that they can be."""
+        nest = body.nest()
+        users: dict[str, list[Node]] = {}
+        for node in nest.body:
+            for name in {reference.access.array for reference in references([node])}:
+                users.setdefault(name, []).append(node)
+        for array in arrays:
+            name, shape = body.name_of(array), ir.MemRefType(array.type).shape
+            if isinstance(array, ir.BlockArgument):  # the order of arguments is for the caller to know
+                yield name, ()
+                continue
+            used = users.get(name, [])
+            copies = [loop for loop in loops_of(used) if body.is_copy(loop)] if split else []
+            dims = constant_dims(copies, name, shape)
+            if nest.unsupported is not None or not check_fifo(used, name, shape, dims):
+                said = f"to: the order in which elements of `{name}` are passed on could not be checked"
+                warnings.warn(said, ProgramWarning, stacklevel=6)
+            yield name, dims
 
     def _add(self, directive: Directive) -> None:
         if directive not in self._directives:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from allo_dse.ir.bindings import ir
@@ -20,48 +20,45 @@ MOST_COPIES = 4096
 _MEMORY = ("memref.alloc", "memref.alloca")
 
 
-@dataclass(frozen=True)
-class Unfolded:
-    """What unfolding a nest made.
-
-    Attributes:
-        copies: how many rounds stand by themselves now.
-        memories: names of arrays of which every copy but the first has its own, and the names of those.
-    """
-
-    copies: int
-    memories: Mapping[str, tuple[str, ...]]
-
-
-def unfold(nest: Sequence[Found], axes: Sequence[int]) -> Unfolded:
+def unfold(nest: Sequence[Found], axes: Sequence[int]) -> dict[str, str]:
     """Write out the rounds of some loops of a nest one after the other, each with numbers for their variables.
 
     before:  for i in 0..2: for k: f(i, k)        after unfold([0]):  for k: f(0, k); for k: f(1, k)
 
     The order of all statements stays. Memory that every round fills before it reads it becomes each copy's own, so that
-    copies can run at once; each copy is a call of its own, as of a function.
+    copies can run at once; each copy is a call of its own, as of a function (`Body.copies`).
+
+    Returns:
+        Names of the memory that was added, and of what it is in place of.
 
     Raises:
         ProgramError: where the number of rounds is not known, or is too large.
     """
     body = nest[0].body
-    own = _memory_of_rounds(nest[min(axes)], nest[max(axes)])
-    numbers = [number_of(nest[axis].op) for axis in sorted(axes)]
     copies = 1
     for axis in axes:
         trips = trips_of(nest[axis].op)
-        if trips is None:
+        if trips is None or known(bounds(nest[axis].op)[0]) is None:
             raise ProgramError(f"unfold: how often `{nest[axis].name}` runs is not known when the program is compiled")
         copies *= trips
     if copies > MOST_COPIES:
         raise ProgramError(f"unfold: {copies:,} copies; the limit is {MOST_COPIES:,}", hint="split the loops first")
-    groups = [[nest[min(axes)].op]]
-    for number in numbers:
-        groups = [rounds for group in groups for rounds in _peeled(_numbered(group, number))]
-    memories = _give_memory(groups, own)
-    for group in groups:
-        body.copies |= as_call(body, group)
-    return Unfolded(len(groups), memories)
+    made = body.names()
+    places: dict[int, tuple[int, ...]] = {}
+    for axis in sorted(axes, reverse=True):
+        loop = nest[axis].op
+        own = _memory_of_rounds(body, loop)
+        rounds = _peeled(loop)
+        before, places = places, {}
+        for number, group in enumerate(rounds):
+            memory = _memory_of(group, own, made) if number else {}
+            for (_, old), new in as_call(body, group, memory=memory).items():
+                if old in before:
+                    places[new] = (number, *before[old])
+                elif axis == max(axes):
+                    places[new] = (number,)
+    body.copies.update(places)
+    return {name: first for name, first in made.items() if name != first}
 
 
 def outline(found: Found, name: str) -> None:
@@ -72,15 +69,21 @@ def outline(found: Found, name: str) -> None:
     as_call(found.body, [found.op], name)
 
 
-def as_call(body: Body, group: Sequence[ir.Operation], function: str | None = None) -> set[int]:
-    """Number the calls that a part of a body makes anew, itself as one of them; those numbers.
+def as_call(
+    body: Body,
+    group: Sequence[ir.Operation],
+    function: str | None = None,
+    memory: Mapping[ir.Value, ir.Value] | None = None,
+) -> dict[tuple[str, int], int]:
+    """Number the calls that a part of a body makes anew, itself as one of them; the new numbers by function and call.
 
     Args:
         function: a name for that function.
+        memory: what the part uses in place of other memory.
     """
     loops = [op for top in group for op in nested_ops(top, parents_first=True) if LOOP in op.attributes]
     if not loops:
-        return set()
+        return {}
     outermost = body.source(loops[0])
     free = count(1 + max(source.call for source in body.sources))
     calls: dict[tuple[str, int], int] = {}
@@ -98,14 +101,8 @@ def as_call(body: Body, group: Sequence[ir.Operation], function: str | None = No
     for (owner, before, name), value in list(body.arrays.items()):
         if (owner, before) in calls:
             renamed = function if function is not None and owner == outermost.function else owner
-            body.arrays[renamed, calls[owner, before], name] = value
-    return set(calls.values())
-
-
-def _numbered(group: Sequence[ir.Operation], number: int) -> ir.Operation:
-    """The loop of a part of the body that has a number."""
-    inside = (op for top in group for op in nested_ops(top, parents_first=True))
-    return next(op for op in inside if LOOP in op.attributes and number_of(op) == number)
+            body.arrays[renamed, calls[owner, before], name] = (memory or {}).get(value, value)
+    return calls
 
 
 def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
@@ -130,26 +127,20 @@ def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
     return rounds
 
 
-def _memory_of_rounds(outermost: Found, innermost: Found) -> list[ir.Operation]:
-    """The memory that only the rounds of a nest use, and that each fills before it reads it."""
-    body = outermost.body
+def _memory_of_rounds(body: Body, loop: ir.Operation) -> list[ir.Operation]:
+    """The memory that only the rounds of a loop use, and that each fills before it reads it."""
     nest = body.nest()
     if nest.unsupported is not None:
         return []
-    rounds = numbered(nest, number_of(innermost.op)).body
-    inside = {id_of(op) for op in nested_ops(outermost.op)}
+    rounds = numbered(nest, number_of(loop)).body
+    inside = set(nested_ops(loop))
     return [
         op
         for op in body.operations()
         if op.name in _MEMORY
-        and all(id_of(user) in inside for user in _users(op) if user.name != "memref.dealloc")
+        and all(user in inside for user in _users(op) if user.name != "memref.dealloc")
         and _filled_first(rounds, body.name_of(op.results[0]), list(ir.MemRefType(op.results[0].type).shape))
     ]
-
-
-def id_of(op: ir.Operation) -> int:
-    """A number that is the same for all handles of an operation."""
-    return hash(op)
 
 
 def _users(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -168,24 +159,27 @@ def _filled_first(rounds: Sequence[Node], array: str, shape: Sequence[int]) -> b
     return written is not None and len(set(written.tolist())) == size
 
 
-def _give_memory(groups: Sequence[Sequence[ir.Operation]], own: Sequence[ir.Operation]) -> dict[str, tuple[str, ...]]:
-    """Memory of its own for every group but the first; names of it by the name of the first's."""
-    made: dict[str, tuple[str, ...]] = {}
-    for memory in own:
-        name = str(ir.StringAttr(memory.attributes[NAME]).value) if NAME in memory.attributes else ""
-        freed = next((user for user in _users(memory) if user.name == "memref.dealloc"), None)
-        names = []
-        for number, group in enumerate(groups[1:], 1):
-            copy = memory.clone(ir.InsertionPoint(memory)).operation
-            if name:
-                copy.attributes[NAME] = ir.StringAttr.get(f"{name}_{number}")
-                names.append(f"{name}_{number}")
-            for op in (inner for top in group for inner in nested_ops(top)):
-                for position, operand in enumerate(op.operands):
-                    if operand == memory.results[0]:
-                        op.operands[position] = copy.results[0]
-            if freed is not None:
-                freed.clone(ir.InsertionPoint(freed)).operation.operands[0] = copy.results[0]
-        if names:
-            made[name] = tuple(names)
+def _memory_of(
+    group: Sequence[ir.Operation], own: Sequence[ir.Operation], names: dict[str, str]
+) -> dict[ir.Value, ir.Value]:
+    """Memory of its own for a round, by what it is in place of."""
+    made: dict[ir.Value, ir.Value] = {memory.results[0]: copy_of(memory, names) for memory in own}
+    for op in (inner for top in group for inner in nested_ops(top)):
+        for position, operand in enumerate(op.operands):
+            if operand in made:
+                op.operands[position] = made[operand]
     return made
+
+
+def copy_of(memory: ir.Operation, names: dict[str, str]) -> ir.Value:
+    """Other memory of the same kind; its name is added to `names`, with that of the first."""
+    copy = memory.clone(ir.InsertionPoint(memory)).operation
+    if NAME in memory.attributes:
+        first = str(ir.StringAttr(memory.attributes[NAME]).value)
+        number = next(n for n in count(1) if f"{first}_{n}" not in names)
+        names[f"{first}_{number}"] = first
+        copy.attributes[NAME] = ir.StringAttr.get(f"{first}_{number}")
+    for user in list(_users(memory)):
+        if user.name == "memref.dealloc":
+            user.clone(ir.InsertionPoint(user)).operation.operands[0] = copy.results[0]
+    return copy.results[0]

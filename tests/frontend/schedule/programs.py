@@ -5,7 +5,7 @@ import allo_dse.lang
 allo_dse.lang.install()
 
 import allo
-from allo.ir.types import float32, int32
+from allo.ir.types import float32, index, int32
 
 M, N, K = 6, 8, 10
 
@@ -118,3 +118,73 @@ def solve(A: int32[N], B: int32[N]):
             total += A[j]
         for j in range(N):
             B[j] += total + i
+
+
+def gemm(A: int32[4, 4], B: int32[4, 4], C: int32[4, 4]):
+    for i, j in allo.grid(4, 4, name="PE"):
+        for k in range(4):
+            C[i, j] += A[i, k] * B[k, j]
+
+
+def with_memory(A: int32[4, 4], B: int32[4, 4], C: int32[4, 4]):
+    for i, j in allo.grid(4, 4, name="PE"):
+        products: int32[4]
+        total: int32 = 0
+        for k in range(4):
+            products[k] = A[i, k] * B[k, j]
+        for n in range(4):
+            total += products[n]
+        C[i, j] = total
+
+
+def process(A_in: int32[4], B_in: int32[4], A_out: int32[4], B_out: int32[4], C: int32[2, 3], i: index, j: index):
+    for k in range(4):
+        a: int32 = A_in[k]
+        b: int32 = B_in[k]
+        C[i, j] += a * b
+        A_out[k] = a
+        B_out[k] = b
+
+
+def systolic(A: int32[2, 4], B: int32[4, 3], C: int32[2, 3]):
+    across: int32[2, 4, 4]
+    down: int32[3, 3, 4]
+    for k in range(4):
+        for m in range(2):
+            across[m, 0, k] = A[m, k]
+        for n in range(3):
+            down[n, 0, k] = B[k, n]
+    for i, j in allo.grid(2, 3, name="PE"):
+        process(across[i, j], down[j, i], across[i, j + 1], down[j, i + 1], C, i, j)
+    ends: int32[2]
+    for k in range(4):
+        for m in range(2):
+            ends[m] = across[m, 3, k]
+        for n in range(3):
+            ends[0] = down[n, 2, k]
+
+
+def carried(A: int32[4], B: int32[4]):
+    last: int32[1]
+    for i in range(4):
+        if i > 0:
+            B[i] = last[0]
+        last[0] = A[i]
+
+
+def two_readers(A: int32[8], C: int32[8], D: int32[8]):
+    B: int32[8]
+    for i in range(8):
+        B[i] = A[i] + 1
+    for i in range(8):
+        C[i] = B[i] * 2
+    for i in range(8):
+        D[i] = B[i] - 3
+
+
+def backwards(A: int32[4, 4], C: int32[4, 4]):
+    B: int32[4, 4]
+    for i, j in allo.grid(4, 4, name="first"):
+        B[i, j] = A[i, j] + 1
+    for i, j in allo.grid(4, 4, name="second"):
+        C[i, j] = B[j, i]
