@@ -19,12 +19,13 @@ from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
-from .equivalence.compare import equivalent
+from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .program.functional import run_graph
 
@@ -86,6 +87,8 @@ def prove_design(
 ) -> VerifyResult:
     """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
 
+    Where data decides on loops, indices or streams, they are compared on the path that random inputs take.
+
     Args:
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh, which
             is compared where the design itself, at its stream depths, takes more than `most_operations`.
@@ -94,13 +97,13 @@ def prove_design(
         always: go on to the end at the smaller size, or without one at the only size there is.
 
     Raises:
-        Undecidable: where data decides on more than values, or the unfolded program does not end.
+        Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
         TooMuchWork: where both sizes take more operations than that.
     """
     program = design.program
     try:
         limit = None if always and verify_with is None else most_operations
-        found = equivalent(program, design, seed=seed, seconds=seconds, most_operations=limit)
+        found = _compared(program, design, seed, seconds, limit)
         size = "full size"
     except TooMuchWork:
         if verify_with is None:
@@ -108,11 +111,27 @@ def prove_design(
         program = program.with_params(**verify_with(program.params))
         _same_mesh(design.program, program)
         folded, limit = program.vmg.fold(design.fold), None if always else most_operations
-        found = equivalent(program, folded, seed=seed, seconds=seconds, most_operations=limit)
+        found = _compared(program, folded, seed, seconds, limit)
         size = "reduced size"
     if found.ended == 0:
         raise Undecidable(f"the unfolded program ends early: {found.message}")
     return VerifyResult(found.equal, f"{found} ({size}: {_sizes(program)})", found.seconds)
+
+
+def _compared(
+    program: Program, folded: VMG | Design, seed: int, seconds: float, most_operations: int | None
+) -> Equivalence:
+    """For all inputs, or else for all on the path of random ones."""
+    try:
+        return equivalent(program, folded, seed=seed, seconds=seconds, most_operations=most_operations)
+    except TooMuchWork:
+        raise
+    except Undecidable as undecided:
+        arrays = random_arrays(program, directions(program)[0], seed)
+        try:
+            return equivalent(program, folded, seed=seed, seconds=seconds, inputs=arrays)
+        except Undecidable:
+            raise undecided from None
 
 
 def verify_and_prove(

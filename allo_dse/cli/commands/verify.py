@@ -21,7 +21,8 @@ EXIT_DIFFERENT = 1
 _VERIFY = """Compare designs with their program for all inputs: both run at random points of a prime field.
 
 Without an ID, all designs of the run's front. This executes the study file the run was made with, and its `verify_with`
-chooses the size. Exit code 1 says that a design differs. Designs whose loops or indices data decides on are undecided.
+chooses the size. Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs
+on the path that random ones take. Designs that poll streams or call vendor kernels are undecided.
 
 [bold]Examples[/]
 

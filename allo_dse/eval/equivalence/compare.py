@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.ir.nest import Loop, Node, read_nest
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -27,8 +28,11 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
 
+from ..program.observe import Inputs, arrays_of, sets_of
+from .by_path import MOST_ENTRIES as MOST_PATH_ENTRIES
+from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable
-from .domains import PRIME_BITS, DegreeDomain, FieldDomain, random_prime
+from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, Log, told_apart
 from .run import Side
 
@@ -83,6 +87,7 @@ class Equivalence:
         difference: where they differ.
         message: what ended one of them early.
         ended: which of the two that was: 0 or 1.
+        paths: on the paths of how many sets of inputs they were compared; 0: for all inputs.
     """
 
     equal: bool
@@ -94,6 +99,7 @@ class Equivalence:
     difference: Difference | None = None
     message: str = ""
     ended: int | None = None
+    paths: int = 0
 
     def __bool__(self) -> bool:
         return self.equal
@@ -101,8 +107,10 @@ class Equivalence:
     def __str__(self) -> str:
         if not self.equal:
             return f"different: {self.difference or self.message}"
+        plural = "s" if self.paths > 1 else ""
+        path = f", on the path{plural} of {self.paths} set{plural} of inputs" if self.paths else ""
         return (
-            f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations: "
+            f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations{path}: "
             f"error probability below {self.error:.1e}"
         )
 
@@ -115,6 +123,7 @@ def equivalent(
     seed: int = 0,
     seconds: float | None = None,
     most_operations: int | None = None,
+    inputs: Inputs | Sequence[Inputs] | None = None,
 ) -> Equivalence:
     """Whether two programs compute the same outputs from all inputs.
 
@@ -124,9 +133,13 @@ def equivalent(
         seed: of the prime and the points.
         seconds: time limit of each run.
         most_operations: on data, that one run of either may have; also how many elements its tensors may have.
+        inputs: arrays by the names of tensors in `a`, or a list of such sets; what is not given is zero. Programs in
+            which data decides on loops, indices or streams are compared on the paths that these inputs take, for all
+            inputs that take the same.
 
     Raises:
-        Undecidable: where data decides on more than values (loops, indices, use of streams), naming the place.
+        Undecidable: where data decides on more than values (loops, indices, use of streams) and no inputs are given,
+            or on what neither formulas nor inputs tell, naming the place.
         TooMuchWork: where it takes more operations, or time, than was allowed.
         SimulationError: for programs whose tensors are not alike.
     """
@@ -137,12 +150,14 @@ def equivalent(
         for side in sides:
             require_little_work(side.vmg, most_operations)
     counted: list[tuple[int, int, int]] = []
+    given = [None] if inputs is None else [_numbers(sides[0].vmg.program, one) for one in sets_of(inputs, {})]
+    paths = 0 if inputs is None else len(given)
     try:
-        counted.extend(_degree(side, seconds, most_operations) for side in sides)
+        counted.extend(_degree(side, seconds, most_operations, given) for side in sides)
         degree, (operations, hashes) = max(c[0] for c in counted), (sum(c[k] for c in counted) for k in (1, 2))
         points, error = points_for(degree, hashes)
-        difference, tried = _difference(sides, points, seed, seconds)
-        if difference is not None:
+        difference, tried = _difference(sides, points, seed, seconds, given)
+        if difference is not None and inputs is None:
             difference = replace(difference, formulas=_formulas(sides, difference, operations, seconds))
     except Undecidable:
         raise
@@ -152,7 +167,7 @@ def equivalent(
         taken = time.perf_counter() - started
         return Equivalence(False, 0, 0, 0.0, 0, taken, message=failure.message, ended=min(len(counted), 1))
     taken = time.perf_counter() - started
-    return Equivalence(difference is None, tried, degree, error, operations, taken, difference)
+    return Equivalence(difference is None, tried, degree, error, operations, taken, difference, paths=paths)
 
 
 def points_for(degree: int, hashes: int) -> tuple[int, float]:
@@ -218,26 +233,61 @@ def _least_rounds(nodes: Iterable[Node]) -> int:
     return max(rounds, 1)
 
 
-def _degree(side: Side, seconds: float | None, most_operations: int | None) -> tuple[int, int, int]:
+Numbers = list[NDArray[np.generic]]
+"""An array per tensor: the inputs whose path is taken."""
+
+
+def _numbers(program: CompiledProgram, inputs: Inputs) -> Numbers:
+    return list(Arguments(program, arrays_of(program, inputs)).by_name.values())
+
+
+def _run(
+    side: Side,
+    domain: Domain,
+    words: list[IntArray],
+    given: Numbers | None,
+    *,
+    key: int = 0,
+    seconds: float | None,
+    most_operations: int | None = None,
+) -> tuple[list[IntArray], tuple[int, int]]:
+    """The words of the tensors after a run, all of it or by the path of given inputs; and the tasks' counts."""
+    if given is None:
+        found = [word.copy() for word in words]
+        return found, side.run(domain, found, key, seconds, most_operations)
+    log = PathLog(domain)
+    found = [log.words(word, numbers) for word, numbers in zip(words, given, strict=True)]
+    counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log)
+    if log.is_full:
+        raise TooMuchWork(f"more than {MOST_PATH_ENTRIES:,} operations", hint="give smaller inputs")
+    return [log.formulas(word) for word in found], counts
+
+
+def _degree(
+    side: Side, seconds: float | None, most_operations: int | None, given: Sequence[Numbers | None]
+) -> tuple[int, int, int]:
     """The highest degree, and the numbers of operations and of hashes."""
-    tensors = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
-    operations, hashes = side.run(DegreeDomain(), tensors, 0, seconds, most_operations)
-    return max(int(words.max(initial=0)) for words in tensors), operations, hashes
+    ones = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
+    found = [_run(side, DegreeDomain(), ones, one, seconds=seconds, most_operations=most_operations) for one in given]
+    degree = max(int(words.max(initial=0)) for tensors, _ in found for words in tensors)
+    operations, hashes = (sum(counts[k] for _, counts in found) for k in (0, 1))
+    return degree, operations, hashes
 
 
-def _difference(sides: list[Side], points: int, seed: int, seconds: float | None) -> tuple[Difference | None, int]:
+def _difference(
+    sides: list[Side], points: int, seed: int, seconds: float | None, given: Sequence[Numbers | None]
+) -> tuple[Difference | None, int]:
     """The first difference, and how many points were tried."""
     field = FieldDomain(random_prime(seed))
     for point in range(points):
         rng = np.random.default_rng([seed, point])
         key = int(rng.integers(1 << 62))
-        inputs = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
-        found = [[words.copy() for words in inputs] for _ in sides]
-        for side, tensors in zip(sides, found, strict=True):
-            side.run(field, tensors, key, seconds)
-        for position, (own, other) in enumerate(zip(*found, strict=True)):
-            if (own != other).any():
-                return _described(sides, position, own, other, field), point + 1
+        words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
+        for one in given:
+            found = [_run(side, field, words, one, key=key, seconds=seconds)[0] for side in sides]
+            for position, (own, other) in enumerate(zip(*found, strict=True)):
+                if (own != other).any():
+                    return _described(sides, position, own, other, field), point + 1
     return None, points
 
 
@@ -262,7 +312,7 @@ def _formulas(
         domain, tensors = FormulaDomain(), side.vmg.program.tensors
         # Numbers that are no constants have entries, too; there are hardly more of them than operations.
         log = Log(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
-        side.run(domain, log.inputs, log.address, seconds)
+        side.run(domain, log.inputs, 0, seconds, log=log)
         if log.is_full:
             return None
         position = [t.name for t in sides[0].vmg.program.tensors].index(difference.tensor)

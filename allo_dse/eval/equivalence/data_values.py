@@ -31,11 +31,12 @@ class TooMuchWork(Undecidable):
 class DataValues:
     """Attributes:
     data: values and arrays that hold data.
-    branches: `scf.if` operations on data, inner ones first.
+    branches: `scf.if` operations on data that become choices, inner ones first; none where data decides by its number
+        on given inputs (`by_path`).
     """
 
-    def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value) -> None:
-        self._class = task_class
+    def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value, *, by_path: bool) -> None:
+        self._class, self._by_path = task_class, by_path
         self._ops = find(function, lambda name: True)
         self._next: dict[ir.Value, list[ir.Value]] = defaultdict(list)
         self.data: set[ir.Value] = set()
@@ -49,7 +50,7 @@ class DataValues:
             elif op.name in _BLOCKS:
                 seeds.append(op.operands[1])
         self._spread(seeds)
-        self.branches = self._choices()
+        self.branches = [] if by_path else self._choices()
         self._require_control()
 
     def _choices(self) -> list[ir.Operation]:
@@ -91,7 +92,9 @@ class DataValues:
             return [op.regions[0].blocks[0].arguments[k]]
         if op.name in ("scf.yield", "affine.yield", "scf.condition"):
             return self._carried(op, k)
-        return [] if op.regions or op.name.startswith("df.") else list(op.results)
+        if op.regions or op.name.startswith("df."):
+            return []
+        return [r for r in op.results if not (self._by_path and isinstance(r.type, ir.IndexType))]
 
     def _carried(self, op: ir.Operation, k: int) -> list[ir.Value]:
         """Where the operands of a region's last operation go."""
@@ -110,6 +113,8 @@ class DataValues:
                 raise self._refusal("what it does depends on when tokens come", op)
             if op.name == "llvm.call":
                 raise self._refusal("what a vendor kernel computes is not in the program", op)
+            if self._by_path:
+                continue
             if op.name == "scf.condition" and op.operands[0] in self.data:
                 raise self._refusal("data decides how often a loop runs", op)
             if any(isinstance(result.type, ir.IndexType) and result in self.data for result in op.results):

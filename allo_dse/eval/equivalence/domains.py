@@ -4,8 +4,8 @@
 binary fractions map to it as a ring does; any other operation is a hash of its name and operands.
 `DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
 
-Both offer the same functions, so that one rewritten body serves both. Each takes the task's two words first: the key of
-the hashes, or the counts of operations and of hashes.
+Both offer the same functions, so that one rewritten body serves both. Each takes the task's own words first: the key of
+the hashes, or the counts of operations and of hashes, and behind them the address of a log, where there is one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
-WORDS_TYPE = "memref<2xi64, strided<[?], offset: ?>>"
+WORDS_TYPE = "memref<3xi64, strided<[?], offset: ?>>"
 """The type of a task's own words."""
+OWN_WORDS = 3
 PRIME_BITS = 61
 _WORD = 1 << 64
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -35,11 +36,21 @@ SIGNATURES = {
 """How many words each function takes after the task's own; `real` takes a float of 64 bits."""
 
 
-class Domain(Protocol):
-    """What the functions of a rewritten body work on."""
+class Constants(Protocol):
+    """What words stand for numbers."""
 
     def constant(self, value: Fraction | float) -> int:
         """The word that stands for a number."""
+
+
+class Log(Constants, Protocol):
+    """Where the functions of a domain keep what they did."""
+
+    address: int
+
+
+class Domain(Constants, Protocol):
+    """What the functions of a rewritten body work on."""
 
     def code(self, name: str) -> int:
         """The number that stands for an operation."""

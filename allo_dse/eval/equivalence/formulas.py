@@ -29,10 +29,10 @@ _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 
 _ENTRY = f"""
 func.func private @entry(%w: {WORDS_TYPE}, %op: i64, %a: i64, %b: i64, %c: i64) -> i64 {{
-  %first = arith.constant 0 : index
+  %third = arith.constant 2 : index
   %one = arith.constant 1 : i64
   %two = arith.constant 2 : i64
-  %address = memref.load %w[%first] : {WORDS_TYPE}
+  %address = memref.load %w[%third] : {WORDS_TYPE}
   %log = llvm.inttoptr %address : i64 to !llvm.ptr
   %n = llvm.load %log : !llvm.ptr -> i64
   %last_place = llvm.getelementptr %log[%one] : (!llvm.ptr, i64) -> !llvm.ptr, i64
@@ -43,7 +43,7 @@ func.func private @entry(%w: {WORDS_TYPE}, %op: i64, %a: i64, %b: i64, %c: i64) 
 
 @dataclass(frozen=True, eq=False)
 class FormulaDomain:
-    """Numbers of log entries; constants are negative numbers. A task's first word is the address of the log.
+    """Numbers of log entries; constants are negative numbers.
 
     Attributes:
         names: of the operations, by their codes.
@@ -107,6 +107,9 @@ class Log:
             np.arange(first, first + size).reshape(shape)
             for first, size, (_, shape) in zip(self._firsts, sizes, shapes, strict=False)
         ]
+
+    def constant(self, value: Fraction | float) -> int:
+        return self._domain.constant(value)
 
     @property
     def is_full(self) -> bool:

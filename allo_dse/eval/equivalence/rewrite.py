@@ -23,6 +23,7 @@ from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 from ..program.own_words import with_own_words
+from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, DataValues, Undecidable
 from .domains import WORDS_TYPE, Domain
 from .widths import EXTENSIONS, Widths, constant_of, width_of
@@ -71,7 +72,9 @@ def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociati
 
 def _rewritten(task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> Body:
     module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
-    _Rewriter(find(module, lambda name: name == "func.func")[0], task_class, domain, allow_reassociation).rewrite()
+    main = find(module, lambda name: name == "func.func")[0]
+    rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
+    rewriter(main, task_class, domain, allow_reassociation).rewrite()
     for op in ir.Module.parse(domain.functions).body.operations:
         module.body.append(op.operation.clone())
     run_passes(module, "builtin.module(symbol-dce)")
@@ -106,11 +109,13 @@ class _Plan:
 class _Rewriter:
     """Rewrites one function in place."""
 
+    by_path = False
+
     def __init__(self, main: ir.Operation, task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> None:
         self._main, self._domain, self._real_ring = main, domain, allow_reassociation
         self._words = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == WORDS_TYPE)
         self._word = ir.IntegerType.get_signless(64)
-        self._known = DataValues(main, task_class, self._words)
+        self._known = DataValues(main, task_class, self._words, by_path=self.by_path)
         self._constants: dict[int, ir.Value] = {}
 
     def rewrite(self) -> None:
@@ -297,6 +302,57 @@ class _Rewriter:
                 last.erase()
                 joined.append(other)
         return joined
+
+
+class _PathRewriter(_Rewriter):
+    """Words are numbers of entries that hold a formula and a number; numbers decide (see `by_path`)."""
+
+    by_path = True
+
+    def _follow(self, plan: _Plan) -> None:
+        op = plan.op
+        if plan.result is not None and op.name.startswith(("arith.", "math.")):
+            self._compute_both(plan, plan.result)
+            return
+        moved = _moved(op)
+        for k, operand in enumerate(plan.operands):
+            if k in moved and plan.places[k]:
+                op.operands[k] = self._entered(op.operands[k], operand)
+            elif operand.is_data and not isinstance(operand.type, ir.MemRefType) and k not in moved:
+                op.operands[k] = self._decided(op.operands[k], operand)
+
+    def _entered(self, value: ir.Value, operand: _Operand) -> ir.Value:
+        return value if operand.is_data else self._call("entry", self._lifted(value, operand), as_bits(value))
+
+    def _decided(self, value: ir.Value, operand: _Operand) -> ir.Value:
+        """The number of a value."""
+        if not operand.is_data:
+            return value
+        type_, callee = ir.IntegerType.get_signless(NUMBER_BITS), ir.FlatSymbolRefAttr.get("number")
+        return from_bits(func.CallOp([type_], callee, [self._words, value]).results[0], operand.type)
+
+    def _compute_both(self, plan: _Plan, target: ir.Type) -> None:
+        """The formula of a result, and beside it the operation itself on numbers."""
+        op, before = plan.op, plan.operands
+        own = list(op.operands)
+        if op.name == "arith.select":
+            op.operands[0] = self._decided(own[0], before[0])
+            for k in (1, 2):
+                op.operands[k] = self._entered(own[k], before[k])
+            return
+        if any(isinstance(o.type, ir.IndexType) for o in before):
+            raise Undecidable(f"{op.name} has no formula", hint=HINT)
+        numbers = [self._decided(value, operand) for value, operand in zip(own, before, strict=True)]
+        on_numbers = op.clone()
+        on_numbers.results[0].set_type(target)
+        for k, number in enumerate(numbers):
+            on_numbers.operands[k] = number
+        formulas = [
+            self._call("formula", value) if operand.is_data else self._lifted(value, operand)
+            for value, operand in zip(own, before, strict=True)
+        ]
+        formula = formulas[0] if plan.is_kept else self._formula(op, formulas, before[0].type, target)
+        self._replace(op, self._call("entry", formula, as_bits(on_numbers.results[0])))
 
 
 def _stores(block: ir.Block) -> list[ir.Operation]:

@@ -22,7 +22,7 @@ from ..program.persistent_state import State
 from ..program.stream_wiring import Wiring, wiring_of
 from ..program.vendor_kernels import Externals
 from .data_values import TooMuchWork
-from .domains import Domain
+from .domains import OWN_WORDS, Constants, Domain, Log
 from .rewrite import rewritten
 
 
@@ -45,10 +45,13 @@ class Side:
         key: int,
         seconds: float | None,
         most_operations: int | None = None,
+        log: Log | None = None,
     ) -> tuple[int, int]:
         """Run over a domain; `tensors` are words, and written in place.
 
         Args:
+            key: of hashes.
+            log: of the operations, in a domain that keeps one.
             most_operations: over degrees: how many the run may have.
 
         Returns:
@@ -58,11 +61,11 @@ class Side:
             TooMuchWork: if it has more operations than it may.
         """
         program = self.vmg.program
-        state = _initial_state(self.vmg, domain, key)
+        state = _initial_state(self.vmg, log or domain, (key, 0, 0 if log is None else log.address))
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
         run = Run(self._engine(domain), named | state.shared, self.wiring, state, Externals(program))
         network, task_id = network_of(self.vmg, run)
-        own = [arrays[-1].reshape(-1, 2) for arrays in state.variables.values() if arrays[-1].size]
+        own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]
 
         def require_little_work(_finished: int = 0) -> None:
             if most_operations is not None and _counted(own)[0] > most_operations:
@@ -88,18 +91,18 @@ class Side:
 
 def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
     """The sums of the two words of all tasks."""
-    first, second = np.concatenate(own).sum(axis=0).tolist()
+    first, second, _ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
     return first, second
 
 
-def _initial_state(vmg: VMG, domain: Domain, key: int) -> State:
+def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...]) -> State:
     """Variables as they are before the first call, as words, and behind them each task's own words."""
     variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
     for kernel in vmg.program.kernels:
         counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
         for count, task_class in zip(counts.tolist(), kernel.classes, strict=True):
             rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
-            own = np.array([key, 0], np.int64)
+            own = np.array(words, np.int64)
             variables[kernel.name, task_class.name] = [
                 np.tile(row, (count, *(1,) * row.ndim)) for row in chain(rows, [own])
             ]
@@ -109,7 +112,7 @@ def _initial_state(vmg: VMG, domain: Domain, key: int) -> State:
     return State(variables, dict(shared))
 
 
-def words_of(values: NDArray[np.generic], dtype: DType, domain: Domain) -> IntArray:
+def words_of(values: NDArray[np.generic], dtype: DType, domain: Constants) -> IntArray:
     """Numbers as words."""
     words = [domain.constant(_number(value, dtype)) for value in values.ravel().tolist()]
     return np.array(words, np.int64).reshape(values.shape)

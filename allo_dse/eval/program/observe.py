@@ -24,6 +24,7 @@ from allo_dse.ir.bindings import arith, func, ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.nest import CONTROL, read_nest
 from allo_dse.mapper.program import Program
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.decisions import Decisions, Pid
 from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body
@@ -112,7 +113,7 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
     tasks = sum(len(group.tasks) for group in groups)
     entries = max(1, min(_MOST_ENTRIES, _MOST_WORDS // _ENTRY // max(1, tasks)))
     bodies = [_body(c, asking.get(c.body.symbol), entries) for kernel in program.kernels for c in kernel.classes]
-    arguments, state = Arguments(program, _arrays(program, inputs)), initial_state(program)
+    arguments, state = Arguments(program, arrays_of(program, inputs)), initial_state(program)
     words: dict[tuple[str, str], IntArray] = {}
     for group in groups:
         place = (group.task_class.kernel, group.task_class.name)
@@ -135,7 +136,7 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
     return Decisions(found)
 
 
-def _arrays(program: Program, inputs: Inputs) -> list[object]:
+def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
     """The arguments of a run: what is not given is zero."""
     names = [tensor.name for tensor in program.tensors]
     for name in inputs:

@@ -8,7 +8,7 @@ install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import ConstExpr, Stream, float32, int8, int16, int32
+from allo.ir.types import ConstExpr, Stream, float16, float32, index, int8, int16, int32, int64, uint8
 
 
 def matmul(M: int = 4, N: int = 4, K: int = 8, T: Any = int32, *, backwards: bool = False) -> Any:
@@ -128,7 +128,7 @@ def chain(first: int = 0, dropped: int = -1) -> Any:
     return top
 
 
-def searched() -> Any:
+def searched(step: int = 3) -> Any:
     """Data decides how often a loop runs."""
 
     @df.region()
@@ -137,8 +137,8 @@ def searched() -> Any:
         def core(a: int32[8], b: int32[8]):
             for i in range(8):
                 left: int32 = a[i]
-                while left > 3:
-                    left -= 3
+                while left > step:
+                    left -= step
                 b[i] = left
 
     return top
@@ -154,6 +154,55 @@ def weighted(double: int = -1, T: Any = float32, N: int = 300) -> Any:
             total: T = 0
             for i in range(N):
                 total += a[i] * (2 if i == double else 1)
+            c[0] = total
+
+    return top
+
+
+def gathered(tasks: int = 2, more: int = 0) -> Any:
+    """B = 2 A where the index is above 2, else A + `more`: data decides on indices, and on which put is made."""
+
+    @df.region()
+    def top(A: float32[8], At: int8[8], B: float32[8]):
+        values: Stream[float32, 4][tasks]
+
+        @df.kernel(mapping=[tasks], args=[A, At])
+        def source(a: float32[8], at: int8[8]):
+            p = df.get_pid()
+            for i in range(8 // tasks):
+                place: index = at[p * (8 // tasks) + i]
+                if at[p * (8 // tasks) + i] > 2:
+                    values[p].put(a[place] * 2.0)
+                else:
+                    values[p].put(a[place] + more)
+
+        @df.kernel(mapping=[tasks], args=[B])
+        def sink(b: float32[8]):
+            p = df.get_pid()
+            for i in range(8 // tasks):
+                b[p * (8 // tasks) + i] = values[p].get()
+
+    return top
+
+
+def classified(bound: int = 100) -> Any:
+    """Sums of 8-bit values in 64 bits, through widths, signs and floats, that decide on what is added next."""
+
+    @df.region()
+    def top(A: int8[16], U: uint8[16], F: float16[16], C: int64[1]):
+        @df.kernel(mapping=[1], args=[A, U, F, C])
+        def core(a: int8[16], u: uint8[16], f: float16[16], c: int64[1]):
+            total: int64 = 0
+            for i in range(16):
+                wide: int64 = a[i] * u[i]
+                n: int32 = 0
+                while wide > bound and n < 4:
+                    wide = wide // 2
+                    n += 1
+                if f[i] > 0.5:
+                    total += wide
+                else:
+                    total -= n
             c[0] = total
 
     return top

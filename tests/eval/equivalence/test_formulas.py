@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
@@ -21,6 +21,7 @@ def formulas(a: Any, b: Any) -> tuple[str, str]:
     return found.difference.formulas
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_a_formula_computes_what_the_program_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
