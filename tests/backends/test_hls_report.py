@@ -156,6 +156,42 @@ def test_text_report_of_2018() -> None:
     ]
 
 
+def test_operators_of_a_real_report() -> None:
+    table = real("allo_2mm_csynth.xml").by_operator()
+    sums = table[table.operation == "fadd"].groupby("implementation").first()
+    assert sums.latency.to_dict() == {"fabric": 4, "fulldsp": 6}
+    assert sums.dsp.to_dict() == {"fabric": 0, "fulldsp": 2}
+
+
+_UNITS = """
++ Detail: 
+    * Instance: 
+    +---------------------------------+------------------------------+---------+----+----+----+-----+
+    |             Instance            |            Module            | BRAM_18K| DSP| FF | LUT| URAM|
+    +---------------------------------+------------------------------+---------+----+----+----+-----+
+    |fmul_32ns_32ns_32_4_max_dsp_1_U3 |fmul_32ns_32ns_32_4_max_dsp_1 |        0|   3| 143|  78|    0|
+    |mul_8s_8s_8_1_1_U4               |mul_8s_8s_8_1_1               |        0|   0|   0|  40|    0|
+    +---------------------------------+------------------------------+---------+----+----+----+-----+
+    |Total                            |                              |        0|   3| 143| 118|    0|
+    +---------------------------------+------------------------------+---------+----+----+----+-----+
+
+================================================================
+== Interface
+"""
+
+
+def test_text_reports_say_what_operators_take(tmp_path: Path) -> None:
+    text = (SOLUTION / "syn" / "report" / "scale_csynth.rpt").read_text()
+    before, _, after = text.partition(
+        "\n================================================================\n== Interface\n"
+    )
+    file = tmp_path / "scale_csynth.rpt"
+    file.write_text(before + _UNITS + after)
+    (unit,) = read_hls_report(file).operators
+    assert (unit.operation, unit.implementation, unit.latency) == ("fmul", "maxdsp", 3)
+    assert (unit.resources.dsp, unit.resources.ff, unit.resources.lut) == (3, 143, 78)
+
+
 def test_a_project_is_read_as_one() -> None:
     report = read_hls_report(DATA / "project")
     assert (report.tool, report.top, report.latency.exact, report.kind) == ("2025.1", "top", 205, "dataflow")

@@ -1,6 +1,6 @@
 """Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`."""
 
-from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources, Violation
+from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
 from .project import read_hls_report
 from .report import HlsReport
 
@@ -9,6 +9,7 @@ __all__ = [
     "Cycles",
     "HlsFifo",
     "HlsLoop",
+    "HlsOperator",
     "HlsReport",
     "HlsReportError",
     "Instance",

@@ -139,6 +139,19 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class HlsOperator:
+    """A unit that operations are bound to; `operation` and `implementation` in the tool's words ("fadd", "fulldsp"),
+    `latency` in extra cycles: 0 is combinational. Flip-flops and LUTs are in text reports only."""
+
+    name: str
+    module: str
+    operation: str
+    implementation: str
+    latency: int
+    resources: Resources = NO_AMOUNTS
+
+
+@dataclass(frozen=True)
 class HlsFifo:
     """A FIFO between processes; `width` in bits, `depth` in words, resources as estimated by the tool."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .cosim_report import read_cosim_report
+from .operators import merged_operators
 from .parts import HlsFifo, HlsLoop, HlsReportError, Module
 from .report import HlsReport
 from .summary_report import read_summary_report
@@ -115,6 +116,7 @@ def _with_details(report: HlsReport, details: Iterable[HlsReport]) -> HlsReport:
         report,
         modules=tuple(modules.values()),
         fifos=tuple(fifos.values()),
+        operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
         available=report.available if report.available.lut is not None else available,
     )
 

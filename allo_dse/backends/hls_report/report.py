@@ -15,6 +15,7 @@ from .parts import (
     Cycles,
     HlsFifo,
     HlsLoop,
+    HlsOperator,
     HlsReportError,
     Module,
     Resources,
@@ -53,6 +54,8 @@ class HlsReport:
     """The design's streams."""
     tool_fifos: tuple[HlsFifo, ...] = ()
     """FIFOs that the tool added, for scalars that pass from task to task."""
+    operators: tuple[HlsOperator, ...] = ()
+    """Units that operations are bound to."""
     violations: tuple[Violation, ...] = ()
     cosims: tuple[Cosim, ...] = ()
     notes: tuple[str, ...] = ()
@@ -134,13 +137,17 @@ class HlsReport:
         """One row per FIFO: name, module, depth, width, implementation, resources, source."""
         return _frame([_flat(fifo) for fifo in self.fifos])
 
+    def by_operator(self) -> pandas.DataFrame:
+        """One row per unit: name, module, operation, implementation, latency, resources."""
+        return _frame([_flat(operator) for operator in self.operators])
+
     def __str__(self) -> str:
         return _text(self)
 
 
-def _flat(fifo: HlsFifo) -> dict[str, object]:
-    row = {f.name: getattr(fifo, f.name) for f in fields(fifo) if f.name != "resources"}
-    return row | asdict(fifo.resources)
+def _flat(part: HlsFifo | HlsOperator) -> dict[str, object]:
+    row = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "resources"}
+    return row | asdict(part.resources)
 
 
 def _frame(rows: list[dict[str, object]]) -> pandas.DataFrame:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .numbers import cycles, real, whole
-from .parts import Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources
+from .operators import named_operator
+from .parts import Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources
 from .report import HlsReport
 from .text_tables import TextReport, parse_text
 
@@ -56,6 +57,7 @@ def read_text_report(path: Path, text: str) -> HlsReport:
         available=_total(parsed, "available"),
         modules=(module,),
         fifos=_fifos(parsed, name),
+        operators=tuple(_operators(parsed, name)),
     )
 
 
@@ -159,3 +161,11 @@ def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
         for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
         if row.get("name", "").strip() and row["name"].strip() != "Total"
     )
+
+
+def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
+    for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
+        name, rtl_module = row.get("instance", "").strip(), row.get("module", "")
+        found = named_operator(name, rtl_module, module, _resources(row))
+        if found is not None:
+            yield found

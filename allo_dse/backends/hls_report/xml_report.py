@@ -6,11 +6,13 @@ named after themselves, so the same name may occur many times.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from .numbers import cycles, real, whole
-from .parts import Cycles, HlsFifo, HlsLoop, HlsReportError, Instance, Module, Resources, Violation
+from .operators import bound_operators
+from .parts import Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
 from .report import HlsReport
 from .xml_tree import read_tree, text
 
@@ -50,6 +52,7 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
         available=_resources(root.find("AreaEstimates/AvailableResources")),
         modules=modules,
         fifos=fifos,
+        operators=tuple(_operators(root)),
         tool_fifos=tool_fifos,
         violations=violations,
         notes=notes,
@@ -202,3 +205,9 @@ def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
             if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo":
                 found[name, node.get("RTLNAME", "")] = dict(node.attrib)
     return found
+
+
+def _operators(root: Element) -> Iterator[HlsOperator]:
+    for module in root.iterfind("ModuleInformation/Module"):
+        nodes = (dict(node.attrib) for node in module.iterfind("BindNodes/BindNode"))
+        yield from bound_operators(text(module, "Name"), nodes)

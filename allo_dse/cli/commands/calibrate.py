@@ -1,8 +1,9 @@
-"""The command that fits a device file to measurements: `calibrate`."""
+"""The command that fits a device file to measurements, or to HLS reports: `calibrate`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,17 +19,20 @@ from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_j
 if TYPE_CHECKING:
     from allo_dse.device.device import Device, NpuDevice
     from allo_dse.eval.calibrate.calibration import Calibration
+    from allo_dse.eval.calibrate.operators import OperatorCalibration
 
-_CALIBRATE = """Fit an NPU's device file to measured times: its board and the kernels that the measured designs use.
+_CALIBRATE = """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
 
 MEASUREMENTS is a CSV with the columns design (key or number) and latency_us, or a run directory with measured designs.
-This executes the study file of the run. The device file that is written extends the run's device.
+This executes the study file of the run. The device file that is written extends the run's device. For an FPGA it is a
+run directory with designs that dse.HlsTool has measured, a csynth.xml, or a directory of HLS projects.
 
 [bold]Examples[/]
 
   allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
   allo-tune calibrate runs/gemm -o my_npu.toml                  designs that a rung of the run measured
   allo-tune calibrate measured.csv -o my_npu.toml --json | jq .errors
+  allo-tune calibrate hls_runs --device u280 -o my_u280.toml     latencies and resources of operators from reports
 """
 
 
@@ -50,7 +54,11 @@ def calibrate(
     from allo_dse.eval.calibrate.calibration import calibrate as fit
     from allo_dse.eval.calibrate.device_text import device_text, write_device
     from allo_dse.tune.measured import on_device, read_measurements
+    from allo_dse.tune.reported import has_reports
 
+    if has_reports(measurements):
+        _calibrate_operators(measurements, output, device, as_json=as_json)
+        return
     with json_only() if as_json else nullcontext():
         measured = read_measurements(measurements, run, study)
         base = _base(device, measured[0].design.device if measured else None)
@@ -62,6 +70,47 @@ def calibrate(
         print_json({**found.to_dict(), "file": str(output)})
     else:
         _print(found, output)
+
+
+def _calibrate_operators(reports: Path, output: Path, name_or_path: str | None, *, as_json: bool) -> None:
+    from allo_dse.device.device import FpgaDevice
+    from allo_dse.eval.calibrate.device_text import fpga_text, write_device
+    from allo_dse.eval.calibrate.operators import calibrate_operators
+    from allo_dse.tune.reported import read_reported
+
+    named = None if name_or_path is None else FpgaDevice.load(name_or_path)
+    found = read_reported(reports, named)
+    if named is None and found.device is None:
+        raise StudyError("reports do not say which device file is meant", hint="name it with --device")
+    base = named or FpgaDevice.load(str(found.device))
+    calibrated = calibrate_operators(base, found.readings)
+    text = fpga_text(calibrated.device, base, _extends(name_or_path, base, output), calibrated.comments)
+    write_device(output, text)
+    if as_json:
+        print_json({**calibrated.to_dict(), "other_parts": list(found.other_parts), "file": str(output)})
+    else:
+        _print_operators(calibrated, found.other_parts, output)
+
+
+def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], output: Path) -> None:
+    to, shown = console(), Table(show_edge=False)
+    shown.add_column("operator", no_wrap=True)
+    for name in ("MHz", "reports", "latency", "DSP", "FF", "LUT"):
+        shown.add_column(name, justify="right")
+    for row in found.rows:
+        before = row.before or row.after
+        pairs = [(getattr(before, f), getattr(row.after, f)) for f in ("latency", "dsp", "ff", "lut")]
+        cells = [str(b) if a == b else f"{a} -> {b}" for a, b in pairs]
+        shown.add_row(f"{row.element}.{row.name}", f"{row.after.mhz:g}", str(row.reports), *cells)
+    to.print(shown)
+    if other_parts:
+        to.print(f"left out, of another chip than {found.device.part}: {displayed(', '.join(other_parts))}")
+    one = found.held_out
+    to.print(
+        f"latency and DSPs exact: {one.before} of {one.readings} operators of reports before, "
+        f"{one.after} with those of other reports"
+    )
+    to.print(f"wrote {displayed(str(output))}")
 
 
 def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
@@ -79,7 +128,7 @@ def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
     return NpuDevice.load(of_run.name)
 
 
-def _extends(name_or_path: str | None, base: NpuDevice, output: Path) -> str:
+def _extends(name_or_path: str | None, base: Device, output: Path) -> str:
     """How the written file names the one it extends."""
     if name_or_path is None or name_or_path in type(base).names():
         return base.name

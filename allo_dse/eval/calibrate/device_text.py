@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from allo_dse.common.aliases import JsonObject
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 
 _TABLES = ("kernels", "elementwise", "scalar_loop")
 
@@ -39,6 +39,23 @@ def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapp
     return "\n".join(lines) + "\n"
 
 
+def fpga_text(device: FpgaDevice, base: FpgaDevice, extends: str, comments: Mapping[str, str]) -> str:
+    """TOML of the operators that differ from another device.
+
+    Args:
+        base, extends: as of `device_text`. comments: by operator ("f32.add"), what its rows are from.
+    """
+    lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
+    for element, table in device.operators.items():
+        known = base.operators.get(element, {})
+        changed = {name: rows for name, rows in table.items() if rows != known.get(name)}
+        lines += ["", f"[operators.{element}]"] if changed else []
+        for name, rows in changed.items():
+            lines += [f"{name} = [ # [calibrated] {comments[f'{element}.{name}']}"]
+            lines += [*(f"    {_inline(row, exclude_defaults=True)}," for row in rows), "]"]
+    return "\n".join(lines) + "\n"
+
+
 def write_device(path: Path, text: str) -> None:
     """Write a device file; what it says is read back, so that a file that cannot be loaded is never left unnoticed.
 
@@ -46,12 +63,12 @@ def write_device(path: Path, text: str) -> None:
         DeviceError: when it cannot be loaded.
     """
     path.write_text(text, encoding="utf-8")
-    NpuDevice.load(path)
+    Device.load(path)
 
 
-def _inline(value: BaseModel) -> str:
+def _inline(value: BaseModel, *, exclude_defaults: bool = False) -> str:
     """A model as a table in one line."""
-    fields = value.model_dump(mode="json")
+    fields = value.model_dump(mode="json", exclude_defaults=exclude_defaults)
     return "{ " + ", ".join(f"{name} = {json.dumps(item)}" for name, item in fields.items()) + " }"
 
 

@@ -20,6 +20,7 @@ from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
+from ..calibrate.operators import operators_in
 from ..evaluator import Metrics
 from ..fpga.evaluator import operations, run
 from ..fpga.network import fpga_network
@@ -144,6 +145,7 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
         loops_unmatched=list(found.unmatched),
         report_times=found.to_dict(),
         predicted_reported=comparison(mapping, project, report, found.timings),
+        operators=[reading.to_dict() for reading in operators_in(report, design.key)],
         ii_violations=[str(violation) for violation in report.ii_violations],
         stream_depths=dict(mapping.depths or {}),
         hls_tool=report.tool,

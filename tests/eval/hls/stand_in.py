@@ -84,17 +84,30 @@ def ends(pid: int) -> bool:
     return False
 
 
-def report_xml(top: str, loops: Loops, *, latency: int, dsp: int = 3, copies: Mapping[str, int] | None = None) -> str:
+def report_xml(
+    top: str,
+    loops: Loops,
+    *,
+    latency: int,
+    dsp: int = 3,
+    copies: Mapping[str, int] | None = None,
+    units: Sequence[tuple[str, str, int, int]] = (),
+) -> str:
     """A synthesis report as the tool writes it, with what tests need.
 
     Args:
         copies: cycles of processes that load or store tensors, by name.
+        units: operators: operation, implementation, latency and DSPs.
     """
     modules = "".join(_module(name, found) for name, found in loops.items())
     modules += "".join(
         f"<Module><Name>{name}</Name><PerformanceEstimates><SummaryOfOverallLatency><Worst-caseLatency>{cycles}"
         "</Worst-caseLatency></SummaryOfOverallLatency></PerformanceEstimates></Module>"
         for name, cycles in (copies or {}).items()
+    )
+    bound = "".join(
+        f'<BindNode BINDTYPE="op" OPTYPE="{operation}" IMPL="{impl}" LATENCY="{cycles}" DSP="{dsps}" RTLNAME="U{n}"/>'
+        for n, (operation, impl, cycles, dsps) in enumerate(units)
     )
     return f"""<?xml version="1.0"?>
 <profile>
@@ -118,7 +131,7 @@ def report_xml(top: str, loops: Loops, *, latency: int, dsp: int = 3, copies: Ma
       <BRAM_18K>4032</BRAM_18K><DSP>9024</DSP><FF>2607360</FF><LUT>1303680</LUT><URAM>960</URAM>
     </AvailableResources>
   </AreaEstimates>
-  <ModuleInformation>{modules}<Module><Name>{top}</Name></Module></ModuleInformation>
+  <ModuleInformation>{modules}<Module><Name>{top}</Name><BindNodes>{bound}</BindNodes></Module></ModuleInformation>
 </profile>
 """
 

@@ -103,7 +103,8 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "tool"
     directory.mkdir()
     monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
-    (directory / "csynth.xml").write_text(stand_in.report_xml("top", loops_of(design(), 3, 12), latency=4321))
+    report = stand_in.report_xml("top", loops_of(design(), 3, 12), latency=4321, units=[("fmul", "fulldsp", 5, 2)])
+    (directory / "csynth.xml").write_text(report)
     source = Path(__file__).parents[2] / "data" / "hls" / "project" / "solution1" / "sim" / "report" / "top_cosim.rpt"
     shutil.copy(source, directory)
     return directory
@@ -313,6 +314,18 @@ def test_a_run_says_what_the_tool_made_of_its_designs(tool: Path, tmp_path: Path
         assert done.returncode == 0, done.stderr
         assert "Model against hls 1" in shown
         assert "failed" not in shown
+        main_of(tmp_path, "calibrate", "run", "-o", "mine.toml")
+        row = FpgaDevice.load(tmp_path / "mine.toml").operator("f32", "mul")
+        assert row is not None
+        assert (row.latency, row.dsp) == (5, 2)
+
+
+def main_of(directory: Path, *arguments: str) -> str:
+    """What the command line says, run in a directory."""
+    command = [str(Path(sys.executable).parent / "allo-tune"), *arguments]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_predictions_stand_beside_what_was_reported(tool: Path) -> None:
