@@ -20,8 +20,9 @@ from .model.mlir_text import memref_type
 from .model.pid_values import Meta
 from .model.values import Buffer
 from .ops.collectives import part_of_array, receive
+from .regions.blocks import PortUse
 from .regions.regions import KernelSource, Parameter, RegionSource
-from .regions.task_state import Mask, PortUse, Split, Task
+from .regions.task_state import Mask, Split, Task
 from .statements.expressions import lower
 from .statements.helpers import local_copy, mutable_names
 from .statements.jumps import may_return_early, new_frame

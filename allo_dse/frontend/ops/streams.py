@@ -18,7 +18,8 @@ from ..model import pid_values as meta
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGet, Scalar, StreamRef, Tuple, Value, Walk
-from ..regions.task_state import PortUse, Task
+from ..regions.blocks import PortUse
+from ..regions.task_state import Task
 from .index_checks import Limit, bounds_of, check_attribute, is_known, wrong_index
 from .scalars import as_scalar, binary_as, convert
 from .tiles import assign, is_tile, materialise, shape_of

@@ -14,7 +14,8 @@ import numpy as np
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
 
-from .task_state import PortUse, Task
+from .blocks import PortUse
+from .task_state import Task
 
 
 @dataclass(frozen=True, eq=False)

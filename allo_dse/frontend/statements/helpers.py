@@ -17,8 +17,9 @@ from ..model.source import function_source
 from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
 from ..ops import subscripts, tiles
 from ..ops.scalars import as_scalar, convert
+from ..regions.blocks import Scope
 from ..regions.regions import RegionSource, bind_type_parameters
-from ..regions.task_state import Scope, Task
+from ..regions.task_state import Task
 from .jumps import may_return_early, new_frame, result_of
 
 

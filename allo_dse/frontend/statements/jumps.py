@@ -27,7 +27,8 @@ from ..model.mlir_text import element_type
 from ..model.values import Buffer, Const, PendingGet, Scalar, TileExpr, Tuple, Value, Variable
 from ..ops import tiles
 from ..ops.scalars import as_scalar, binary_as, const_type
-from ..regions.task_state import Frame, Task
+from ..regions.blocks import Frame
+from ..regions.task_state import Task
 
 _FLAG = "memref<i1>"
 

@@ -22,7 +22,8 @@ from ..ops import scalars
 from ..ops.index_checks import form_of
 from ..ops.scalars import as_scalar, convert
 from ..ops.subscripts import constant_int
-from ..regions.task_state import Count, Frame, Loop, Task
+from ..regions.blocks import Count, Frame, Loop
+from ..regions.task_state import Task
 from .jumps import is_lowered, jumps_of, new_frame, set_flag, unless_raised
 
 
