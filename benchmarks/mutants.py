@@ -49,12 +49,13 @@ def verdicts(mutants: list[Mutant], kept: Path, killers: Killers) -> Iterator[tu
 
 
 def show(mutants: list[Mutant], kept: Path, killers: Killers) -> None:
-    reasons = {(r["file"], r["before"], r["after"]): r["reason"] for r in json.loads(EQUIVALENT.read_text())}
+    rows = json.loads(EQUIVALENT.read_text())
+    reasons = {(r["file"], r["function"], r["before"], r["after"]): r["reason"] for r in rows}
     survivors = equivalent = 0
     for number, (mutant, verdict) in enumerate(verdicts(mutants, kept, killers), 1):
         if not verdict:
             change = f"{mutant.before}  ->  {mutant.after}"
-            reason = reasons.get((mutant.file, mutant.before, mutant.after))
+            reason = reasons.get((mutant.file, mutant.function, mutant.before, mutant.after))
             equivalent += bool(reason)
             survivors += not reason
             verdict = f"SAME: {change}\n     ({reason})" if reason else f"SURVIVES: {change}"
