@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,41 @@ def test_every_public_name_exists() -> None:
     assert set(dse.__all__) <= set(dir(dse))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = dse.nonsense
+
+
+def study(**given: Any) -> Any:
+    return dse.Study(
+        **{"name": "s", "program": gemm, "objectives": [dse.minimize("latency_us")], "params": {"Pm": 4}, **given}
+    )
+
+
+WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: dse.Study(), r"^Study\(\) missing 1 required positional argument: 'name'"),  # type: ignore[call-arg]
+    (lambda: study(objectve=[]), r"^Study\(\) got an unexpected keyword argument 'objectve'"),
+    (lambda: study(name=3), "a study needs a name, not 3"),
+    (lambda: study(objectives=dse.minimize("latency_us")), r"objectives=.* is not a list"),
+    (lambda: study(params=[4, 8]), r"params=\[4, 8\] does not name parameters"),
+    (lambda: study(params={"Pm": [4, 8]}), r"(?s)Pm=\[4, 8\]: a list is neither .*choices\(\[4, 8\]\)"),
+    (lambda: study(device=3).device, "3 is not a device"),
+    (lambda: study(evaluator="simulator").make_evaluator(), "'simulator' is not an evaluator"),
+    (lambda: study(extra_choices=[3]).space, "3 is not a choice"),
+    (lambda: study().run(trails=3), r"^Study.run\(\) got an unexpected keyword argument 'trails'"),
+    (lambda: dse.divisors("64"), r"divisors\('64'\): a positive whole number"),  # type: ignore[arg-type]
+    (lambda: dse.check("gemm", "npu2"), "check: 'gemm' is no program"),  # type: ignore[arg-type]
+    (lambda: dse.check(dse.load_program(region()), 3), "3 is not a device"),  # type: ignore[arg-type]
+    (lambda: dse.draw(None), "draw: None is no program"),  # type: ignore[arg-type]
+    (lambda: dse.simulate(gemm), "simulate: .*gemm.* is no program"),  # type: ignore[arg-type]
+    (lambda: dse.record_trace("x.npz"), "record_trace: 'x.npz' is no program"),  # type: ignore[arg-type]
+    (lambda: dse.load_program(region()).vmg.chain(0, 1), "no node is called 0"),  # type: ignore[arg-type]
+    (lambda: dse.load_program(region()).vmg.apply("chain"), "not a list of mapping primitives"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG_CALLS)))
+def test_a_wrong_call_names_what_was_called(number: int) -> None:
+    call, said = WRONG_CALLS[number]
+    with pytest.raises((dse.AlloDseError, TypeError), match=said):
+        call()
 
 
 def test_importing_the_package_is_light() -> None:

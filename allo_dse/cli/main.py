@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import typer
 
@@ -11,52 +12,34 @@ from allo_dse.common.errors import AlloDseError
 from .output import print_error
 from .settings import print_settings
 
-COMMANDS = (
-    "best",
-    "calibrate",
-    "clean",
-    "compare",
-    "completion",
-    "dashboard",
-    "depths",
-    "export",
-    "lint",
-    "list",
-    "pareto",
-    "replay",
-    "report",
-    "show",
-    "status",
-    "verify",
-)
-"""Words that are commands: a study file of that name must be given as a path (`./status`)."""
+_GROUPS = {
+    "allo_dse.cli.commands.calibrate": ("calibrate",),
+    "allo_dse.cli.commands.completion": ("completion",),
+    "allo_dse.cli.commands.depths": ("depths",),
+    "allo_dse.cli.commands.designs": ("show", "replay", "compare"),
+    "allo_dse.cli.commands.keep": ("list", "export", "clean"),
+    "allo_dse.cli.commands.lint": ("lint",),
+    "allo_dse.cli.commands.runs": ("status", "best", "pareto"),
+    "allo_dse.cli.commands.verify": ("verify",),
+    "allo_dse.dashboard.cli": ("dashboard", "report"),
+}
+COMMANDS = {name: module for module, names in _GROUPS.items() for name in names}
+"""Words that are commands, and where they are: a study file of that name must be given as a path (`./status`)."""
 
 EXIT_USER_ERROR = 2
 EXIT_CTRL_C = 130
 
 
-def commands() -> typer.Typer:
-    """Everything but running a study."""
-    from allo_dse.dashboard import cli as dashboard
-
-    from .commands import calibrate, completion, depths, designs, keep, lint, runs, verify
-
+def application(command: str) -> typer.Typer:
+    """The command and those of its module; others are not imported, which would take as long as most commands do."""
     app = typer.Typer(
         name="allo-tune",
         add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        no_args_is_help=True,
+        callback=lambda: None,  # without one, Typer takes a lone command's name for its first argument
     )
-    runs.add_commands(app)
-    designs.add_commands(app)
-    verify.add_commands(app)
-    keep.add_commands(app)
-    completion.add_commands(app)
-    lint.add_commands(app)
-    depths.add_commands(app)
-    calibrate.add_commands(app)
-    dashboard.add_commands(app)
+    import_module(COMMANDS[command]).add_commands(app)
     return app
 
 
@@ -66,11 +49,11 @@ def main() -> None:
     if arguments[:1] == ["--complete"]:
         from .commands.completion import complete
 
-        print(*complete(int(arguments[1]), arguments[2:], COMMANDS, commands), sep="\n")
+        print(*complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application), sep="\n")
         return
     try:
         if arguments and arguments[0] in COMMANDS:
-            commands()()
+            application(arguments[0])()
         else:
             from .commands.tune import app
 

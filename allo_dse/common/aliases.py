@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
-"""An array of any element type."""
+Array: TypeAlias = "NDArray[Any]"
+"""An array of any element type; a text at run time, so that commands without numbers do without NumPy."""
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it is written and read; whoever reads it checks what is in it."""

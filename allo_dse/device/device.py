@@ -91,14 +91,18 @@ class Device(Model):
         return cls.of(_load_named(str(name_or_path)) if named else _load(name_or_path))
 
     @classmethod
-    def of(cls, device: Device) -> Self:
-        """The same device, known to be of this family.
+    def of(cls, device: Device | str | Path) -> Self:
+        """The same device, known to be of this family; or that of a name or path.
 
         Raises:
-            DeviceError: when it is of another one.
+            DeviceError: when it is of another one, or no device.
         """
         if isinstance(device, cls):
             return device
+        if isinstance(device, str | Path):
+            return cls.load(device)
+        if not isinstance(device, Device):
+            raise DeviceError(f"{device!r} is not a device", hint='give its name, as "npu1_4col", or Device.load(...)')
         wanted = next(family for family, model in FAMILIES.items() if issubclass(model, cls))
         raise DeviceError(
             f"{device.name} is of family {device.family!r}, and this needs {wanted!r}",

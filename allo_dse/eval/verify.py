@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import AlloDseError, SimulationError
+from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType
@@ -108,8 +109,7 @@ def prove_design(
     except TooMuchWork:
         if verify_with is None:
             raise
-        program = program.with_params(**verify_with(program.params))
-        _same_mesh(design.program, program)
+        program = _reduced(program, verify_with)
         folded, limit = program.vmg.fold(design.fold), None if always else most_operations
         found = _compared(program, folded, seed, seconds, limit)
         size = "reduced size"
@@ -162,10 +162,7 @@ def _compare(
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
-    program = design.program
-    if verify_with is not None:
-        program = program.with_params(**verify_with(program.params))
-    _same_mesh(design.program, program)
+    program = design.program if verify_with is None else _reduced(design.program, verify_with)
     inputs, outputs = directions(program)
     arrays = random_arrays(program, inputs, seed)
     folded = program.vmg.fold(design.fold)
@@ -188,13 +185,31 @@ def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
 
 
-def _same_mesh(program: CompiledProgram, reduced: CompiledProgram) -> None:
+def _reduced(program: Program, verify_with: Callable[[Mapping[str, object]], Mapping[str, object]]) -> Program:
+    """The smaller instance of a program that a study names.
+
+    Raises:
+        StudyError: where there is none; the design is not at fault.
+    """
+    with _of_the_study("verify_with"):
+        reduced = program.with_params(**verify_with(program.params))
     for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
         if kernel.mesh != small.mesh:
-            raise AlloDseError(
+            raise StudyError(
                 f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
                 hint="a reduced instance must have the same number of tasks along every axis",
             )
+    return reduced
+
+
+@contextmanager
+def _of_the_study(name: str) -> Iterator[None]:
+    """An error in a study's own function says nothing of the design."""
+    try:
+        yield
+    except Exception as error:
+        hint = "nothing is lost: correct it, and the same command verifies the front"
+        raise StudyError(f"{name} of the study: {type(error).__name__}: {error}", hint=hint) from error
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
@@ -237,14 +252,18 @@ def _differs_from_reference(
     found: Arrays,
 ) -> str:
     """How the outputs differ from the reference's; empty if they agree."""
-    expected = reference(*(as_computable(arrays[name]) for name in inputs))
-    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    with _of_the_study("reference"):
+        given = reference(*(as_computable(arrays[name]) for name in inputs))
+        expected = [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
+        shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]
+        if shapes != wanted_shapes:
+            raise ValueError(f"returns shapes {shapes} for {', '.join(outputs)} of {wanted_shapes}")
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     for name, value, wanted in zip(outputs, found, expected, strict=True):
         if not types[name].is_float:
-            wrong = value != np.asarray(wanted).astype(value.dtype)
+            wrong = value != wanted.astype(value.dtype)
         else:
-            exact = np.asarray(wanted, np.float64)
+            exact = wanted.astype(np.float64)
             allowed = tolerance_of(types[name], program) * max(float(np.abs(exact).max(initial=0)), 1e-30)
             wrong = ~(np.abs(value.astype(np.float64) - exact) <= allowed)
         if wrong.any():

@@ -82,8 +82,8 @@ def divisors(number: int, *, at_least: int = 1, at_most: int | None = None, when
     Raises:
         StudyError: if there is none, or `number` is not positive.
     """
-    if number < 1:
-        raise StudyError(f"divisors({number}): the number must be positive")
+    if not isinstance(number, int) or number < 1:
+        raise StudyError(f"divisors({number!r}): a positive whole number is needed")
     high = number if at_most is None else at_most
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
     every = sorted({*small, *(number // d for d in small)})
@@ -122,6 +122,14 @@ class ParameterSpace:
     """
 
     def __init__(self, parameters: Mapping[str, object], where: Sequence[Condition] = ()) -> None:
+        if not isinstance(parameters, Mapping):
+            raise StudyError(f"params={parameters!r} does not name parameters", hint='params={"P": choices([4, 8])}')
+        for name, value in parameters.items():
+            if isinstance(value, list | range | set):
+                raise StudyError(
+                    f"parameter {name}={value!r}: a list is neither a value nor a choice",
+                    hint=f"{name}=choices({value!r}) to choose one of them; a tuple is passed as it is",
+                )
         self.parameters: dict[str, Parameter] = {
             name: value if isinstance(value, Parameter) else Parameter((value,)) for name, value in parameters.items()
         }

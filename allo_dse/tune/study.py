@@ -51,3 +51,8 @@ class Study(StudySpec):
     """
 
     run = method(run_study, RunOptions)
+
+
+# Python's errors name what users call.
+StudySpec.__init__.__qualname__ = "Study"
+RunOptions.__init__.__qualname__ = "Study.run"

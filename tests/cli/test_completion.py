@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from allo_dse.cli.commands.completion import SCRIPT, complete
-from allo_dse.cli.main import COMMANDS, commands
+from allo_dse.cli.main import COMMANDS, application
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_words_are_completed(folder: Path, words: list[str], found: list[str]) -> None:
-    assert complete(len(words), ["allo-tune", *words], COMMANDS, commands) == found
+    assert complete(len(words), ["allo-tune", *words], sorted(COMMANDS), application) == found
 
 
 def test_the_script_is_one_for_bash(tmp_path: Path) -> None:

@@ -309,10 +309,11 @@ def test_help_of_a_study_lists_its_settings(tune: Any) -> None:
     assert "--set salt=...  str  default: ''" in text
 
 
-def test_asking_how_far_a_run_is_imports_neither_compiler_nor_tables(made: Any) -> None:
+@pytest.mark.parametrize("command", [["status"], ["best"], ["show", "0"]])
+def test_asking_about_a_run_imports_neither_compiler_nor_tables(made: Any, command: list[str]) -> None:
     folder, _ = made
     code = (
-        "import sys; sys.argv = ['allo-tune', 'status']\n"
+        f"import sys; sys.argv = ['allo-tune', *{command}]\n"
         "from allo_dse.cli import main\n"
         "try: main()\n"
         "except SystemExit: print([m for m in ('pandas', 'optuna', 'ray', 'torch_mlir', 'mlir') if m in sys.modules])"

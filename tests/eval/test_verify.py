@@ -9,7 +9,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.common.aliases import Array
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.device.device import Device
 from allo_dse.eval import verify
 from allo_dse.eval.equivalence.data_values import TooMuchWork
@@ -87,6 +87,18 @@ def test_without_a_reference_the_unfolded_program_decides() -> None:
 def test_another_mesh_is_refused() -> None:
     with pytest.raises(AlloDseError, match=r"verify_with changes the mesh of gemm from \(8, 8, 8\) to \(4, 8, 8\)"):
         verify_design(design(), verify_with=lambda p: {"Pk": 4})
+
+
+def test_a_mistake_in_the_study_is_not_the_designs() -> None:
+    def one_argument(A: Array) -> Array:
+        return A
+
+    with pytest.raises(StudyError, match=r"reference of the study: TypeError: .*one_argument\(\) takes 1 positional"):
+        verify_design(design(), reference=one_argument, verify_with=reduced)
+    with pytest.raises(StudyError, match=r"returns shapes \[\(1, 32\)\] for C of \[\(32, 32\)\]"):
+        verify_design(design(), reference=lambda A, B: (A @ B)[:1], verify_with=reduced)
+    with pytest.raises(StudyError, match=r"verify_with of the study: .*unexpected keyword argument 'Q'"):
+        verify_design(design(), verify_with=lambda p: {"Q": 3})
 
 
 def test_a_run_that_takes_too_long_counts_as_wrong() -> None:

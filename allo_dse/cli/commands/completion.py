@@ -37,12 +37,14 @@ def completion() -> None:
     print(SCRIPT, end="")
 
 
-def complete(index: int, words: Sequence[str], commands: Sequence[str], others: Callable[[], typer.Typer]) -> list[str]:
+def complete(
+    index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
+) -> list[str]:
     """What a word may become; nothing where the shell's own files are meant.
 
     Args:
         words: of the command line, the program's name first; that at `index` is to be completed.
-        others: makes the application of all commands but running a study.
+        application: makes that of a command.
     """
     word = words[index] if index < len(words) else ""
     before = words[index - 1] if index else ""
@@ -55,7 +57,7 @@ def complete(index: int, words: Sequence[str], commands: Sequence[str], others: 
         return _beginning(word, commands) if word else list(commands)
     command = words[1] if len(words) > 1 else ""
     if word.startswith("-"):
-        return _beginning(word, _options(command, others if command in commands else None))
+        return _beginning(word, _options(command, application if command in commands else None))
     found = list(_designs(words)) if command in WITH_DESIGN else []
     return _beginning(word, [*found, *(_runs() if command in commands else [])])
 
@@ -90,11 +92,11 @@ def _settings(file: Path) -> list[str]:
     return [one.arg for f in studies for one in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
 
 
-def _options(command: str, others: Callable[[], typer.Typer] | None) -> list[str]:
+def _options(command: str, application: Callable[[str], typer.Typer] | None) -> list[str]:
     from typer.main import get_command
 
     from .tune import app
 
-    group = get_command(app if others is None else others())
+    group = get_command(app if application is None else application(command))
     chosen = getattr(group, "commands", {}).get(command, group)
     return ["--help", *(name for one in chosen.params for name in one.opts if name.startswith("--"))]

@@ -33,6 +33,14 @@ _FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization
 """Metrics in proportion to the latency, or to its inverse."""
 
 
+def merged_metrics(below: dict[str, Any] | None, above: dict[str, Any] | None) -> dict[str, Any]:
+    """The metrics of two rungs, those of the higher one where both have them."""
+    metrics = {**(below or {}), **(above or {})}
+    if LATENCY in (above or {}) and RANGE not in (above or {}):
+        metrics.pop(RANGE, None)  # of a prediction
+    return metrics
+
+
 @dataclass(frozen=True)
 class Pair:
     """A design that was predicted and measured.

@@ -48,7 +48,7 @@ def fpga_of(device: str | Device) -> FpgaDevice:
     Raises:
         StudyError: if it is no FPGA.
     """
-    found = Device.load(device) if isinstance(device, str) else device
+    found = Device.of(device)
     if not isinstance(found, FpgaDevice):
         raise StudyError(f"{found.name} is no FPGA: its streams have no FIFOs to size", hint="for example u280")
     return found

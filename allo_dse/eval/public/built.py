@@ -142,7 +142,7 @@ class HlsModule(_Built):
         check_mode(mode)
         self.program = load_program(region)
         _show_warnings(self.program)
-        target = FpgaDevice.load(device) if isinstance(device, str) else device
+        target = None if device is None else FpgaDevice.of(device)
         folded = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
         folding = folding_of(folded, depths)
         self.hls_project = emit_project(self.program, depths=depths, device=target, folding=folding)

@@ -64,10 +64,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
     from allo_dse.drawing import placement_svg, vmg_svg
     from allo_dse.mapper.place.result import PlacedDesign
 
-    if isinstance(mapping, PlacedDesign):
-        picture = placement_svg(mapping)
-    else:
-        picture = vmg_svg(mapping if isinstance(mapping, VMG) else mapping.vmg)
+    picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
     if path is not None:
         Path(path).write_text(picture, encoding="utf-8")
     return Picture(picture)
@@ -75,12 +72,22 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
 
 def _target(mapping: VMG | Design | Program, device: Device | str | None, function: str) -> DeviceMapping:
     """The mapping that a function of the public API is about."""
-    target = Device.load(device) if isinstance(device, str) else device
+    target = None if device is None else Device.of(device)
     if isinstance(mapping, Design):
         return mapping.mapping if target is None else replace(mapping.mapping, device=target)
     if target is None:
         raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    return DeviceMapping(mapping.vmg if isinstance(mapping, Program) else mapping, target)
+    return DeviceMapping(_graph(mapping, function), target)
+
+
+def _graph(mapping: VMG | Design | Program, function: str) -> VMG:
+    """The folded graph of what a function of the public API is given."""
+    if isinstance(mapping, VMG):
+        return mapping
+    if not isinstance(mapping, Program | Design):
+        hint = f"{function} takes what load_program(...) returns, its .vmg, or a design"
+        raise AlloDseError(f"{function}: {mapping!r} is no program", hint=hint)
+    return mapping.vmg
 
 
 def simulate(
@@ -109,7 +116,7 @@ def simulate(
     """
     from allo_dse.eval.program.functional import run_graph
 
-    vmg = program if isinstance(program, VMG) else program.vmg
+    vmg = _graph(program, "simulate")
     given = arrays or _zeros(vmg)
     own = _depths(program, depths)
     return run_graph(
@@ -138,7 +145,7 @@ def record_trace(
     """
     from allo_dse.eval.program.record import record_graph
 
-    vmg = program if isinstance(program, VMG) else program.vmg
+    vmg = _graph(program, "record_trace")
     return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
 
 

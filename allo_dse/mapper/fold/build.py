@@ -28,6 +28,7 @@ from .chain_runs import NodeArrays
 Primitive = tuple[str, Sequence[Any]]
 """`("chain", [first, second])`, or `("bundle", [name, ...])`, or `("bundle", [(name, ...), ...])`."""
 
+EXAMPLE = '[("chain", ["a", "b"]), ("bundle", ["c", "d"])]'
 SHOWN = 8
 """How many nodes of a path an error message spells out."""
 LONGEST_NAME = 60
@@ -83,6 +84,8 @@ class Builder:
         Raises:
             IllegalFold: naming the primitive that is illegal.
         """
+        if not all(isinstance(one, tuple | list) and len(one) == 2 for one in primitives):
+            raise IllegalFold(f"{primitives!r}: not a list of mapping primitives", hint=f"for example {EXAMPLE}")
         done = 0
         if self._arrays is not None:
             run = list(itertools.takewhile(lambda primitive: primitive[0] == "chain", primitives))
@@ -166,6 +169,8 @@ class Builder:
         return tuple(groups), tuple(self.label[node] for nodes in members.values() for node in nodes)
 
     def _find(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise IllegalFold(f"no node is called {name!r}", hint="node names are in vmg.nodes")
         node = self.node.get(name)
         if node is not None:
             return node

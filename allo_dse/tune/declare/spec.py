@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,8 +86,8 @@ class StudySpec:
     ) -> None:
         self.name = name
         self.program = program
-        self.objectives = [as_objective(one) for one in objectives]
-        self.constraints = [as_constraint(one) for one in constraints]
+        self.objectives = [as_objective(one) for one in _listed("objectives", objectives)]
+        self.constraints = [as_constraint(one) for one in _listed("constraints", constraints)]
         self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
         self.reference = reference
         self.inputs = inputs
@@ -113,8 +113,8 @@ class StudySpec:
         self._validate()
 
     def _validate(self) -> None:
-        if not self.name:
-            raise StudyError("a study needs a name")
+        if not (isinstance(self.name, str) and self.name):
+            raise StudyError(f"a study needs a name, not {self.name!r}")
         if not self.objectives:
             raise StudyError(f"study {self.name!r} has no objective", hint='add for example minimize("latency_us")')
         for kind, items, expected in (
@@ -138,7 +138,9 @@ class StudySpec:
     def device(self) -> Device:
         from allo_dse.device.device import Device
 
-        return Device.load(self._device) if isinstance(self._device, str | Path) else self._device
+        if isinstance(self._device, str | Path) or not hasattr(self._device, "family"):
+            return Device.of(self._device)
+        return self._device
 
     @cached_property
     def programs(self) -> Programs:
@@ -209,6 +211,9 @@ class StudySpec:
             choices.append(schedules)
         if self.kernels:
             choices.append(KernelLibrary(self.device, self.kernels))
+        for one in self._extra_choices:
+            if not hasattr(one, "decode"):
+                raise StudyError(f"extra_choices: {one!r} is not a choice", hint="docs/architecture.md has an example")
         return Space(Draft(self.device), [*choices, *self._extra_choices])
 
     def enqueue(self, wanted: Design | Mapping[str, Any]) -> None:
@@ -265,7 +270,7 @@ class StudySpec:
         if takes_a_design(given):
             return FunctionEvaluator(given)
         ready = hasattr(given, "evaluate") and not isinstance(given, type)
-        made: Any = given if ready else given()
+        made: Any = given if ready or not callable(given) else given()
         if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
             hint = "a function of a design, or an object with name, version and evaluate(design)"
             raise StudyError(f"{made!r} is not an evaluator", hint=hint)
@@ -345,6 +350,13 @@ class StudySpec:
 
 _DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt")
 """What is made from a declaration when it is asked for, and made anew in each worker."""
+
+
+def _listed(name: str, given: Any) -> Sequence[Any]:
+    """What is a list, told from one of its elements."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
+    return list(given)
 
 
 def _default_evaluator(device: Device) -> Evaluator:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.hardware.design_folder import (
     BUILD,
     FOLDING,
@@ -44,6 +45,8 @@ def export_design(
     directory: Path,
 ) -> list[Path]:
     """Write the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project."""
+    if directory.exists() and not directory.is_dir():
+        raise StudyError(f"{directory} is a file", hint="a design is written into a folder of its own")
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
     files = design_files(design, reference=study.reference, facts=facts, hls=False)

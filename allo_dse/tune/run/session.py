@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.spec import StudySpec
@@ -217,7 +218,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     try:
         return study.verify(design, seed)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StudyError):  # the latter where the study's own reference fails, whatever the design
         raise
     except BaseException as error:  # a verifier that cannot run a design has not shown it to be right
         return Verification(False, error_text(error), 0.0)

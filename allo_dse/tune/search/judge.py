@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from allo_dse.common.aliases import JsonObject
-from allo_dse.eval.calibrate.correction import LATENCY, RANGE
+from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
 
 from ..store.record import Record
@@ -18,14 +17,6 @@ from .objectives import Constraint, MetricError, Objective
 from .protocol import Told
 
 FAILED = "failed"
-
-
-def merged_metrics(below: JsonObject | None, above: JsonObject | None) -> JsonObject:
-    """The metrics of two rungs, those of the higher one where both have them."""
-    metrics = {**(below or {}), **(above or {})}
-    if LATENCY in (above or {}) and RANGE not in (above or {}):
-        metrics.pop(RANGE, None)  # of a prediction
-    return metrics
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.tune.search.judge import merged_metrics
+from allo_dse.eval.calibrate.correction import merged_metrics
 
 from ..table.columns import Codes, Floats
 from ..table.table import RunTable
