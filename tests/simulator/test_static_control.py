@@ -130,3 +130,9 @@ func.func @cut(%p: index, %s: index) {
     found = static_steps(Body("cut", text), [{0: 27}, {0: 28}, {0: 255}, {0: 256 + 28}])
     assert found is not None
     assert [moves(steps) for steps in found] == [0, 1, 0, 1]
+
+
+def test_control_by_a_variable_of_a_loop_inside_needs_no_values() -> None:
+    loaded = dse.load_program(programs.in_bit_order(8))
+    run = same_times(loaded, (8,), (8,))
+    assert run.puts.tolist() == [8]

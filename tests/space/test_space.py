@@ -62,6 +62,13 @@ def axis(*spatial: int) -> AxisOptions:
     return AxisOptions([AxisFold(s, "block", "bundle") for s in spatial])
 
 
+def test_what_leaves_no_choice_under_one_size_is_no_choice() -> None:
+    assert axis(1).varies == set()
+    assert axis(1, 2).varies == {"spatial"}
+    mixed = AxisOptions([AxisFold(1, "block", "chain"), AxisFold(2, "block"), AxisFold(2, "cyclic")])
+    assert mixed.varies == {"spatial", "pattern"}
+
+
 def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows() -> None:
     options = axis(1, 3, 6, 48)
     assert [options.nearest(w) for w in (1, 2, 4, 5, 8, 16, 17, 100)] == [1, 3, 3, 6, 6, 6, 48, 48]

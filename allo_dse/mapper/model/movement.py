@@ -143,7 +143,7 @@ class StreamFlow(Struct, frozen=True):
     target: int
     depth: int
     token_bytes: int
-    count: int = 1
+    count: int
 
 
 LayoutPlace = Literal["memory tile", "core DMA", "core", "nowhere"]

@@ -10,7 +10,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32, int8, int32
+from allo.ir.types import Stream, float32, int8, int32, uint8
 
 N = 256
 
@@ -481,5 +481,33 @@ def in_parts(size: int) -> Any:
             p = df.get_pid()
             for i in range(p * size, (p + 1) * size):
                 b[i] = pipe[p].get()
+
+    return top
+
+
+def in_bit_order(N: int) -> Any:
+    """Puts those elements first whose place, with its bits in reverse order, is even."""
+
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        pipe: Stream[int32, N]
+
+        @df.kernel(mapping=[1], args=[A])
+        def take(a: int32[N]):
+            for i in range(N):
+                place: uint8 = i
+                mirrored: uint8 = place.reverse()
+                if mirrored < 128:
+                    pipe.put(a[i])
+            for j in range(N):
+                place2: uint8 = j
+                mirrored2: uint8 = place2.reverse()
+                if mirrored2 >= 128:
+                    pipe.put(a[j])
+
+        @df.kernel(mapping=[1], args=[B])
+        def give(b: int32[N]):
+            for i in range(N):
+                b[i] = pipe.get()
 
     return top

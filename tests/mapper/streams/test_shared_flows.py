@@ -21,7 +21,7 @@ Pairs = list[tuple[int, int]]
 
 
 def streams(pairs: Pairs) -> list[StreamFlow]:
-    return [StreamFlow("s", a, b, 2, 4) for a, b in pairs]
+    return [StreamFlow("s", a, b, 2, 4, 1) for a, b in pairs]
 
 
 @st.composite
