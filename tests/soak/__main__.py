@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import random
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .attack import Attack, Found
+from .forms import HAS_COMPILER, RandomCpp, RandomSchedules
 from .numbers import RandomFolds, RandomPrograms
 from .runs import DamagedLogs, Kills
 from .texts import MutatedDevices, MutatedPrograms
@@ -25,10 +28,12 @@ ATTACKS: tuple[Attack, ...] = (
     MutatedDevices(),
     RandomPrograms(),
     RandomFolds(),
+    RandomSchedules(),
+    *((RandomCpp(),) if HAS_COMPILER else ()),
     DamagedLogs(),
     Kills(),
 )
-SHARES = {"kills": 1, "folds": 4, "arithmetic": 6, "logs": 6, "programs": 12, "devices": 12}
+SHARES = {"kills": 1, "c++": 1, "folds": 4, "schedules": 4, "arithmetic": 6, "logs": 6, "programs": 12, "devices": 12}
 """Attempts of each kind in a round, by what one costs."""
 EVERY_SECONDS = 30.0
 
@@ -43,6 +48,8 @@ def attempt(attack: Attack, seed: int, folder: Path) -> str:
         return str(found)
     except Exception:  # what nobody expected is a finding, too
         return traceback.format_exc()
+    finally:
+        shutil.rmtree(own)
     return ""
 
 
@@ -64,14 +71,16 @@ def main(arguments: Sequence[str]) -> int:
 def _soak(minutes: float, seed: int, folder: Path) -> int:
     start = shown = time.monotonic()
     tried, failed = Counter[str](), Counter[str]()
-    while time.monotonic() < start + 60 * minutes:
-        for attack in ATTACKS:
-            for _ in range(SHARES[attack.name]):
-                seed += 1
-                tried[attack.name] += 1
-                if found := attempt(attack, seed, folder):
-                    failed[attack.name] += 1
-                    print(f"{attack.name}, seed {seed}: {found}\n", flush=True)
+    kinds = [attack for attack in ATTACKS for _ in range(SHARES[attack.name])]
+    random.Random(seed).shuffle(kinds)
+    for own_seed, attack in enumerate(itertools.cycle(kinds), seed + 1):
+        if time.monotonic() >= start + 60 * minutes:
+            break
+        tried[attack.name] += 1
+        if found := attempt(attack, own_seed, folder):
+            failed[attack.name] += 1
+            again = f"python -m tests.soak --attack {attack.name} --seed {own_seed}"
+            print(f"{attack.name}, seed {own_seed}: {found}\n  again: {again}\n", flush=True)
         if time.monotonic() > shown + EVERY_SECONDS:
             shown = time.monotonic()
             print(f"{shown - start:.0f} s, {_counts(tried, failed)}", file=sys.stderr, flush=True)
