@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .common_tensors import CommonTensor, common_tensors
 from .decisions import Decisions
 from .directive import Directive
 from .index_maps import IntArray
@@ -59,6 +60,11 @@ class CompiledProgram:
         for kernel in self.kernels:
             result.append(result[-1] + kernel.task_count)
         return tuple(result)
+
+    @cached_property
+    def common_tensors(self) -> Mapping[str, CommonTensor]:
+        """The tensors that one kernel writes and another one uses."""
+        return common_tensors(self.kernels)
 
     @property
     def task_count(self) -> int:

@@ -39,6 +39,7 @@ class Storage:
         splits: per dimension, None where it is whole.
         place: "auto", "lutram", "bram", "uram" or "register".
         buffers: 2 for one that nests which run at once hand on to each other.
+        users: tasks that use it at once and share its ports.
         fifo_depth: of one that is a FIFO between such nests, per bank; 0 for an array.
     """
 
@@ -47,6 +48,11 @@ class Storage:
     place: str = "auto"
     buffers: int = 1
     fifo_depth: int = 0
+    users: int = 1
+
+    def ports(self, device: FpgaDevice) -> int:
+        """How many accesses each of the tasks that use it has to a bank in a cycle."""
+        return max(1, device.arrays.ports // self.users)
 
     @property
     def banks(self) -> int:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from allo_dse.ir.linear import DERIVE, Linear, replaced
 from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
+from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, DATAFLOW, STREAM, Directive, stream_depth
 from allo_dse.program.source import SourceLoop
@@ -21,9 +22,6 @@ from allo_dse.program.tasks import TaskClass
 from .memory import Split, Storage
 from .observed import Observed
 from .refusal import refusal
-
-REGION = "top"
-"""The scope of directives about the whole program, whatever it is called."""
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 
@@ -110,7 +108,8 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
     storages = {name: Storage(array, (None,) * len(array.shape)) for name, array in nest.arrays.items()}
     fabric = overlaps = False
     fifos: dict[str, int] = {}
-    for directive in (*program.schedule, *directives):
+    every = of_region(program, (*program.schedule, *directives))
+    for directive in every:
         if not _concerns(directive, program, task_class):
             continue
         if directive.kind == ADDERS:
@@ -127,18 +126,16 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
         else:
             for name in _arrays(directive, program, task_class, nest):
                 storages[name] = _stored(storages[name], directive)
+    for tensor, common in kept_in_common(program, every).items():
+        for port in task_class.tensor_ports:
+            if port.tensor.name == tensor:
+                name = next(name for name, array in nest.arrays.items() if array.argument == port.arg)
+                storages[name] = replace(storages[name], users=common.users)
     return Plan(loops, storages, task_class.loops, fabric, overlaps, fifos)
 
 
-def is_region(scope: str, program: CompiledProgram) -> bool:
-    """Whether a directive's scope is the whole program."""
-    return scope in (program.name, REGION) and scope not in {kernel.name for kernel in program.kernels}
-
-
 def _concerns(directive: Directive, program: CompiledProgram, task_class: TaskClass) -> bool:
-    scope, kernel = directive.scope, task_class.kernel
-    in_task = scope.startswith(f"{kernel}_") and scope[len(kernel) + 1 :].replace("_", "").isdigit()
-    return scope == kernel or in_task or is_region(scope, program)
+    return is_region(directive.scope, program) or kernel_of(directive.scope, program) == task_class.kernel
 
 
 def _arrays(directive: Directive, program: CompiledProgram, task_class: TaskClass, nest: Nest) -> list[str]:

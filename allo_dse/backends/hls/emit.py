@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
+from allo_dse.program.common_arrays import of_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 
@@ -29,7 +31,7 @@ from .dataflow.top import (
     ordered_groups,
     used_streams,
 )
-from .task.pragmas import LoopSource, directives_of
+from .task.pragmas import LoopPragmas, LoopSource, directives_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def emit_kernel(
             )
     known |= depths or {}
     with new_context(), ir.Location.unknown():
-        return _emit(program, directives_of(program, schedule), known, folding)
+        return _emit(program, of_region(program, directives_of(program, schedule)), known, folding)
 
 
 def _emit(
@@ -105,7 +107,7 @@ def _emit(
         if not plan.is_empty and len(plan.members):
             own = tables.of(plan)
             functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions)
-    top = Top(program, functions, built, names)
+    top = Top(program, functions, built, names, partial(LoopPragmas, directives=directives, regions=regions))
     used = [plan for plan in plans if plan.symbol in functions]
     nodes = _unfolded(top, used) if folding is None else emit_nodes(top, used, folding)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from allo_dse.backends.fpga.plan import is_region
 from allo_dse.common.errors import StaticControlError
 from allo_dse.device.fpga_model import RESOURCES, Resources
+from allo_dse.program.common_arrays import conflicts, is_region, kept_in_common, of_region
 from allo_dse.program.directive import Directive
 
 from ..fold.vmg import VMG
@@ -22,7 +22,8 @@ _FAR_TOO_LARGE = 8
 def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
     vmg = mapping.vmg
-    found = [*_partitions(vmg, (*vmg.program.schedule, *mapping.schedule)), *_interfaces(mapping)]
+    schedule = (*vmg.program.schedule, *mapping.schedule)
+    found = [*_partitions(vmg, schedule), *_common(mapping, schedule), *_interfaces(mapping)]
     try:
         return [*found, *_resources(mapping)]
     except StaticControlError as error:
@@ -32,7 +33,7 @@ def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
 def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
     """A tensor cannot have more banks along a dimension than elements."""
     shapes = {tensor.name: tensor.shape for tensor in vmg.program.tensors}
-    for directive in schedule:
+    for directive in of_region(vmg.program, schedule):
         shape = shapes.get(directive.name)
         if directive.kind != "partition" or shape is None or not is_region(directive.scope, vmg.program):
             continue
@@ -40,6 +41,19 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
             if banks > shape[axis]:
                 where = f"dimension {axis + 1} of {directive.name}"
                 yield Violation("partition_factor", where, banks, shape[axis])
+
+
+def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Violation]:
+    """What kernels have in common has one partition, and a port of each bank for every task that uses it."""
+    program, ports = mapping.vmg.program, mapping.device.arrays.ports
+    for found in conflicts(program, schedule):
+        yield Violation(
+            "partition_conflict", f"dimension {found.axis + 1} of {found.tensor}", 2, 1, ", ".join(found.uses)
+        )
+    for tensor, common in kept_in_common(program, schedule).items():
+        if common.users > ports:
+            users = ", ".join(k.name for k in program.kernels if any(arg.name == tensor for arg in k.args))
+            yield Violation("bank_ports", tensor, common.users, ports, users)
 
 
 def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:

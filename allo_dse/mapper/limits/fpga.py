@@ -18,10 +18,10 @@ import numpy as np
 
 from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_resources
-from allo_dse.backends.fpga.plan import is_region
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
+from allo_dse.program.common_arrays import is_region, of_region
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
@@ -140,7 +140,7 @@ class FpgaCosts:
 
     def _about(self, tensor: Tensor) -> list[Directive]:
         program = self.vmg.program
-        every = (*program.schedule, *self.schedule)
+        every = of_region(program, (*program.schedule, *self.schedule))
         return [d for d in every if is_region(d.scope, program) and d.name == tensor.name]
 
     @cached_property

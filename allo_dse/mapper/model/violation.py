@@ -36,6 +36,8 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "uram": ("UltraRAMs", ""),
     "axi_interfaces": ("AXI interfaces", ""),
     "partition_factor": ("banks", ""),
+    "partition_conflict": ("partitions of one memory", ""),
+    "bank_ports": ("tasks at one memory on the chip", ""),
     "static_control": ("control that depends on data", ""),
 }
 
@@ -59,6 +61,7 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
 # Those that say no, with the reason in `detail`, and count nothing.
 REFUSALS = frozenset(
     {
+        "partition_conflict",
         "allo_source",
         "allo_unused_tensor",
         "allo_transfers",

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from allo_dse.backends.fpga.plan import REGION
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op, read_nest
+from allo_dse.program.common_arrays import REGION
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allo_dse.backends.fpga.plan import REGION, is_region
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import loops_of, read_nest
+from allo_dse.program.common_arrays import REGION, is_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
 

@@ -13,6 +13,7 @@ import allo.dataflow as df
 from allo.ir.types import Stream, float32, int8, int32, uint8
 
 N = 256
+SIDE = 16
 
 
 def dot(kind: str) -> Any:
@@ -509,5 +510,64 @@ def in_bit_order(N: int) -> Any:
         def give(b: int32[N]):
             for i in range(N):
                 b[i] = pipe.get()
+
+    return top
+
+
+def written_and_read(U: int = 2, V: int = 2, column: bool = False) -> Any:
+    """A kernel stores U elements of X a round, another loads V at the same time; each round is heard of as a token."""
+
+    @df.region()
+    def top(X: int32[SIDE, SIDE], Y: int32[1], Z: int32[1]):
+        stores: Stream[int32, 4]
+        loads: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def fill(x: int32[SIDE, SIDE]):
+            for i in range(SIDE):
+                for j in range(SIDE // U):
+                    with allo.meta_for(U) as u:
+                        x[i, j * U + u] = i
+                    stores.put(i)
+
+        @df.kernel(mapping=[1], args=[X])
+        def use(a: int32[SIDE, SIDE]):
+            for k in range(SIDE):
+                for m in range(SIDE // V):
+                    s: int32 = 0
+                    with allo.meta_for(V) as v:
+                        with allo.meta_if(column):
+                            s += a[m * V + v, k]
+                        with allo.meta_else():
+                            s += a[k, m * V + v]
+                    loads.put(s)
+
+        @df.kernel(mapping=[1], args=[Y])
+        def hear(y: int32[1]):
+            for _p in range(SIDE * SIDE // U):
+                y[0] = stores.get()
+
+        @df.kernel(mapping=[1], args=[Z])
+        def listen(z: int32[1]):
+            for _q in range(SIDE * SIDE // V):
+                z[0] = loads.get()
+
+    return top
+
+
+def rows_and_columns() -> Any:
+    @df.region()
+    def top(X: int32[SIDE, SIDE], Y: int32[SIDE]):
+        @df.kernel(mapping=[1], args=[X])
+        def fill(x: int32[SIDE, SIDE]):
+            for i in range(SIDE):
+                for j in range(SIDE):
+                    x[i, j] = i
+
+        @df.kernel(mapping=[1], args=[X, Y])
+        def use(x: int32[SIDE, SIDE], y: int32[SIDE]):
+            for k in range(SIDE):
+                for m in range(SIDE):
+                    y[k] += x[m, k]
 
     return top

@@ -154,3 +154,31 @@ def test_copies_fill_the_ports_of_all_banks() -> None:
 
     assert rate(1, 2) == rate(2, 2) == U280.arrays.ports * 2
     assert rate(0, 2) == U280.arrays.ports * 4
+
+
+def two_users() -> Any:
+    return programs.written_and_read(8, 8)
+
+
+def split(target: str, factor: int, kind: str = "cyclic") -> Directive:
+    scope, _, name = target.partition(":")
+    return Directive("partition", scope, name, {"dim": 2, "factor": factor, "partition_type": kind})
+
+
+def test_two_kernels_that_split_one_memory_in_different_ways_are_both_named() -> None:
+    onchip = Directive("place", "top", "X", {"memory": "onchip"})
+    assert found(two_users(), U280, onchip, split("fill:x", 4), split("use:a", 4)) == {}
+    assert found(two_users(), U280, split("fill:x", 4), split("use:a", 8)) == {}  # copies of their own
+    violation = str(found(two_users(), U280, onchip, split("fill:x", 4), split("use:a", 8))["partition_conflict"])
+    assert violation.startswith("dimension 2 of X: fill (")
+    for text in ("has its x in 4 banks (cyclic)", "use (", "has its a in 8 banks (cyclic)", "programs.py:"):
+        assert text in violation
+
+
+def test_a_memory_has_no_more_users_than_ports() -> None:
+    onchip = Directive("place", "top", "X", {"memory": "onchip"})
+    one = U280.model_copy(update={"arrays": U280.arrays.model_copy(update={"ports": 1})})
+    assert "bank_ports" not in found(two_users(), U280, onchip)
+    assert str(found(two_users(), one, onchip)["bank_ports"]) == (
+        "tasks at one memory on the chip on X: needs 2, has 1 (fill, use)"
+    )

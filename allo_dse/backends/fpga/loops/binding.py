@@ -91,7 +91,7 @@ class Binding:
         for array, group in by_array(uses).items():
             storage = self.storages[array]
             copies = sum(math.prod(unrolled.values()) for _, unrolled in group)
-            if copies <= self.device.arrays.ports * storage.banks or storage.in_registers:
+            if copies <= storage.ports(self.device) * storage.banks or storage.in_registers:
                 continue
             bits = math.ceil(math.log2(max(2, storage.bank_words)))
             for access, unrolled in group:

@@ -223,7 +223,7 @@ def _walk(
 def _port_cycles(uses: Iterable[Use], storages: Mapping[str, Storage], device: FpgaDevice) -> dict[str, int]:
     """Cycles that the accesses of a round take, per array."""
     return {
-        array: math.ceil(busiest_bank(storages[array], group) / device.arrays.ports)
+        array: math.ceil(busiest_bank(storages[array], group) / storages[array].ports(device))
         for array, group in by_array(uses).items()
     }
 

@@ -188,7 +188,7 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     element_text = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
     if port.access == "onchip" and key not in node.known:
         text = tensor_text(tensor, "{}", writes=writes)
-        node.parameter(key, tensor.name, text, top.memory(tensor, tensor.name, writes=writes))
+        node.parameter(key, tensor.name, text, top.memory(task.plan, port, tensor.name, writes=writes))
     if key not in node.known:
         argument = top.argument(tensor, tensor.name, writes=writes, raw=raw)
         node.parameter(key, tensor.name, f"{'' if writes else 'const '}{element_text} *{{}}", argument)

@@ -23,7 +23,7 @@ from ..task.body import MOVED, Body
 from ..task.pragmas import LoopPragmas, LoopSource, place
 from ..task.statements import HANDLERS, translate
 from .local_copies import Frame, Parameter, bind_copy, copy_out, strides_of
-from .tensor_plan import ClassPlan
+from .tensor_plan import ClassPlan, PortPlan
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,20 @@ def _bind_tensor(frame: Frame, position: int, argument: ir.Value, wanted: str) -
         const = "" if port.copies_out else "const "
         return [Parameter("pointer", position, f"{const}{element} *{name}")]
     if port.access == "onchip":
+        for text in array_pragmas_of(body.pragmas, frame.plan, port, name):
+            body.pragma(text)
         origin = tuple(frame.over_pids(o) * -1 for o in port.origin)
         body.views[argument] = whole(Array(name, element, port.port.tile_shape, origin))
         return [Parameter("pointer", position, tensor_text(tensor, name, writes=port.copies_out))]
     return bind_copy(frame, position, argument, name)
+
+
+def array_pragmas_of(pragmas: LoopPragmas, plan: ClassPlan, port: PortPlan, variable: str) -> tuple[str, ...]:
+    """Pragmas of memory on the chip: of the tensor, and of the argument that it is for the kernel."""
+    names = _tensor_names(plan.task_class.body.mlir, len(plan.kernel.mesh), len(plan.ports))
+    tensor = port.port.tensor
+    known = dict.fromkeys((names[plan.ports.index(port)], tensor.name))
+    return tuple(text for name in known for text in pragmas.array(name, variable, range(len(tensor.shape))))
 
 
 def tensor_text(tensor: Tensor, name: str, *, writes: bool) -> str:

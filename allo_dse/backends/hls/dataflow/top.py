@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from allo_dse.program.common_tensors import tile_of
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Linear
 from ..cpp.names import Names, identifier
 from ..cpp.streams import Carrier
-from .functions import TaskFunction, tensor_text
+from ..task.pragmas import LoopPragmas
+from .functions import TaskFunction, array_pragmas_of, tensor_text
 from .local_copies import Parameter
 from .tensor_movers import TILE_STREAM_DEPTH, TileStream, mover, tensor_name
-from .tensor_plan import ClassPlan, Group, groups_of, tensors_of
+from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
 AXI_BITS = 512
 
@@ -36,6 +39,7 @@ class Argument:
         element: the C++ type of its elements.
         is_value: whether it is a scalar passed by value.
         extents: of a tensor in memory on the chip, whose declaration has its dimensions; empty for others.
+        pragmas: about such memory.
         writes: whether the kernel writes it.
         size: elements behind the pointer.
     """
@@ -48,6 +52,7 @@ class Argument:
     writes: bool
     size: int
     extents: tuple[int, ...] = ()
+    pragmas: tuple[str, ...] = ()
 
     def passed(self, buffer: str) -> str:
         """The argument of a call, given the buffer that holds the tensor."""
@@ -59,12 +64,19 @@ class Argument:
 
 @dataclass
 class Top:
-    """The top function under construction."""
+    """The top function under construction.
+
+    Attributes:
+        pragmas: what a schedule says of the loops and arrays of a task class.
+        memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
+    """
 
     program: CompiledProgram
     functions: Mapping[str, TaskFunction]
     carriers: Mapping[str, Carrier]
     names: Names
+    pragmas: Callable[[TaskClass], LoopPragmas]
+    memories: dict[tuple[str, int], str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -84,12 +96,27 @@ class Top:
         )
         return name
 
-    def memory(self, tensor: Tensor, wanted: str, *, writes: bool) -> str:
-        """Add a tensor in memory on the chip; returns its name."""
-        name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
-        text = tensor_text(tensor, name, writes=writes)
+    def memory(self, plan: ClassPlan, port: PortPlan, wanted: str, tile: int = 0, *, writes: bool) -> str:
+        """Add a tensor in memory on the chip; returns its name.
+
+        Args:
+            tile: which tile of it a task uses. Kernels that have the tensor in common have one memory for each.
+        """
+        tensor = port.port.tensor
+        common = self.program.common_tensors.get(tensor.name)
+        place = (tensor.name, tile if common and common.is_tiled else 0)
+        if common and place in self.memories:
+            return self.memories[place]
+        name, element = self.names.new(tensor.name if common else wanted), str(element_of_dtype(tensor.dtype))
+        text = tensor_text(tensor, name, writes=writes or common is not None)
         number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
-        self.arguments.append(Argument(name, number, text, element, False, writes, size, tensor.shape))
+        pragmas = array_pragmas_of(self.pragmas(plan.task_class), plan, port, name)
+        if common:
+            self.memories[place] = name
+            pragmas = (*pragmas, f"stream variable={name} type=unsync")
+        self.arguments.append(
+            Argument(name, number, text, element, False, writes or common is not None, size, tensor.shape, pragmas)
+        )
         return name
 
     def value(self, tensor: Tensor) -> str:
@@ -207,7 +234,8 @@ def _argument(
     task = identifier("_".join([tensor.name, plan.kernel.name, *(str(p.const) for p in pid)]))
     wanted = tensor.name if _only_user(top, plan, tensor) else task
     if port.access == "onchip":
-        return top.memory(tensor, wanted, writes=port.copies_out)
+        tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
+        return top.memory(plan, port, wanted, tile, writes=port.copies_out)
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
 
 
@@ -247,6 +275,7 @@ def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
             continue
         if argument.extents:
             yield f"interface ap_memory port={argument.name}"
+            yield from argument.pragmas
             continue
         yield (
             f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "
