@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from allo_dse.common.errors import SimulationError
 
 if TYPE_CHECKING:
     from allo_dse.mapper.model.movement import LayoutChoice
@@ -65,6 +68,15 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
     return f"latency +-{known['percent']:.0f} %, {known['measurements']} measurements"
 
 
+def timed_on_words(metrics: Mapping[str, Any]) -> str:
+    """On how many sets of inputs designs were timed, where data decides; empty where it does not."""
+    inputs = metrics.get("timed_on")
+    if not isinstance(inputs, Mapping):
+        return ""
+    sets = int(inputs["sets"])
+    return ", timed on the study's inputs" + (f", the slowest of {sets} sets" if sets > 1 else "")
+
+
 def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str:
     """How many designs predictions cannot tell from the fastest one; empty if none, or if it was measured.
 
@@ -87,9 +99,13 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
 
 
 def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
-    """How loops are unrolled, and the resource that is used most."""
+    """How loops are unrolled, tensors whose banks do not serve all kernels, and the resource that is used most."""
+    from allo_dse.mapper.limits.shared_partitions import partition_conflicts
+
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
+    with suppress(SimulationError):  # where data decides, what loops do is not known
+        words += map(str, partition_conflicts(design.mapping.fpga))
     binding, share = metrics.get("binding"), metrics.get("utilization")
     if binding is not None and share is not None:
         words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")

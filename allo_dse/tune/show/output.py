@@ -12,6 +12,7 @@ from rich.table import Table
 from allo_dse.common.aliases import JsonObject
 
 from ..results.best import BestDesign
+from ..results.explain import timed_on_words
 from ..results.result import Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
@@ -150,7 +151,8 @@ def front_table(result: Result, console: Console) -> Table:
 
 def _front_table(result: Result, free: Sequence[str], left_out: int) -> Table:
     objectives = [o.name for o in result.study.objectives]
-    table = Table(title=f"Pareto front: {len(result.front)} designs", title_justify="left", title_style="bold")
+    title = f"Pareto front: {len(result.front)} designs{timed_on_words(result.best().metrics)}"
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:
         table.add_column(displayed(name), justify="right", overflow="fold")
