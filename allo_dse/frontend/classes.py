@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from allo_dse.lang.memory import Memory
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.source import SourceArray
@@ -163,11 +164,21 @@ def _task_class(task: Task, name: str) -> TaskClass:
 
 def _named_arrays(task: Task, arguments: list[str]) -> Iterator[SourceArray]:
     """What the source calls the arrays of a body with these parameters."""
+    task.memories |= {f"%{p.name}": p.memory for p in task.kernel.parameters if p.memory is not None}
     for (function, call, name), ssa in task.named.items():
+        memory = _kept(task.memories.get(ssa))
         if ssa in arguments:
-            yield SourceArray(function, call, name, arguments.index(ssa))
+            yield SourceArray(function, call, name, arguments.index(ssa), memory=memory)
         elif ssa in task.text.arrays:
-            yield SourceArray(function, call, name, None, task.text.arrays.index(ssa))
+            yield SourceArray(function, call, name, None, task.text.arrays.index(ssa), memory)
+
+
+def _kept(memory: Memory | None) -> tuple[str, str] | None:
+    """Kind and type of a memory, of those that code generators know."""
+    kind = "" if memory is None else memory.resource.lower()
+    if memory is None or kind not in ("bram", "uram", "lutram"):
+        return None
+    return kind, (memory.storage_type or "ram_2p").lower()
 
 
 def _tensor_port(task: Task, position: int) -> TensorPort:

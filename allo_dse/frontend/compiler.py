@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from traceback import walk_tb
 from types import FunctionType
@@ -12,6 +12,8 @@ from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.directive import Directive
+from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import SharedTensor
 
 from .hierarchy import compile_hierarchy
@@ -71,7 +73,20 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object]) -> Com
         constructs=tuple(one for part in parts for one in part.constructs),
         shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
         results=sum(kernel.results for kernel in source.kernels),
+        schedule=_places(kernel for part in parts for kernel in part.kernels),
     )
+
+
+def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
+    """Where the program says that arrays are kept."""
+    said = {
+        (kernel.name, array.name): array.memory
+        for kernel in kernels
+        for task_class in kernel.classes
+        for array in task_class.arrays
+        if array.memory
+    }
+    return tuple(Directive("place", *key, {"memory": kind, "type": type_}) for key, (kind, type_) in said.items())
 
 
 def _scheduled(schedule: Schedule) -> CompiledProgram:

@@ -13,7 +13,7 @@ import builtins
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
@@ -86,18 +86,19 @@ class DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor of elements; `layout` is None where the program gives none (replicated)."""
+    """A tensor of elements; `layout` is None where the program gives none (replicated), `memory` where it is kept."""
 
     dtype: DType
     shape: tuple[int, ...]
     layout: Layout | None = None
+    memory: Memory | None = field(default=None, compare=False)
 
     def __matmul__(self, layout: object) -> object:
         """Behind `@` stands a layout, `Stateful`, or a `Memory` (which does not change the type)."""
         if layout is Stateful:
             return StatefulType(self)
         if isinstance(layout, Memory):
-            return self
+            return replace(self, memory=layout)
         return replace(self, layout=as_layout(layout))
 
     def __getitem__(self, index: object) -> TensorType:

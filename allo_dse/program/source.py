@@ -65,6 +65,7 @@ class SourceArray:
         function, call: as of a loop.
         argument: its position among the body's parameters, or None for the body's own memory.
         allocation: the position among the body's allocations of its own memory.
+        memory: kind and type of memory ("bram", "ram_2p") where the program says it.
     """
 
     function: str
@@ -72,6 +73,7 @@ class SourceArray:
     name: str
     argument: int | None
     allocation: int = -1
+    memory: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

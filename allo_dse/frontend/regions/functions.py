@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.memory import Memory
 from allo_dse.lang.region import enclosing_names
 from allo_dse.lang.types import DType, TensorType
 from allo_dse.program.index_maps import IndexMap
@@ -73,11 +74,11 @@ def read_function(
     parameters = []
     for argument in plain_arguments(file, node):
         type_ = tensor_type(source, argument)
-        parameters.append(_whole(Tensor(argument.arg, type_.dtype, type_.shape), argument))
+        parameters.append(_whole(Tensor(argument.arg, type_.dtype, type_.shape), argument, type_.memory))
         source.tensor_nodes[argument.arg] = argument
     results = _results(source, node)
     for position, type_ in enumerate(results):
-        parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node))
+        parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node, type_.memory))
     source.parts = {p.name: Part.whole(p.tensor) for p in parameters}
     kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), len(results))
     source.kernels.append(kernel)
@@ -95,7 +96,7 @@ def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
     return [TensorType(t, ()) if isinstance(t, DType) else t for t in types]
 
 
-def _whole(tensor: Tensor, node: ast.AST) -> Parameter:
+def _whole(tensor: Tensor, node: ast.AST, memory: Memory | None) -> Parameter:
     rank = len(tensor.shape)
     tile = IndexMap((1,) * rank, ((0,),) * rank, (0,) * rank)
-    return Parameter(tensor.name, tensor, (None,) * rank, tensor.shape, tile, node)
+    return Parameter(tensor.name, tensor, (None,) * rank, tensor.shape, tile, node, memory)

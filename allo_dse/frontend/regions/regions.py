@@ -13,7 +13,7 @@ import numpy as np
 
 from allo_dse.common.aliases import Array
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.lang.memory import Layout
+from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, kernel, rules_of
 from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
@@ -56,6 +56,7 @@ class Parameter:
     tile_shape: tuple[int, ...]
     tile: IndexMap
     node: ast.AST
+    memory: Memory | None = None
 
     def part(self, pid: IntArray) -> Part:
         """The tile that the task with a pid has."""
@@ -403,7 +404,8 @@ def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[
     matrix = tuple(tuple(int(axis == a) for a in range(len(mesh))) for axis in layout)
     grid = tuple(outer * inner for outer, inner in zip(part.grid, counts, strict=True))
     first = tuple(outer * inner for outer, inner in zip(part.position, counts, strict=True))
-    return Parameter(argument.arg, part.tensor, layout, tile_shape, IndexMap(grid, matrix, first), argument)
+    tile = IndexMap(grid, matrix, first)
+    return Parameter(argument.arg, part.tensor, layout, tile_shape, tile, argument, type_.memory)
 
 
 def _layout(

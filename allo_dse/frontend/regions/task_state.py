@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
 from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck
@@ -82,6 +83,7 @@ class Task:
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
         shared: those arrays, as further parameters of the body.
         declared_at: where each local array was declared, by the name of its buffer.
+        memories: where arrays are kept, of those of which the program says it, by the names of their buffers.
         spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
         warnings: what is not wrong, but hardly meant; without repetitions.
         constructs: what not every target builds; without repetitions.
@@ -111,6 +113,7 @@ class Task:
     wanted: set[ast.AST] = field(default_factory=set)
     shared: list[SharedArray] = field(default_factory=list)
     declared_at: dict[str, ast.AST] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)
     handovers: list[Sync] = field(default_factory=list)
     state: list[StateVariable] = field(default_factory=list)
     externals: list[ExternalCall] = field(default_factory=list)

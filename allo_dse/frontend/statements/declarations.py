@@ -107,6 +107,8 @@ def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign)
     else:
         buffer = task.new_buffer(type_.dtype, type_.shape, name)
         task.declared_at[buffer.ssa] = node
+        if type_.memory is not None:
+            task.memories[buffer.ssa] = type_.memory
     if value is not None:
         initialise(task, buffer, value, node)
     task.declare(name, buffer)

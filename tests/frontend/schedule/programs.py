@@ -6,6 +6,7 @@ allo_dse.lang.install()
 
 import allo
 from allo.ir.types import float32, index, int32
+from allo.memory import Memory
 
 M, N, K = 6, 8, 10
 
@@ -188,3 +189,13 @@ def backwards(A: int32[4, 4], C: int32[4, 4]):
         B[i, j] = A[i, j] + 1
     for i, j in allo.grid(4, 4, name="second"):
         C[i, j] = B[j, i]
+
+
+def placed(A: int32[32] @ Memory(resource="URAM")) -> int32[32]:
+    B: int32[32] @ Memory(resource="BRAM", storage_type="RAM_1P")
+    C: int32[32]
+    for i in range(32):
+        B[i] = A[i] + 1
+    for i in range(32):
+        C[i] = B[31 - i]
+    return C

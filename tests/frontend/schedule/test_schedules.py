@@ -129,3 +129,11 @@ def test_arrays_may_have_more_rows_than_the_program_uses() -> None:
     a, b = np.arange(6, dtype=np.int32), np.zeros(6, np.int32)
     programs.build_scaled(2)(a, b)
     np.testing.assert_array_equal(b, [0, 2, 4, 6, 0, 0])
+
+
+def test_arrays_are_kept_where_the_program_says() -> None:
+    schedule = customize(programs.placed)
+    code = schedule.build("vhls").hls_code
+    assert "#pragma HLS bind_storage variable=A type=ram_2p impl=uram" in code
+    assert "#pragma HLS bind_storage variable=B type=ram_1p impl=bram" in code
+    assert code.count("bind_storage") == 2

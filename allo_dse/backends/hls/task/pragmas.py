@@ -137,7 +137,7 @@ def array_pragmas(directive: Directive, variable: str, kept: Sequence[int]) -> l
     if directive.kind == STREAM:
         return [f"stream variable={variable} type=fifo depth={stream_depth(directive)}"]
     if directive.kind == "place":
-        return _place(variable, str(options["memory"]), kept)
+        return _place(variable, str(options["memory"]), str(options.get("type", "ram_2p")), kept)
     return []
 
 
@@ -146,12 +146,12 @@ def _banks(options: Mapping[str, Any]) -> str:
     return "complete" if kind == "complete" or not factor else f"{kind} factor={factor}"
 
 
-def _place(variable: str, memory: str, kept: Sequence[int]) -> list[str]:
+def _place(variable: str, memory: str, type_: str, kept: Sequence[int]) -> list[str]:
     """Where an array lies: a kind of memory, or registers."""
     if memory == "register" and kept:
         return [f"array_partition variable={variable} dim=0 complete"]
     if memory in ("bram", "uram", "lutram") and kept:
-        return [f"bind_storage variable={variable} type=ram_2p impl={memory}"]
+        return [f"bind_storage variable={variable} type={type_} impl={memory}"]
     return []
 
 
