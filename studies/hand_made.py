@@ -55,18 +55,18 @@ def attention(columns: int = 4) -> HandMade:
 HAND_MADE = {
     "gemm_npu": HandMade({"gemm": (CHAINED, spread(4), spread(4))}, {"Pm": 32, "Pn": 32, "Pk": 32}),
     "attention_npu": attention(),
-    "ffn_npu": HandMade({"up": (spread(4), ALL), "down": (spread(4), ALL), "acc": (spread(4),)}, {"Pm": 16, "Ph": 16}),
-    "mlp_npu": HandMade({"gemm0": (ALL, spread(4)), "gemm1": (ALL, spread(4)), "acc": (ALL,)}, {"Pm": 4, "P": 16}),
+    "ffn_npu": HandMade({"up": (ALL, spread(4)), "down": (ALL, spread(4)), "acc": (ALL,)}, {"Pm": 32, "Ph": 16}),
+    "mlp_npu": HandMade({"gemm0": (ALL, spread(4)), "gemm1": (ALL, spread(4)), "acc": (ALL,)}, {"Pm": 8, "P": 8}),
     "vector_add_npu": HandMade({"core": (spread(4),)}, {"P": 1024}),
-    "reduction_npu": HandMade({"add_up": (CHAINED, spread(4))}, {"Pm": 16, "Pn": 16}),
+    "reduction_npu": HandMade({"add_up": (CHAINED, spread(4))}, {"Pm": 16, "Pn": 32}),
     "elementwise_npu": HandMade({"core": (spread(8),)}, {"P": 512}),
     "norm_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
     "rope_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
     "gemv_npu": HandMade({"core": (spread(8),)}, {"P": 1024}),
     "gemm_two_level_npu": HandMade({"gemm": (CHAINED, spread(8), spread(4))}, {"Pm": 16, "Pn": 16, "Pk": 8}),
-    "multihead_attention_npu": HandMade({"attend": (AxisFold(2), spread(4), AxisFold(4, "block", "chain"))}),
+    "multihead_attention_npu": HandMade({"attend": (ALL, spread(4), AxisFold(8, "block", "chain"))}),
     "resnet_npu": HandMade(
         {"conv1": (spread(2), ALL), "conv2": (spread(2), AxisFold(2)), "conv3": (spread(2), ALL)},
-        {"P": 2, "Q": 2},
+        {"P": 4, "Q": 4},
     ),
 }

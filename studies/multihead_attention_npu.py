@@ -184,11 +184,12 @@ def study(
     heads: int = 8,
     kv_heads: int = 8,
     causal: int = 0,
-    chunk: int = 32,
+    chunk: int = 0,
     device: str = "",
     target: str = "allo",
 ) -> dse.Study:
     """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
+    chunk = chunk or (16 if target == "allo" else 32)  # Allo's arrays and FIFOs of chunks of 32 exceed a core's memory
     chunks = length // chunk
     expected = lambda Q, Pairs: reference(Q, Pairs, kv_heads, chunks, causal)  # noqa: E731
     expected_of_kernel = lambda Q, Pairs: kernel_reference(Q, Pairs, kv_heads, chunks, causal)  # noqa: E731

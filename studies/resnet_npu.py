@@ -1,6 +1,6 @@
 """A bottleneck layer of ResNet on a Ryzen AI NPU: 1x1, 3x3 and 1x1 convolution, and the input added to the result.
 
-    allo-tune studies/resnet_npu.py                             # 2 images of 32 x 32, 256 channels, 64 inside, int8
+    allo-tune studies/resnet_npu.py                             # 2 images of 16 x 32, 256 channels, 64 inside, int8
     allo-tune studies/resnet_npu.py --set images=8 --set target=model
 
 Rows of an image stream through three kernels. The 3x3 convolution keeps three rows and has its output channels
@@ -101,7 +101,7 @@ def reference(X, W1, W2, W3, images, height):
     return result.reshape(height * width, -1)
 
 
-def study(images: int = 2, height: int = 32, device: str = "", target: str = "allo") -> dse.Study:
+def study(images: int = 2, height: int = 16, device: str = "", target: str = "allo") -> dse.Study:
     """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
     return dse.Study(
         "resnet_npu",

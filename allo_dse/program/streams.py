@@ -55,9 +55,11 @@ class StreamOp:
 
     Attributes:
         blocking: False for `try_get`, `try_put`, `empty` and `full`, which look at how many tokens a stream holds.
+        copy: as of a tile operation (`TileUse`).
     """
 
     stream: StreamArray
     direction: Literal["get", "put"]
     location: SourceLocation
     blocking: bool = True
+    copy: tuple[int, ...] = ()

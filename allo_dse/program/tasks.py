@@ -14,6 +14,32 @@ from .tensors import LayoutUse, TensorPort
 
 
 @dataclass(frozen=True)
+class TileUse:
+    """What a tile operation works on.
+
+    Attributes:
+        scalars: operands that are single values.
+        part_bytes: bytes of the operands that are parts of tiles.
+        result_bytes: bytes of the operands that the task has computed.
+        sums: whether it adds to a product in the same expression.
+        is_new: whether the result is the first thing that an array of the task holds, or part of an array.
+        is_part: whether it is part of an array.
+        copy: the iterations of the loops at compile time around it that `meta_if` looks at.
+    """
+
+    scalars: int = 0
+    part_bytes: int = 0
+    result_bytes: int = 0
+    sums: bool = False
+    is_new: bool = False
+    is_part: bool = False
+    copy: tuple[int, ...] = ()
+
+
+NO_TILES = TileUse()
+
+
+@dataclass(frozen=True)
 class TileOp:
     """One unit of work that a cost model prices: a library operation on whole tiles, or a loop of scalar operations.
 
@@ -24,6 +50,7 @@ class TileOp:
         dtypes: operand types, then the result type.
         count: how often a task performs it, or None where that is data-dependent.
         name: of the vendor kernel, for kind "external".
+        use: of a tile operation, what its operands and its result are.
     """
 
     kind: str
@@ -32,6 +59,7 @@ class TileOp:
     count: int | None = 1
     location: SourceLocation | None = None
     name: str = ""
+    use: TileUse = NO_TILES
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def _positions(
 
 
 def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST, blocking: bool = True) -> int:
-    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), blocking))
+    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), blocking, task.copy))
     return len(task.stream_ops) - 1
 
 
@@ -188,6 +188,8 @@ def receive(task: Task, pending: PendingGet, target: Buffer) -> None:
     _, number = _port(task, pending.ref, "get", pending.node)
     position = _operation(task, pending.ref, "get", pending.node)
     task.touch(target, write=True)
+    if target.ssa == target.root:
+        task.got.add(target.root)
     task.text.line(f'"df.get_block"({number}, {target.ssa}) {{op = {position} : i64}} : (index, {target.type}) -> ()')
 
 

@@ -7,10 +7,12 @@ NumPy computes in the target's type, however wide intermediate results would be.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from allo_dse.lang.types import DType, float32, index, int64
+from allo_dse.program.tasks import TileUse
 
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
@@ -131,11 +133,11 @@ def store(task: Task, value: Scalar, buffer: Buffer, where: Sequence[str]) -> No
 
 def fill(task: Task, value: Value, target: Buffer, node: ast.AST) -> None:
     """Set every element of a tile to a scalar."""
-    scalar = element(task, value, target.dtype, node)
+    scalar, use = element(task, value, target.dtype, node), _use(task, (), target)
     task.touch(target, write=True)
     with loops(task, target.shape) as where:
         store(task, scalar, target, where)
-    task.price("fill", target.shape, (target.dtype,), node, task.count)
+    task.price("fill", target.shape, (target.dtype,), node, use=use)
 
 
 def element(task: Task, value: Value, dtype: DType, node: ast.AST) -> Scalar:
@@ -183,13 +185,14 @@ def _is_cast(value: TileExpr, dtype: DType) -> bool:
 
 def copy(task: Task, source: Buffer, target: Buffer, node: ast.AST) -> None:
     """Copy a tile, converting its elements and broadcasting it."""
+    use = _use(task, (source,), target)
     if source.root == target.root and source.ssa != target.ssa:
         temporary = task.new_buffer(source.dtype, source.shape)
         move(task, source, temporary)
-        task.price("copy", source.shape, (source.dtype, source.dtype), node, task.count)
+        task.price("copy", source.shape, (source.dtype, source.dtype), node)
         source = temporary
     move(task, source, target)
-    task.price("copy", target.shape, (source.dtype, target.dtype), node, task.count)
+    task.price("copy", target.shape, (source.dtype, target.dtype), node, use=use)
 
 
 def move(task: Task, source: Buffer, target: Buffer) -> None:
@@ -229,6 +232,7 @@ def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
     destination = target
     if target.root in roots or (expr.op == "matmul" and not _accumulates_in(target, work)):
         destination = task.new_buffer(work if expr.op == "matmul" else target.dtype, expr.shape)
+    use = _use(task, expr.operands, target, expr.op)
     for operand in operands:
         if isinstance(operand, Buffer):
             task.touch(operand, write=False)
@@ -241,9 +245,29 @@ def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
     shape = expr.shape
     if expr.op == "matmul":
         shape = (expr.shape[0], shape_of(expr.operands[0])[1], expr.shape[1])
-    task.price(expr.op, shape, (*dtypes, target.dtype), expr.node, task.count)
+    task.price(expr.op, shape, (*dtypes, target.dtype), expr.node, use=use)
     if destination is target:
         task.layouts.rearranged(expr, operands[0], target, len(task.work) - 1)
+
+
+def _use(task: Task, operands: Sequence[Value], target: Buffer, op: str = "") -> TileUse:
+    """What an operation that is about to be written works on."""
+    parts = [o for o in operands if isinstance(o, Buffer) and o.shape and o.ssa != o.root]
+    results = [o for o in operands if isinstance(o, TileExpr)]
+    held = [o for o in operands if isinstance(o, Buffer) and o.arg is None and o.ssa == o.root not in task.got]
+    return TileUse(
+        scalars=sum(not is_tile(operand) for operand in operands),
+        part_bytes=sum(map(_bytes, parts)),
+        result_bytes=sum(map(_bytes, results)) + sum(map(_bytes, held)),
+        sums=op == "add" and any(result.op == "matmul" for result in results),
+        is_new=target.ssa != target.root or (target.arg is None and not task.layouts.writes[target.root]),
+        is_part=target.ssa != target.root,
+        copy=task.copy,
+    )
+
+
+def _bytes(tile: Buffer | TileExpr) -> int:
+    return math.prod(tile.shape) * tile.dtype.bits // 8
 
 
 def _work_type(expr: TileExpr, target: DType) -> DType:

@@ -23,7 +23,7 @@ from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck
 from allo_dse.program.source import Construct, SourceLocation, SourceLoop
 from allo_dse.program.streams import StreamOp
-from allo_dse.program.tasks import ExternalCall, StateVariable, TileOp
+from allo_dse.program.tasks import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
 
 from ..model.index_forms import Form
 from ..model.mlir_text import FunctionText, dense, memref_type
@@ -90,6 +90,8 @@ class Task:
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
         copies: the iterations of loops at compile time so far.
+        copy: of the loops at compile time around, the iterations of those that meta_if looks at.
+        got: arrays that are tokens of streams as they came.
     """
 
     source: RegionSource
@@ -136,6 +138,8 @@ class Task:
     dead: bool = False
     returned: bool = False
     copies: int = 0
+    copy: tuple[int, ...] = ()
+    got: set[str] = field(default_factory=set)
 
     # -- diagnostics -------------------------------------------------------------------------------------------------
 
@@ -236,8 +240,11 @@ class Task:
 
     # -- sets of tasks -----------------------------------------------------------------------------------------------
 
-    def unrolled(self, values: range, node: ast.AST) -> range:
+    def unrolled(self, values: range, node: ast.AST, decides: bool = False) -> Iterator[int]:
         """The values of a loop at compile time.
+
+        Args:
+            decides: whether `meta_if` looks at its variable.
 
         Raises:
             ProgramError: when they are too many, with those of such loops before and around it.
@@ -247,7 +254,13 @@ class Task:
             self.source.rules.allow("unrolled", self.copies, f"kernel `{self.kernel.name}`")
         except ProgramError as error:
             self.fail(node, error.message, error.hint)
-        return values
+        outer = self.copy
+        try:
+            for value in values:
+                self.copy = (*outer, value) if decides else outer
+                yield value
+        finally:
+            self.copy = outer
 
     def decide(self, condition: Value, node: ast.AST) -> bool:
         """Whether a compile-time condition holds; splits the set where tasks differ."""
@@ -369,11 +382,17 @@ class Task:
         self.layouts.touch(buffer, write=write)
 
     def price(
-        self, kind: str, shape: tuple[int, ...], dtypes: Sequence[DType], node: ast.AST, count: Count, name: str = ""
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        dtypes: Sequence[DType],
+        node: ast.AST,
+        name: str = "",
+        use: TileUse = NO_TILES,
     ) -> None:
         """Record work that was just written, and let the body's clock advance by its cost."""
         site = len(self.work)
-        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(count), self.location(node), name))
+        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(self.count), self.location(node), name, use))
         self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
 
     def scalar_op(self) -> None:

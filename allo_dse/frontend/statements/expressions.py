@@ -139,7 +139,7 @@ def _comprehension(task: Task, node: ast.ListComp) -> Value:
     except TypeError as error:
         task.fail(first.iter, f"cannot evaluate this at compile time: {error}")
     if isinstance(members, range):
-        members = task.unrolled(members, first.iter)
+        members = list(task.unrolled(members, first.iter))
     items = []
     for member in members:
         with task.scope():

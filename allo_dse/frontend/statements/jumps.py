@@ -191,3 +191,10 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
         )
     items = [as_scalar(task, slot, call) if isinstance(slot, Variable) else slot for slot in _flat(frame.slots)]
     return items[0] if len(items) == 1 else Tuple(tuple(items))
+
+
+def decides(loop: ast.For | ast.With, name: str) -> bool:
+    """Whether a condition at compile time looks at the loop's variable."""
+    calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)
+    tests = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("if"))
+    return any(isinstance(part, ast.Name) and part.id == name for test in tests for part in ast.walk(test))

@@ -24,7 +24,7 @@ from ..ops.scalars import as_scalar, convert
 from ..ops.subscripts import constant_int
 from ..regions.blocks import Count, Frame, Loop
 from ..regions.task_state import Task
-from .jumps import is_lowered, jumps_of, new_frame, set_flag, unless_raised
+from .jumps import decides, is_lowered, jumps_of, new_frame, set_flag, unless_raised
 
 
 def for_loop(task: Task, node: ast.For) -> None:
@@ -72,7 +72,7 @@ def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
     frame.unrolled = True
     task.frames.append(frame)
     with ExitStack() as stack:
-        for value in task.unrolled(range(*bounds), node.iter):
+        for value in task.unrolled(range(*bounds), node.iter, decides(node, name)):
             if frame.jumps and frame.stop is not None:
                 stack.enter_context(unless_raised(task, frame.stop))
                 frame.guards = task.guards
@@ -241,7 +241,7 @@ def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
 def _price(task: Task, loop: Loop, node: ast.AST) -> None:
     """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
     if loop.polls or (loop.has_scalar_work and not loop.has_loops):
-        task.price("loop", (), (), node, task.count)
+        task.price("loop", (), (), node)
 
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:

@@ -33,7 +33,7 @@ from ..ops.tile_layouts import note_elements
 from ..regions.task_state import Task
 from .declarations import declaration, declare_untyped, initialise
 from .expressions import OPERATORS, facts_of
-from .jumps import break_or_continue, return_, unless_raised
+from .jumps import break_or_continue, decides, return_, unless_raised
 from .loops import for_loop, while_loop
 
 
@@ -116,7 +116,7 @@ def _meta_for(task: Task, node: ast.With) -> None:
     frame = task.frames[-1]
     before = frame.jumps
     with ExitStack() as stack:
-        for value in task.unrolled(range(*bounds), call):
+        for value in task.unrolled(range(*bounds), call, decides(node, target.id)):
             if task.dead or task.returned:
                 break
             if frame.jumps != before and frame.skip is not None:

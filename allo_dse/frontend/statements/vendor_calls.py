@@ -49,7 +49,7 @@ def call_external(task: Task, module: ExternalModule, args: Sequence[Value], nod
     task.externals.append(ExternalCall(module.top, operands, inputs, outputs, task.location(node)))
     first = operands[outputs[0]][1] if outputs else ()
     types = [operands[p][0] for p in (*inputs, *outputs)]
-    task.price("external", first, types, node, task.count, module.top)
+    task.price("external", first, types, node, module.top)
     for position in outputs:
         target = args[position]
         assert isinstance(target, Buffer)

@@ -14,6 +14,7 @@ from ..model.violation import Violation
 from ..transport.tile_limits import LOCKS_PER_END
 from .allo_program import PROGRAM_RULES
 from .chains import ChainedLoops, ChainedTensors, RolledStreams
+from .core_memory import core_memory
 from .cores import by_position
 from .interfaces import PORTS_PER_CORE, PortShortage
 from .placer import NotPlaced
@@ -22,6 +23,9 @@ from .rule import Rule, Subject
 from .stream_layouts import crowded_memory_tile, turned_streams
 from .token_order import TokenOrder
 from .transfers import NoPorts, TransferPlan
+
+FIFO_DEPTH = 2
+"""Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
 
 
 class CorePorts:
@@ -77,7 +81,7 @@ class Requests:
 
 
 class Fifos:
-    """Every stream that no bundle merges with another is an object FIFO of its own, with locks and memory."""
+    """Every stream that no bundle merges with another is an object FIFO of its own, with two locks at each end."""
 
     name, folded = "core_locks", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos"
@@ -87,10 +91,6 @@ class Fifos:
         for stream in subject.fifos:
             out.setdefault(stream.source, []).append(stream)
         many = {node: streams for node, streams in out.items() if any(s.count > 1 for s in streams)}
-        yield from self._locks(subject, many)
-        yield from self._memory(subject, many)
-
-    def _locks(self, subject: Subject, many: dict[int, list[StreamFlow]]) -> Iterator[Violation]:
         limit = subject.device.core.locks
         for node, streams in many.items():
             group, _ = subject.group_of(node)
@@ -99,19 +99,6 @@ class Fifos:
             if needed > limit:
                 detail = ", ".join(f"{s.count} FIFOs of {s.stream}" for s in streams)
                 yield Violation(self.name, subject.node_name(node), needed, limit, detail)
-                return
-
-    def _memory(self, subject: Subject, many: dict[int, list[StreamFlow]]) -> Iterator[Violation]:
-        device = subject.device
-        for node, streams in many.items():
-            group, _ = subject.group_of(node)
-            own = next(
-                m for m, tiles in zip(subject.mapping.memory, subject.view.groups, strict=True) if tiles.group is group
-            )
-            needed = own.total - own.streams + sum(s.count * s.depth * s.token_bytes for s in streams)
-            if needed > device.core.memory_bytes:
-                detail = ", ".join(f"{s.count} FIFOs of {s.stream}" for s in streams)
-                yield Violation("core_memory", subject.node_name(node), needed, device.core.memory_bytes, detail)
                 return
 
 
@@ -129,6 +116,21 @@ class Placement:
                 "those that do so in a circle twice; fewer nodes, or fewer streams between them, leave room"
             )
             yield Violation(self.name, subject.node_name(refusal.node), 1, 0, detail)
+
+
+class Memory:
+    """FIFOs are at the cores where Allo puts them, and every array that a task declares or computes has its place."""
+
+    name, folded = "core_memory", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator: aie_codegen, build_core_function; allo_opt"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        if isinstance(subject.cores, NotPlaced) or not isinstance(subject.plan, TransferPlan):
+            return
+        largest = max(core_memory(subject, subject.cores, FIFO_DEPTH), key=lambda own: own.total)
+        limit = subject.device.core.memory_bytes
+        if largest.total > limit:
+            yield Violation(self.name, subject.node_name(largest.node), largest.total, limit, str(largest))
 
 
 class StreamLayouts:
@@ -168,4 +170,5 @@ ALLO_RULES: tuple[Rule, ...] = (
     Placement(),
     StreamLayouts(),
     TokenOrder(),
+    Memory(),
 )

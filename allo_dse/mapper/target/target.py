@@ -20,7 +20,7 @@ from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
 from ..search.bounds import FoldBounds
-from .allo_rules import ALLO_RULES
+from .allo_rules import ALLO_RULES, FIFO_DEPTH
 from .respell import with_fewer_transfers
 from .rule import Rule, Subject
 
@@ -75,7 +75,7 @@ class Target:
 
 
 TARGETS: Mapping[str, Target] = {
-    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), 2, with_fewer_transfers),
+    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), FIFO_DEPTH, with_fewer_transfers),
     "model": Target("model"),
 }
 

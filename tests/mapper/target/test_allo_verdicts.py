@@ -26,8 +26,10 @@ install()
 import allo.ir.types
 
 DESIGNS = json.loads((Path(__file__).parents[2] / "data" / "allo_verdicts.json").read_text())["designs"]
-LATER = {"core_memory", "core_locks"}
+LATER = {"core_locks"}
 """What Allo does not look at: its vendor's tools refuse it."""
+CORE_BYTES, STACK_BYTES = 65536, 1024
+"""Data memory of a core, and mlir-aie's stack in it."""
 
 
 @lru_cache(maxsize=64)
@@ -50,6 +52,11 @@ def _refused(study: str, design: dict[str, Any]) -> set[str]:
     return {violation.constraint for violation in found}
 
 
+def _fits(design: dict[str, Any]) -> bool:
+    """Whether Allo accepts it, and the program that it makes has room in the cores' memory."""
+    return design["accepted"] and design["core_bytes"] + STACK_BYTES <= CORE_BYTES
+
+
 @pytest.mark.parametrize("study", sorted(DESIGNS))
 def test_what_is_called_buildable_is_what_allo_accepts(study: str) -> None:
     wrong = []
@@ -57,10 +64,10 @@ def test_what_is_called_buildable_is_what_allo_accepts(study: str) -> None:
         names = _refused(study, design)
         if names <= LATER and names:
             continue
-        if (not names) != design["accepted"]:
+        assert names or design["accepted"], f"Allo refuses what is called buildable: {design}"
+        if (not names) != _fits(design):
             wrong.append((design, names))
-    assert not [w for w in wrong if not w[1]], "Allo refuses what is called buildable"
-    assert len(wrong) <= 0.05 * len(DESIGNS[study]), "Allo accepts what is refused here"
+    assert len(wrong) <= 0.1 * len(DESIGNS[study]), wrong
 
 
 def test_the_data_show_both_verdicts() -> None:
