@@ -21,6 +21,7 @@ from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts, Pid, TensorUse
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
@@ -39,20 +40,18 @@ Times = NDArray[np.int64]
 
 
 class FpgaBounds:
-    """Bounds what `FpgaSimulator` says of designs: of the copies alone, then of everything.
+    """Bounds what `FpgaSimulator` says of designs: of the copies alone, which hang on no fold, then of everything.
 
     Args:
         solves: whether depths of streams are found by the evaluator where a design does not say them.
     """
 
     levels = 2
-    listed = 1000
-    """Designs up to which `sampler="auto"` goes by bounds. They do not know how tasks that share a node wait for each
-    other: in large spaces too many folded designs, which are the slowest to simulate, would be evaluated."""
     metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "utilization", *RESOURCES, *_SHARES})
 
     def __init__(self, *, solves: bool) -> None:
         self._solves = solves
+        self._tiles: dict[CompiledProgram, Tiles] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
         """Bounds of the metrics that a level can say something of.
@@ -60,10 +59,13 @@ class FpgaBounds:
         Raises:
             SimulationError: where control depends on data.
         """
-        mapping = design.mapping.fpga
-        nodes, moved = mapping.vmg.node_count, _dram_bytes(mapping)
+        program, device, nodes = design.program, FpgaDevice.of(design.device), design.fold.node_count
+        if program not in self._tiles:
+            self._tiles[program] = Tiles.of(program)
+        unfolded = FpgaCosts(program.vmg, device, design.schedule, dict(design.depths))
+        mapping = design.mapping.fpga if level else unfolded
+        moved, copies = _dram_bytes(mapping), _Copies(mapping, self._tiles[program])
         known: dict[str, Interval] = {"pe_count": (nodes, nodes), "dram_bytes": (moved, moved)}
-        copies = _Copies(mapping)
         if level == 0:
             return known | _times(mapping.device, copies.cycles)
         cycles = max(copies.cycles, _Tasks(mapping, copies).cycles)
@@ -102,33 +104,41 @@ def alike_tasks(mapping: FpgaCosts) -> Iterator[tuple[TaskClass, Pid, IntArray, 
 
 
 @dataclass(frozen=True)
-class _Copies:
-    """Copies of tensors between DRAM and the chip."""
+class Tiles:
+    """The tiles of each tensor that a program's tasks read, and those that they write, and the elements of each."""
 
-    mapping: FpgaCosts
+    reads: Mapping[str, set[int]]
+    writes: Mapping[str, set[int]]
+    words: Mapping[tuple[str, int], int]
 
-    @cached_property
-    def uses(self) -> dict[str, TensorUse]:
-        return {use.tensor.name: use for use in self.mapping.tensors if not use.onchip}
-
-    @cached_property
-    def _tiles(self) -> tuple[dict[str, set[int]], dict[str, set[int]], dict[tuple[str, int], int]]:
-        """Tiles of each tensor that are read, and that are written, and the elements of each."""
+    @classmethod
+    def of(cls, program: CompiledProgram) -> Tiles:
         reads, writes, words = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set), {}
-        program = self.mapping.vmg.program
         for position, kernel in enumerate(program.kernels):
             tasks = np.arange(program.first_task[position], program.first_task[position + 1])
             pids = program.pids(position, tasks)
             classes = kernel.class_of(pids)
-            for number, cls in enumerate(kernel.classes):
-                for port in self.ports(cls):
+            for number, own in enumerate(kernel.classes):
+                for port in own.tensor_ports:
                     name, tiles = port.tensor.name, set(tiles_of(port, pids[classes == number]).tolist())
                     reads[name] |= tiles if port.reads else set()
                     writes[name] |= tiles if port.writes else set()
                     words.update(
                         {(name, tile): math.prod(port.tile_shape) for tile in tiles if (name, tile) not in words}
                     )
-        return reads, writes, words
+        return cls(reads, writes, words)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Copies of tensors between DRAM and the chip."""
+
+    mapping: FpgaCosts
+    tiles: Tiles
+
+    @cached_property
+    def uses(self) -> dict[str, TensorUse]:
+        return {use.tensor.name: use for use in self.mapping.tensors if not use.onchip}
 
     def ports(self, cls: TaskClass) -> list[TensorPort]:
         """The tensor ports of a class that are copied."""
@@ -136,13 +146,14 @@ class _Copies:
 
     def cycles_of_tile(self, name: str, tile: int) -> int:
         """Cycles of its AXI port for a tile."""
-        return math.ceil(self._tiles[2][name, tile] / self.uses[name].words_per_cycle)
+        return math.ceil(self.tiles.words[name, tile] / self.uses[name].words_per_cycle)
 
     @cached_property
     def arrivals(self) -> dict[str, dict[int, int]]:
         """By tensor, when each tile that is read is on the chip at the earliest."""
         found = {}
-        for name, tiles in self._tiles[0].items():
+        for name in self.uses:
+            tiles = self.tiles.reads.get(name, set())
             clock, times = self.mapping.device.external.latency_cycles, {}
             for tile in sorted(tiles):
                 clock += self.cycles_of_tile(name, tile)
@@ -156,7 +167,7 @@ class _Copies:
         external = self.mapping.device.external
         busy, longest = defaultdict[int, int](int), 0
         for position, name in enumerate(self.uses):
-            for tiles in (self._tiles[0][name], self._tiles[1][name]):
+            for tiles in (self.tiles.reads.get(name, set()), self.tiles.writes.get(name, set())):
                 own = sum(self.cycles_of_tile(name, tile) for tile in tiles)
                 busy[external.port_of(position)] += own
                 longest = max(longest, own + external.latency_cycles if tiles else 0)
