@@ -170,6 +170,13 @@ class Evolution:
         self._state.next_number += 1
         self.learn(individual)
 
+    def pass_over(self) -> None:
+        """Count a proposal that is made elsewhere."""
+        generation = self.breeding.generation(self._state.next_number)
+        if generation > self._state.generation:
+            self._select(generation)
+        self._state.next_number += 1
+
     def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
         """Take in that losses and penalties have changed; parents are chosen by them from the next generation on.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from allo_dse.space.gene import Gene
 
 from ..declare.spec import StudySpec
+from ..search.bred import learnt_genes
 from ..search.judge import Judge
-from ..search.proposals import learnt_genes
 from ..store.record import Record
 
 if TYPE_CHECKING:

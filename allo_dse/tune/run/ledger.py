@@ -17,8 +17,8 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
+from ..search.bred import learnt_genes
 from ..search.judge import Judge
-from ..search.proposals import learnt_genes
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.log import RunLog, sensible

@@ -62,8 +62,6 @@ class ExactProposer:
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if not self._listed:
-            self._list()
         if self._strict:
             count = min(count, 0 if outstanding else 1)
         proposals: list[Proposal] = []
@@ -113,6 +111,19 @@ class ExactProposer:
     def _next(self) -> Candidate | None:
         """The next design to evaluate."""
         undecided = self._undecided
+        while (position := self._ahead()) is not None:
+            item, bounds = undecided.items[position], tuple(undecided.bounds[position].tolist())
+            undecided.decide(position)
+            if isinstance(item, Candidate) and self._screen.judge(item) == "new":
+                self._proposed[self._number] = bounds
+                return item
+        return None
+
+    def _ahead(self) -> int | None:
+        """Where the next design is that has all its bounds and is not known; None when every design is decided."""
+        if not self._listed:
+            self._list()
+        undecided = self._undecided
         while (position := undecided.next()) is not None:
             item = undecided.items[position]
             if isinstance(item, Region):
@@ -128,11 +139,7 @@ class ExactProposer:
                 self.meanwhile()
                 self._refine(position, item)
                 continue
-            bounds: Losses = tuple(undecided.bounds[position].tolist())
-            undecided.decide(position)
-            if self._screen.judge(item) == "new":
-                self._proposed[self._number] = bounds
-                return item
+            return position
         return None
 
     def _expand(self, position: int, region: Region) -> None:
@@ -190,8 +197,8 @@ class ExactProposer:
     def certificate(self) -> Certificate:
         """What is decided by now."""
         evaluated, refused = self._evaluated, self._screen.invalid
-        # A region may hold designs that an earlier run has decided.
-        still = min(self._undecided.open + len(self._proposed), self._designs - evaluated - refused)
+        # It may hold designs that an earlier run has decided, until they would come next.
+        still = self._undecided.open + len(self._proposed)
         return Certificate(
             designs=self._designs,
             listed=self._listed,
@@ -199,7 +206,7 @@ class ExactProposer:
             failed=self._failed,
             refused=refused,
             bounded=max(0, self._designs - evaluated - refused - still) if self._listed else 0,
-            open=max(0, still),
+            open=still,
             gaps=self._gaps(),
             unbounded=tuple(self._least.unbounded),
         )

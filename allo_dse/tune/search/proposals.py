@@ -13,7 +13,9 @@ from allo_dse.space.regions import regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
+from .bred import EvolutionProposer, learnt_genes
 from .exact import ExactProposer
+from .guided import GuidedProposer
 from .least import LeastLosses
 from .objectives import Objective
 from .protocol import Proposal, Proposer, Told
@@ -21,9 +23,6 @@ from .screening import Screen
 
 if TYPE_CHECKING:
     import optuna
-
-    from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-    from allo_dse.space.sampler.selection import Individual
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
@@ -190,79 +189,6 @@ class OptunaProposer:
         self._next = next_number
 
 
-class EvolutionProposer:
-    """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
-    would take a fifth of the driver's time."""
-
-    name = "evolution"
-
-    def __init__(
-        self, space: Space, screen: Screen, objectives: Sequence[Objective], sampler: EvolutionSampler, *, strict: bool
-    ) -> None:
-        self._search = sampler.search(space.genes, len(objectives))
-        self._screen = screen
-        self._space = space
-        self._signs = [o.sign for o in objectives]
-        self._strict = strict
-        self._genes: dict[int, dict[str, int]] = {}
-        self.exhausted = False
-
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        proposals: list[Proposal] = []
-        for _ in range(count):
-            if self._strict and self._search.room(outstanding + len(proposals)) == 0:
-                break
-            number = self._search.next_number
-            candidate = self._search.propose(self._screen.decode)
-            if candidate is None:
-                self.exhausted = True
-                break
-            self._genes[number] = candidate.genes
-            proposals.append(Proposal(number, candidate))
-        return proposals
-
-    def tell(self, number: int, told: Told) -> None:
-        self._search.learn(self._individual(number, self._genes.pop(number), told))
-
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
-        number = self._search.next_number
-        self._search.adopt(self._individual(number, genes, told))
-        return number
-
-    def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
-        from allo_dse.space.sampler.selection import Individual
-
-        return Individual(number, genes, self._losses(told), told.penalty)
-
-    def _losses(self, told: Told) -> tuple[float, ...]:
-        if not told.values:
-            return (math.inf,) * len(self._signs)
-        return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
-
-    def revise(self, told: Mapping[int, Told]) -> None:
-        self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
-
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        from allo_dse.space.sampler.selection import Results
-
-        size = len(history)
-        results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
-        for position, record in enumerate(history):
-            found = told(record)
-            results.numbers[position] = record.number
-            results.losses[position] = self._losses(found)
-            results.penalty[position] = found.penalty
-        self._search.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
-
-
-def learnt_genes(space: Space, record: Record) -> dict[str, int]:
-    """The genes of a stored design; the space knows the range of each of them from now on."""
-    genes = record.genes
-    if not genes.keys() <= space.genes.keys():
-        space.decode_genes(genes)
-    return genes
-
-
 def make_proposer(
     sampler: Any,
     screen: Screen,
@@ -276,8 +202,9 @@ def make_proposer(
 ) -> Proposer:
     """The proposer for a sampler given by name or as an Optuna sampler.
 
-    "auto" goes by bounds where every objective has one and the space can be listed in seconds; else it enumerates
-    spaces that have no more designs than there are trials to spend, and breeds in larger ones.
+    "auto" goes by bounds, as far as they say anything (`guided`), where every objective has one and the space can be
+    listed in seconds; else it enumerates spaces that have no more designs than there are trials to spend, and breeds in
+    larger ones.
 
     Args:
         least: the objectives, and what is known of them before a design is evaluated.
@@ -297,9 +224,15 @@ def make_proposer(
             return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     by_region = least.knows_regions and regions_of(space) is not None
-    at_once = LISTED_BY_REGION if by_region else getattr(least.bounding, "listed", LISTED)
+
+    def breeder() -> EvolutionProposer:
+        from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+
+        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed, **sizes), strict=strict)
+
+    at_once = LISTED_BY_REGION if by_region else LISTED
     if sampler == "auto" and not least.unbounded and space.count(at_once) is not None:
-        sampler = "exact"
+        return GuidedProposer(space, screen, least, breeder, strict=strict)
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         sampler = "evolution" if space.count(limit) is None else "exhaustive"
@@ -314,9 +247,7 @@ def make_proposer(
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":
-        from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-
-        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed, **sizes), strict=strict)
+        return breeder()
     import optuna
 
     optuna_samplers = {

@@ -13,7 +13,7 @@ from allo_dse.space.gene import Gene
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.selection import Individual, Parents, Results, crowding_distances, domination_ranks
-from allo_dse.tune.search.proposals import EvolutionProposer
+from allo_dse.tune.search.bred import EvolutionProposer
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study

@@ -1,0 +1,98 @@
+"""Proposals that are bred: our sampler outside Optuna."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from allo_dse.space.space import Space
+
+from ..store.record import Record
+from .objectives import Objective
+from .protocol import Proposal, Told
+from .screening import Screen
+
+if TYPE_CHECKING:
+    from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+    from allo_dse.space.sampler.selection import Individual
+
+
+class EvolutionProposer:
+    """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
+    would take a fifth of the driver's time."""
+
+    name = "evolution"
+
+    def __init__(
+        self, space: Space, screen: Screen, objectives: Sequence[Objective], sampler: EvolutionSampler, *, strict: bool
+    ) -> None:
+        self._search = sampler.search(space.genes, len(objectives))
+        self._screen = screen
+        self._space = space
+        self._signs = [o.sign for o in objectives]
+        self._strict = strict
+        self._genes: dict[int, dict[str, int]] = {}
+        self.exhausted = False
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        for _ in range(count):
+            if self._strict and self._search.room(outstanding + len(proposals)) == 0:
+                break
+            number = self._search.next_number
+            candidate = self._search.propose(self._screen.decode)
+            if candidate is None:
+                self.exhausted = True
+                break
+            self._genes[number] = candidate.genes
+            proposals.append(Proposal(number, candidate))
+        return proposals
+
+    def tell(self, number: int, told: Told) -> None:
+        self._search.learn(self._individual(number, self._genes.pop(number), told))
+
+    def take_over(self, number: int, genes: dict[str, int]) -> None:
+        """Count a design that was proposed elsewhere as proposed, as the next one."""
+        self._search.pass_over()
+        self._genes[number] = genes
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        number = self._search.next_number
+        self._search.adopt(self._individual(number, genes, told))
+        return number
+
+    def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
+        from allo_dse.space.sampler.selection import Individual
+
+        return Individual(number, genes, self._losses(told), told.penalty)
+
+    def _losses(self, told: Told) -> tuple[float, ...]:
+        if not told.values:
+            return (math.inf,) * len(self._signs)
+        return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
+
+    def revise(self, told: Mapping[int, Told]) -> None:
+        self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        from allo_dse.space.sampler.selection import Results
+
+        size = len(history)
+        results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
+        for position, record in enumerate(history):
+            found = told(record)
+            results.numbers[position] = record.number
+            results.losses[position] = self._losses(found)
+            results.penalty[position] = found.penalty
+        self._search.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
+
+
+def learnt_genes(space: Space, record: Record) -> dict[str, int]:
+    """The genes of a stored design; the space knows the range of each of them from now on."""
+    genes = record.genes
+    if not genes.keys() <= space.genes.keys():
+        space.decode_genes(genes)
+    return genes
