@@ -51,14 +51,9 @@ def test_else_it_breeds_in_turn_and_ends_with_a_proof_all_the_same(tmp_path: Pat
 def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     run(small(evaluator=Loose), tmp_path / "once", sampler="auto")
     total = len(order(tmp_path / "once"))
-    for trials in (FIRST - 1, FIRST + 1, FIRST + 6, total - 1, 10**6, 10**6):
+    for trials in (FIRST - 1, FIRST + 5, 10**6, 10**6):
         result = run(small(evaluator=Loose), tmp_path / "parts", trials, sampler="auto")
         assert present(result.certificate).complete is (trials >= total)
     assert order(tmp_path / "parts") == order(tmp_path / "once")
     again = propose_again(small(evaluator=Loose), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed, again.skipped) == ("", total, {})
-
-
-def test_several_workers_may_propose_at_once(tmp_path: Path) -> None:
-    found = run(small(evaluator=Loose), tmp_path / "run", sampler="auto", workers=2)
-    assert front_of(found) == front_of(run(small(evaluator=Loose), tmp_path / "exact"))
