@@ -1,9 +1,10 @@
 """Schedules derived from a program: what is worth varying about its loops, arrays and tensors on an FPGA.
 
-Per kernel: how many copies of their innermost bodies its nests of loops make (a nest is pipelined at the level, and
-its loop unrolled by the factor, that come closest), and with which interval. Nests that do little beside the others may
-make fewer copies. Arrays get the banks that let the copies of their accesses run in every cycle, or half of them: their
-factors follow from the loops and are not searched one by one. Tensors are copied in words of a power of two elements.
+Per kernel: how many copies of their innermost bodies its nests of loops make (a nest is pipelined at the level, and its
+loop unrolled by the factor, that make as many or come closest from below), and with which interval. Nests that do
+little beside the others may make fewer copies. Arrays get the banks that let the copies of their accesses run in every
+cycle, or half of them: their factors follow from the loops and are not searched one by one. Tensors are copied in words
+of a power of two elements.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class Chain:
         """The possible numbers of copies of the innermost body."""
         return _options(self.trips, most)
 
-    def nearest(self, wanted: int, most: int) -> Copies:
-        """The option with the number of copies that comes closest."""
-        return _nearest(self.trips, wanted, most)
+    def at_most(self, wanted: int, most: int) -> Copies:
+        """The option with the most copies that are not more than wanted: nests share operators, so one that makes more
+        than the others would set what all of them cost."""
+        return _at_most(self.trips, wanted, most)
 
 
 Copies: TypeAlias = tuple[int, int, int]
@@ -78,8 +80,9 @@ def _options(trip_counts: tuple[int, ...], most: int) -> tuple[Copies, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _nearest(trip_counts: tuple[int, ...], wanted: int, most: int) -> Copies:
-    return min(_options(trip_counts, most), key=lambda o: (max(o[0], wanted) / min(o[0], wanted), o[0]))
+def _at_most(trip_counts: tuple[int, ...], wanted: int, most: int) -> Copies:
+    options = _options(trip_counts, most)
+    return max((option for option in options if option[0] <= wanted), default=options[0])
 
 
 class AutoSchedules(ScheduleChoice):
@@ -102,7 +105,7 @@ class AutoSchedules(ScheduleChoice):
     def describe(self) -> dict[str, object]:
         own = self._declared.describe()["schedules"] if self._declared else []
         words = [list(words) for words in (INTERVALS, BANKS, SHARES, ADDERS_BY)]
-        return {"schedules": ["auto", MOST_COPIES, MINOR, *words, own]}
+        return {"schedules": ["auto", "at most", MOST_COPIES, MINOR, *words, own]}
 
     def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives: list[Directive] = []
@@ -157,7 +160,7 @@ class AutoSchedules(ScheduleChoice):
                 share = str(ask(Question.word(f"{name}.{position}.share", SHARES, SHARES)))
             target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
             pace = interval * SLOW if share == "slow" else interval
-            yield from self._nest(kernel.name, chain, chain.nearest(target, most), pace, unrolled)
+            yield from self._nest(kernel.name, chain, chain.at_most(target, most), pace, unrolled)
 
     def _nest(
         self,
