@@ -16,7 +16,7 @@ from allo_dse.common.errors import AlloDseError
 from .tool import find_tool, run_steps
 
 CSIM = "csim"
-STEPS = {"csyn": ("csynth",), "csynth": ("csynth",), "cosim": ("csynth", "cosim")}
+STEPS = {"csyn": ("csynth",), "debug": ("csynth",), "csynth": ("csynth",), "cosim": ("csynth", "cosim")}
 """Steps of the project's script, by mode."""
 MAKE = ("hw_emu", "hw")
 """Modes that link the kernel and run it, through the project's Makefile."""
