@@ -10,6 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from ..results.result import Result
 from ..search.screening import Screen
+from ..store.file_names import printable
 from .output import summary
 from .run_view import View, device_name, progress_line
 
@@ -52,6 +53,10 @@ class QuietReporter:
         self._shown = now
         return True
 
+    def _say(self, text: str) -> None:
+        """A line, in which names of studies, objectives and files do nothing to a terminal."""
+        print(printable(text), file=self._stream, flush=True)
+
     def start(self, view: View) -> None:
         pass
 
@@ -60,7 +65,7 @@ class QuietReporter:
 
     def note(self, text: str) -> None:
         if text.startswith("WRONG"):
-            print(text, file=self._stream, flush=True)
+            self._say(text)
 
     def verifying(self, done: int, of: int) -> None:
         pass
@@ -73,23 +78,23 @@ class PlainReporter(QuietReporter):
     """A line every few seconds."""
 
     def start(self, view: View) -> None:
-        print(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}",
-              file=self._stream, flush=True)  # fmt: skip
+        said = f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}"
+        self._say(said)
         self._shown = time.monotonic()
 
     def update(self, view: View, last: bool = False) -> None:
         if self._due(PLAIN_SECONDS, last):
-            print(progress_line(view), file=self._stream, flush=True)
+            self._say(progress_line(view))
 
     def note(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        self._say(text)
 
     def verifying(self, done: int, of: int) -> None:
         if done == 0:
-            print(f"verifying {of} design(s) of the front", file=self._stream, flush=True)
+            self._say(f"verifying {of} design(s) of the front")
             self._shown = time.monotonic()
         elif self._due(PLAIN_SECONDS, last=False):
-            print(f"verified {done} of {of}", file=self._stream, flush=True)
+            self._say(f"verified {done} of {of}")
 
 
 class JsonReporter(QuietReporter):

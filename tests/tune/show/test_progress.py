@@ -40,6 +40,15 @@ def strip(text: Any) -> Any:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
+def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    study = fake_study()
+    study.name = "a\u202eb\x1b[2Jc\ud800"
+    study.run(3, run_dir=tmp_path / "run", progress=PlainReporter(stream), verify=False)
+    stream.seek(0)
+    assert stream.readline().startswith(r"a\u202eb\x1b[2Jc\ud800: ")
+
+
 def test_plain_lines(tmp_path: Path) -> None:
     stream = io.StringIO()
     fake_study().run(30, run_dir=tmp_path / "run", progress=PlainReporter(stream))
