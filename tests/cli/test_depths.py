@@ -15,14 +15,14 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 
 GOLDEN = """\
- cycles   slower  memory (bits)  BRAM18  LUT   FF  found by replay
-    603   +0.00%         18,496       1   64  188                1
-    620   +2.82%          4,160       0   96  188                5
-    812  +34.66%          2,112       0   80  188                4
-    908  +50.58%          1,088       0   80   76                3
-    997  +65.34%            128       0   64  136                2
-    604   +0.17%         19,456       1   80  128         as built
-18,496 bits lose no cycle, found by replay 1 of 5; no depths without loss take less
+ cycles   slower  memory (bits)  BRAM18  LUT   FF  found by run
+    603   +0.00%         18,496       1   64  188             1
+    620   +2.82%          4,160       0   96  188             5
+    812  +34.66%          2,112       0   80  188             4
+    908  +50.58%          1,088       0   80   76             3
+    997  +65.34%            128       0   64  136             2
+    604   +0.17%         19,456       1   80  128      as built
+18,496 bits lose no cycle, found by run 1 of 5; no depths without loss take less
 its depths: 200, but last 1"""
 
 

@@ -1,4 +1,4 @@
-"""`allo-tune depths TRACE`: what stream depths cost in memory, and save in cycles."""
+"""`allo-tune depths`: what stream depths of a design or a trace cost in memory, and save in cycles."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from rich.table import Table
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 
-from ..output import JSON, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
-    from allo_dse.device.device import FpgaDevice
+    from collections.abc import Callable
+
+    from allo_dse.device.fpga_model import Resources
     from allo_dse.simulator.replay.depth_front import DepthFront, DepthPoint
-    from allo_dse.simulator.replay.trace import Trace
 
-_DEPTHS = """The front of cycles against FIFO memory over the stream depths of a trace.
+_DEPTHS = """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
 
-Several traces are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
+A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several traces
+are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
 whatever the depths; `--json` has the depths of every point. docs/replay.md says how a trace is made.
 
 [bold]Examples[/]
 
+  allo-tune depths 41                        of the latest run
+  allo-tune depths 9f3c2a --run runs/systolic
   allo-tune depths design.npz
   allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
   allo-tune depths first_input.npz second_input.npz --json | jq .lossless.depths
@@ -39,7 +43,11 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def depths(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Trace files.", show_default=False)],
+    what: Annotated[
+        list[str], typer.Argument(metavar="ID | TRACE...", help="A design, or trace files.", show_default=False)
+    ],
+    run: Annotated[Path | None, RUN_OPTION] = None,
+    study: Annotated[Path | None, STUDY_OPTION] = None,
     bits: Annotated[
         list[str] | None, typer.Option(metavar="N | STREAM=N", help="Width of tokens, 32 unless given; repeatable.")
     ] = None,
@@ -47,19 +55,40 @@ def depths(
     max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.eval.fpga.depth_front import depth_front, fpga_of
-    from allo_dse.simulator.replay.trace import Trace
-
     with json_only() if as_json else nullcontext():
-        fpga = fpga_of(device)
-        loaded = [Trace.load(path) for path in traces]
-        widths = _widths(bits or [], loaded[0].streams)
-        front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
-    view = _View(front, fpga, loaded[0], widths)
+        is_design = len(what) == 1 and not Path(what[0]).suffix and not Path(what[0]).exists()
+        view = (
+            _of_design(what[0], run, study, max_runs) if is_design else _of_traces(what, bits or [], device, max_runs)
+        )
     if as_json:
         print_json(view.facts())
     else:
         view.show()
+
+
+def _of_traces(paths: list[str], bits: list[str], device: str, max_runs: int) -> _View:
+    from allo_dse.eval.fpga.depth_front import depth_front, fifo_total, fpga_of
+    from allo_dse.simulator.replay.trace import Trace
+
+    fpga = fpga_of(device)
+    loaded = [Trace.load(Path(path)) for path in paths]
+    widths = _widths(bits, loaded[0].streams)
+    front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
+    return _View(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
+
+
+def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
+    from allo_dse.eval.fpga.depth_front import depth_front
+    from allo_dse.eval.fpga.design_depths import design_fifos
+    from allo_dse.tune.rerun import Replayer
+
+    from ..opening import find_design, open_run
+
+    table = open_run(run)
+    key = table.keys[find_design(table, wanted)]
+    with Replayer(table.path, study) as replayer:
+        design = replayer.candidate(replayer.record(key)).design
+    return _View(depth_front(design, max_runs=max_runs), lambda point: design_fifos(design.mapping.fpga, point))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
@@ -80,13 +109,11 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
 class _View:
     """A front with what the FPGA takes for each point."""
 
-    def __init__(self, front: DepthFront, device: FpgaDevice, trace: Trace, widths: dict[str, int]) -> None:
-        self._front, self._device, self._trace, self._widths = front, device, trace, widths
+    def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Resources]) -> None:
+        self._front, self._fifos = front, fifos
 
     def _resources(self, point: DepthPoint) -> JsonObject:
-        from allo_dse.eval.fpga.depth_front import fifo_total
-
-        total = fifo_total(self._device, self._trace, self._widths, point.depths)
+        total = self._fifos(point)
         return {"bram18": total.bram18, "lut": total.lut, "ff": total.ff}
 
     def _facts(self, point: DepthPoint | None) -> JsonObject | None:
@@ -113,7 +140,7 @@ class _View:
     def show(self) -> None:
         """For people."""
         front, to = self._front, console()
-        columns = ("cycles", "slower", "memory (bits)", "BRAM18", "LUT", "FF", "found by replay")
+        columns = ("cycles", "slower", "memory (bits)", "BRAM18", "LUT", "FF", "found by run")
         table = Table(*columns, box=None, header_style="bold")
         for column in table.columns:
             column.justify = "right"

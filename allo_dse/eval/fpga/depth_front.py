@@ -11,6 +11,9 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, find_depth_front
 from allo_dse.simulator.replay.replay import stream_index
 from allo_dse.simulator.replay.trace import Trace
+from allo_dse.space.design import Design
+
+from .design_depths import design_depth_front
 
 DEFAULT_BITS = 32
 Bits = int | Mapping[str, int]
@@ -18,7 +21,7 @@ Bits = int | Mapping[str, int]
 
 
 def depth_front(
-    traces: Trace | Sequence[Trace],
+    traces: Trace | Sequence[Trace] | Design,
     *,
     bits: Bits = DEFAULT_BITS,
     device: str | Device = "u280",
@@ -27,15 +30,20 @@ def depth_front(
     """The front of cycles against memory over the depths of all streams.
 
     Args:
-        traces: one run of the design, or several with different inputs, which count together.
-        bits: width of the streams' tokens.
-        device: an FPGA; says up to which size a FIFO is registers, shift registers or LUTRAM.
+        traces: one run of the design, or several with different inputs, which count together; or a design on an FPGA,
+            whose arrays of streams have one depth each, and of whose runs on given inputs the slowest counts.
+        bits: width of the tokens of a trace's streams.
+        device: an FPGA; says up to which size a trace's FIFO is registers, shift registers or LUTRAM.
         max_runs: replays at most. What they go to first is the least memory without loss.
 
     Raises:
         TraceError: for traces of different designs, unknown streams, and when no depths prevent a deadlock.
         StudyError: if the device is no FPGA.
+        SimulationError: for a design that has no FIFOs, or deadlocks at any depths.
     """
+    if isinstance(traces, Design):
+        fpga_of(traces.device)
+        return design_depth_front(traces.mapping.fpga, max_runs)
     given = (traces,) if isinstance(traces, Trace) else tuple(traces)
     fpga = fpga_of(device)
     widths = stream_bits(given[0], bits) if given else []

@@ -107,10 +107,10 @@ def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]
     Raises:
         SimulationError: for a program that deadlocks at any depth.
     """
-    most = _most_tokens(mapping)
+    most = most_tokens(mapping)
     solvers, deepest = [], dict.fromkeys(most, 0)
     for one in mapping.runs:
-        solver = _Solver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
         depths = solver.grow(most)
         for name in most:
             depths[name] = solver.shrink(depths, name)
@@ -119,22 +119,22 @@ def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]
     return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
 
 
-class _Solver:
+class DepthSolver:
     """Times one network at many depths."""
 
     def __init__(self, network: FpgaNetwork, arrays: list[str]) -> None:
-        self._network = network
-        self._arrays = arrays
+        self.network = network
+        self.arrays = arrays
         self._limit = 0
 
     def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
         """The network with these depths, and what its simulation gave."""
-        per_array = np.array([depths[name] for name in self._arrays], np.int64)
-        depth = self._network.network.depth.copy()
-        wiring = self._network.wiring
+        per_array = np.array([depths[name] for name in self.arrays], np.int64)
+        depth = self.network.network.depth.copy()
+        wiring = self.network.wiring
         # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
-        depth[: self._network.fifos] = np.maximum(per_array[wiring.array], self._network.inside)
-        network = replace(self._network, network=self._network.network.with_depths(depth))
+        depth[: self.network.fifos] = np.maximum(per_array[wiring.array], self.network.inside)
+        network = replace(self.network, network=self.network.network.with_depths(depth))
         return network, table_engine().run(network.network, extrapolate=True)
 
     def grow(self, most: Mapping[str, int]) -> dict[str, int]:
@@ -165,7 +165,7 @@ class _Solver:
         return high
 
 
-def _most_tokens(mapping: FpgaCosts) -> dict[str, int]:
+def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
     tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
     for kernel in mapping.vmg.program.kernels:

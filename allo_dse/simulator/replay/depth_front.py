@@ -1,4 +1,4 @@
-"""Stream depths of a trace: the front of cycles against memory, from few replays.
+"""Depths of streams: the front of cycles against memory, from few runs of what can be timed at any depths.
 
 With the same latencies a design is never slower with deeper streams, so that every replay says something of many depth
 vectors. Three things keep their number low. All streams are tried at the least memory first, which most designs stand.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -85,14 +86,14 @@ class DepthFront:
     @property
     def words(self) -> str:
         """How good the lossless point is, in a sentence."""
-        found = f"{self.lossless.memory_bits:,} bits lose no cycle, found by replay {self.lossless.run} of {self.runs}"
+        found = f"{self.lossless.memory_bits:,} bits lose no cycle, found by run {self.lossless.run} of {self.runs}"
         if self.proven:
             return f"{found}; no depths without loss take less"
         return f"{found}; none without loss take less than {self.at_least_bits:,} bits"
 
 
 def find_depth_front(traces: Sequence[Trace], steps: Steps, max_runs: int = MAX_RUNS) -> DepthFront:
-    """The front of several runs of one design, with other inputs each; a point's cycles are the sum of theirs.
+    """The front of several traces of one design, with other inputs each; a point's cycles are the sum of theirs.
 
     Args:
         max_runs: replays at most (each of all traces); what they go to first is the lossless point.
@@ -104,41 +105,103 @@ def find_depth_front(traces: Sequence[Trace], steps: Steps, max_runs: int = MAX_
         raise TraceError("depths are searched for at least one trace")
     if any(trace.streams != traces[0].streams for trace in traces):
         raise TraceError("the traces are not of one design: their streams differ")
-    return _Search(tuple(traces), steps, max(max_runs, 2)).front()
+    return search_depths(_Traces(tuple(traces)), steps, max_runs)
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A replay: its number, cycles (infinite: deadlock), and per stream the cycles waited for room, and occupancy."""
+class DepthRun:
+    """A run: its cycles (infinite: deadlock), and per stream the cycles waited for room, and the most tokens held."""
 
-    number: int
     cycles: float
     waits: IntArray
     occupancy: IntArray
 
 
+class Timed(Protocol):
+    """What can be timed at any depths; depths are int64[streams]."""
+
+    streams: tuple[str, ...]
+    built: IntArray
+    """The depths that it came with."""
+    fixed: frozenset[int]
+    """Streams that keep these depths."""
+    tokens: IntArray
+    """The most tokens that each can hold at once."""
+
+    def run(self, depths: IntArray) -> DepthRun:
+        """One run."""
+
+    def without_deadlock(self, depths: IntArray) -> IntArray:
+        """Depths at which it ends, none less than given.
+
+        Raises:
+            AlloDseError: if it deadlocks at all.
+        """
+
+    def at_least(self, depths: IntArray) -> IntArray:
+        """For each of several vectors, cycles that no smaller depths go below; -1: they deadlock. [vectors, streams]"""
+
+
+def search_depths(timed: Timed, steps: Steps, max_runs: int = MAX_RUNS) -> DepthFront:
+    """The front of what can be timed at any depths.
+
+    Raises:
+        AlloDseError: if no depths prevent a deadlock.
+    """
+    return _Search(timed, steps, max(max_runs, 2)).front()
+
+
+class _Traces:
+    """Replays of traces of one design, which count together."""
+
+    def __init__(self, traces: tuple[Trace, ...]) -> None:
+        self._traces, first = traces, traces[0]
+        self.streams, self.built = first.streams, first.stream_depth
+        self.fixed = frozenset(number for array in first.data.arrays for number in array)
+        self.tokens: IntArray = np.max([np.maximum(trace.plan.puts, 1) for trace in traces], axis=0)
+
+    def run(self, depths: IntArray) -> DepthRun:
+        results = [trace.replay(dict(enumerate(depths.tolist()))) for trace in self._traces]
+        cycles = sum(result.cycles for result in results) if all(result.finished for result in results) else math.inf
+        waits = np.sum([result.stream_stall_put for result in results], axis=0)
+        return DepthRun(cycles, waits, np.max([result.occupancy for result in results], axis=0))
+
+    def without_deadlock(self, depths: IntArray) -> IntArray:
+        wanted = [trace.smallest_depths(dict(enumerate(depths.tolist()))).depths for trace in self._traces]
+        found: IntArray = np.max([[one[s] for s in range(len(self.streams))] for one in wanted], axis=0)
+        return found
+
+    def at_least(self, depths: IntArray) -> IntArray:
+        """Latencies that follow from depths are the least there are, so that a replay is a bound for smaller depths."""
+        cycles, ended = np.zeros(len(depths), np.int64), np.ones(len(depths), bool)
+        for trace in self._traces:
+            latency = np.where(trace.data.fixed_latency < 0, default_latency(1), trace.data.fixed_latency)
+            own = Trace(replace(trace.data, latency=latency)).replay(depths)
+            assert isinstance(own, np.ndarray)
+            cycles, ended = cycles + own, ended & (own >= 0)
+        return np.where(ended, cycles, -1)
+
+
 class _Search:
     """Depth vectors as steps, int64[streams]: which of its memories each stream has."""
 
-    def __init__(self, traces: tuple[Trace, ...], steps: Steps, max_runs: int) -> None:
-        self._traces, self._steps, self._max_runs = traces, steps, max_runs
-        first = traces[0]
-        self._fixed = {number for array in first.data.arrays for number in array}
-        tokens = np.max([np.maximum(trace.plan.puts, 1) for trace in traces], axis=0)
+    def __init__(self, timed: Timed, steps: Steps, max_runs: int) -> None:
+        self._timed, self._steps, self._max_runs = timed, steps, max_runs
+        self._fixed = timed.fixed
         memories = [
-            [(int(first.stream_depth[s]), 0)] if s in self._fixed else list(steps(s, int(tokens[s])))
-            for s in range(len(first.streams))
+            [(int(timed.built[s]), 0)] if s in self._fixed else list(steps(s, int(timed.tokens[s])))
+            for s in range(len(timed.streams))
         ]
         self._depths = [np.array([depth for depth, _ in memory], np.int64) for memory in memories]
         self._bits = [np.array([bits for _, bits in memory], np.int64) for memory in memories]
         self._deepest = np.array([len(memory) - 1 for memory in memories], np.int64)
-        self._seen: dict[bytes, _Run] = {}
+        self._seen: dict[bytes, tuple[int, DepthRun]] = {}
         self._points: list[DepthPoint] = []
 
     def front(self) -> DepthFront:
         best = self._run(self._deepest)
         if best.cycles == math.inf:
-            self._traces[0].smallest_depths()  # says why
+            self._timed.without_deadlock(self._vector(self._deepest))  # says why
             raise TraceError("the design deadlocks however deep its streams are")
         need = np.array([np.searchsorted(d, best.occupancy[s]) for s, d in enumerate(self._depths)], np.int64)
         need = np.minimum(need, self._deepest)
@@ -149,7 +212,7 @@ class _Search:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
-        point = self._point(lossless, self._run(lossless))
+        point = self._point(lossless)
         return DepthFront(self._pareto(), self._built(), int(best.cycles), point, lower, at_least,
                           len(self._seen), proof_runs)  # fmt: skip
 
@@ -163,33 +226,28 @@ class _Search:
     def _memory(self, step: IntArray) -> int:
         return sum(int(bits[n]) for bits, n in zip(self._bits, step, strict=True))
 
-    def _run(self, step: IntArray) -> _Run:
+    def _run(self, step: IntArray) -> DepthRun:
         key = step.tobytes()
         if key not in self._seen:
-            run = self._replayed(self._vector(step), len(self._seen) + 1)
-            self._seen[key] = run
+            run = self._timed.run(self._vector(step))
+            self._seen[key] = len(self._seen) + 1, run
             if run.cycles < math.inf:
-                self._points.append(self._point(step, run))
-        return self._seen[key]
+                self._points.append(self._point(step))
+        return self._seen[key][1]
 
-    def _replayed(self, depths: IntArray, number: int) -> _Run:
-        results = [trace.replay(dict(enumerate(depths.tolist()))) for trace in self._traces]
-        cycles = sum(result.cycles for result in results) if all(result.finished for result in results) else math.inf
-        waits = np.sum([result.stream_stall_put for result in results], axis=0)
-        return _Run(number, cycles, waits, np.max([result.occupancy for result in results], axis=0))
-
-    def _point(self, step: IntArray, run: _Run) -> DepthPoint:
-        depths = dict(zip(self._traces[0].streams, self._vector(step).tolist(), strict=True))
-        return DepthPoint(int(run.cycles), self._memory(step), depths, run.number)
+    def _point(self, step: IntArray) -> DepthPoint:
+        """A point that was run and ends."""
+        number, run = self._seen[step.tobytes()]
+        depths = dict(zip(self._timed.streams, self._vector(step).tolist(), strict=True))
+        return DepthPoint(int(run.cycles), self._memory(step), depths, number)
 
     def _least(self, need: IntArray) -> IntArray:
         """The least memory with which the design ends."""
         least = np.zeros_like(need)
         if self._run(least).cycles == math.inf:
-            for trace in self._traces:
-                wanted = trace.smallest_depths(dict(enumerate(self._vector(least).tolist()))).depths
-                more = [np.searchsorted(depths, wanted[s]) for s, depths in enumerate(self._depths)]
-                least = np.maximum(least, np.minimum(np.array(more, np.int64), self._deepest))
+            wanted = self._timed.without_deadlock(self._vector(least))
+            more = [np.searchsorted(depths, wanted[s]) for s, depths in enumerate(self._depths)]
+            least = np.maximum(least, np.minimum(np.array(more, np.int64), self._deepest))
         if self._run(least).cycles == math.inf:
             least = need
         return least
@@ -250,36 +308,26 @@ class _Search:
             self._try(group[len(group) // 2 :], wanted, current, failed, target)
 
     def _proof(self, found: IntArray, target: int) -> tuple[dict[str, int], int, int]:
-        """Which streams need what they have got, whatever the others have: one replay each, with all others deepest.
-
-        Latencies that follow from depths are the least there are, so that a replay is a bound for all smaller depths.
-        """
+        """Which streams need what they have got, whatever the others have: one run each, with all others deepest."""
         above = [s for s in np.flatnonzero(found).tolist() if s not in self._fixed]
         if not above:
             return {}, self._memory(found), 0
         batch = np.tile(self._vector(self._deepest), (len(above), 1))
         for row, s in enumerate(above):
             batch[row, s] = self._depths[s][found[s] - 1]
-        cycles = np.zeros(len(above), np.int64)
-        ended = np.ones(len(above), bool)
-        for trace in self._traces:
-            latency = np.where(trace.data.fixed_latency < 0, default_latency(1), trace.data.fixed_latency)
-            own = Trace(replace(trace.data, latency=latency)).replay(batch)
-            assert isinstance(own, np.ndarray)
-            cycles, ended = cycles + own, ended & (own >= 0)
-        needed = [s for s, slow, end in zip(above, cycles > target, ended, strict=True) if slow or not end]
+        cycles = self._timed.at_least(batch)
+        needed = [s for s, own in zip(above, cycles.tolist(), strict=True) if own > target or own < 0]
         step = np.where(np.isin(np.arange(len(found)), needed), found, 0)
-        names = self._traces[0].streams
+        names = self._timed.streams
         return {names[s]: int(self._depths[s][found[s] - 1]) + 1 for s in needed}, self._memory(step), len(above)
 
     def _built(self) -> DepthPoint | None:
-        first = self._traces[0]
-        depths = first.stream_depth
-        run = self._replayed(depths, 0)
+        depths = self._timed.built
+        run = self._timed.run(depths)
         if run.cycles == math.inf:
             return None
         bits = sum(self._steps(s, int(depth))[-1][1] for s, depth in enumerate(depths) if s not in self._fixed)
-        return DepthPoint(int(run.cycles), bits, dict(zip(first.streams, depths.tolist(), strict=True)), 0)
+        return DepthPoint(int(run.cycles), bits, dict(zip(self._timed.streams, depths.tolist(), strict=True)), 0)
 
     def _pareto(self) -> tuple[DepthPoint, ...]:
         front: list[DepthPoint] = []

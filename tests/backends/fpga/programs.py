@@ -571,3 +571,30 @@ def rows_and_columns() -> Any:
                     y[k] += x[m, k]
 
     return top
+
+
+def burst(N: int) -> Any:
+    """Tokens at once for a reader that takes some cycles for each, while the writer has more to do."""
+
+    @df.region()
+    def top(A: float32[N], B: float32[1]):
+        values: Stream[float32, 4]
+        last: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def write(a: float32[N]):
+            for i in range(N):
+                values.put(a[i])
+            total: float32 = 0.0
+            for j in range(2 * N):
+                total += a[j // 2]
+            last.put(total)
+
+        @df.kernel(mapping=[1], args=[B])
+        def read(b: float32[1]):
+            total: float32 = 0.0
+            for _ in range(N):
+                total += values.get()
+            b[0] = total + last.get()
+
+    return top

@@ -90,7 +90,7 @@ def test_what_must_be_deep_is_and_the_rest_is_not() -> None:
     assert front.lossless.depths["early"] == 32
     assert front.least_depths["early"] == 17
     assert front.words == (
-        f"{front.lossless.memory_bits:,} bits lose no cycle, found by replay {front.lossless.run} of {front.runs}; "
+        f"{front.lossless.memory_bits:,} bits lose no cycle, found by run {front.lossless.run} of {front.runs}; "
         "no depths without loss take less"
     )
 
