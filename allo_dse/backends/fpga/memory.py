@@ -97,7 +97,7 @@ def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int,
     """
     if storage.in_registers:
         return 0
-    groups: dict[object, list[IntArray]] = defaultdict(list)
+    groups: dict[tuple[object, bool, int], list[IntArray]] = defaultdict(list)
     alone = 0
     for number, (access, unrolled) in enumerate(accesses):
         known = [form is not None for form in access.index]
@@ -105,9 +105,10 @@ def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int,
             alone += math.prod(unrolled.values())
             continue
         forms = [form or Linear(()) for form in access.index]
-        rest = tuple(tuple((v, f) for v, f in form.terms if v not in unrolled) for form in forms)
-        groups[rest, number if access.write or not all(known) else -1].append(_addresses(forms, unrolled))
-    return alone + sum(_most_in_one_bank(storage, np.concatenate(tables)) for tables in groups.values())
+        rest = tuple((tuple((v, f) for v, f in form.terms if v not in unrolled), form.derived) for form in forms)
+        key = (rest, access.write, -1 if all(known) else number)
+        groups[key].append(_addresses(forms, unrolled))
+    return alone + sum(_most_in_one_bank(storage, np.concatenate(g), once=not key[1]) for key, g in groups.items())
 
 
 def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> IntArray:
@@ -126,7 +127,8 @@ def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> IntArray:
     return table
 
 
-def _most_in_one_bank(storage: Storage, addresses: IntArray) -> int:
+def _most_in_one_bank(storage: Storage, addresses: IntArray, *, once: bool) -> int:
+    """Most addresses in one bank; equal ones count `once`, as loads do."""
     pairs = list(zip(storage.array.shape, storage.splits, strict=True))
     flat = np.zeros(len(addresses), np.int64)
     bank = np.zeros(len(addresses), np.int64)
@@ -136,5 +138,6 @@ def _most_in_one_bank(storage: Storage, addresses: IntArray) -> int:
         if split:
             width = math.ceil(extent / split.factor)
             bank = bank * split.factor + (index // width if split.kind == "block" else index) % split.factor
-    _, first = np.unique(flat, return_index=True)
-    return int(np.unique(bank[first], return_counts=True)[1].max())
+    if once:
+        bank = bank[np.unique(flat, return_index=True)[1]]
+    return int(np.unique(bank, return_counts=True)[1].max())

@@ -239,6 +239,19 @@ def test_busiest_bank_is_that_of_counting() -> None:
         assert busiest_bank(storage, [(access, {7: trips})]) == expected
 
 
+def test_accesses_at_constant_distances_meet_in_the_banks_that_they_are_in() -> None:
+    """Against counting: loads of one address are one, stores are each an access of their own."""
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        factor = int(rng.integers(1, 9))
+        storage = Storage(Array("a", (64,), 32), (Split("cyclic", factor),))
+        places = rng.integers(0, 16, int(rng.integers(1, 9))).tolist()
+        for writes in (False, True):
+            accesses = [(Access("a", writes, (Linear(((7, factor),), place),)), {}) for place in places]
+            banks = [place % factor for place in (places if writes else set(places))]
+            assert busiest_bank(storage, accesses) == max(banks.count(bank) for bank in banks)
+
+
 def test_comparisons() -> None:
     assert [holds(p, -1) for p in ("eq", "ne", "slt", "sle", "sgt", "uge")] == [False, True, True, True, False, False]
 
