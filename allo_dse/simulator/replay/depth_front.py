@@ -58,7 +58,7 @@ class DepthFront:
         least_depths: streams that need more than the least memory for that whatever depths all others have, and how
             deep each must be at least.
         at_least_bits: what therefore no design without loss goes below.
-        runs: replays of the search.
+        runs: of the search, and of the depths as built.
         proof_runs: replays behind `least_depths`.
     """
 
@@ -214,7 +214,7 @@ class _Search:
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
         point = self._point(lossless)
         return DepthFront(self._pareto(), self._built(), int(best.cycles), point, lower, at_least,
-                          len(self._seen), proof_runs)  # fmt: skip
+                          len(self._seen) + 1, proof_runs)  # fmt: skip
 
     @property
     def _left(self) -> bool:

@@ -98,7 +98,7 @@ def test_what_must_be_deep_is_and_the_rest_is_not() -> None:
 def test_a_design_that_stands_the_least_memory_takes_two_replays() -> None:
     trace = Trace.build({"s": 500}, {"fast": [Loop(500, 1, 1, [Put("s")])], "slow": [Loop(500, 3, 1, [Get("s")])]})
     front = find_depth_front([trace], doubling)
-    assert (front.runs, front.proof_runs, front.lossless.depths) == (2, 0, {"s": 1})
+    assert (front.runs, front.proof_runs, front.lossless.depths) == (3, 0, {"s": 1})
     assert front.proven
     assert front.built is not None
     assert front.built.memory_bits > front.lossless.memory_bits
@@ -141,7 +141,7 @@ def test_banks_of_arrays_stay_as_they_are() -> None:
 @pytest.mark.parametrize("max_runs", [2, 3, 5, 9, 20])
 def test_a_budget_is_kept_and_what_is_found_by_then_loses_nothing(max_runs: int) -> None:
     front: DepthFront = find_depth_front([systolic(4, 32)], doubling, max_runs)
-    assert front.runs <= max_runs + 1  # one more where streams that were tried are given what is known to be enough
+    assert front.runs <= max_runs + 2  # the depths as built, and where streams that were tried get what is known to be enough
     assert front.lossless.cycles <= front.best_cycles
 
 
