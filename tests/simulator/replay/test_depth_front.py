@@ -141,7 +141,8 @@ def test_banks_of_arrays_stay_as_they_are() -> None:
 @pytest.mark.parametrize("max_runs", [2, 3, 5, 9, 20])
 def test_a_budget_is_kept_and_what_is_found_by_then_loses_nothing(max_runs: int) -> None:
     front: DepthFront = find_depth_front([systolic(4, 32)], doubling, max_runs)
-    assert front.runs <= max_runs + 2  # the depths as built, and where streams that were tried get what is known to be enough
+    # The depths as built, and one more where streams that were tried are given what is known to be enough.
+    assert front.runs <= max_runs + 2
     assert front.lossless.cycles <= front.best_cycles
 
 
