@@ -247,7 +247,8 @@ def test_accesses_at_constant_distances_meet_in_the_banks_that_they_are_in() -> 
         storage = Storage(Array("a", (64,), 32), (Split("cyclic", factor),))
         places = rng.integers(0, 16, int(rng.integers(1, 9))).tolist()
         for writes in (False, True):
-            accesses = [(Access("a", writes, (Linear(((7, factor),), place),)), {}) for place in places]
+            none: dict[int, int] = {}
+            accesses = [(Access("a", writes, (Linear(((7, factor),), place),)), none) for place in places]
             banks = [place % factor for place in (places if writes else set(places))]
             assert busiest_bank(storage, accesses) == max(banks.count(bank) for bank in banks)
 
