@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from allo_dse.space.design import Design
 
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
+from .equivalence.exported import exported_graph
 from .program.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -85,6 +87,7 @@ def prove_design(
     seconds: float = 120.0,
     most_operations: int = QUICK_OPERATIONS,
     always: bool = False,
+    exported: Path | None = None,
 ) -> VerifyResult:
     """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
 
@@ -96,6 +99,8 @@ def prove_design(
         seconds: time limit of each run.
         most_operations: on data, of one run.
         always: go on to the end at the smaller size, or without one at the only size there is.
+        exported: the folder that the design was written to: its program, folded as its mapping says, is compared
+            instead of the design.
 
     Raises:
         Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
@@ -103,14 +108,16 @@ def prove_design(
     """
     program = design.program
     try:
+        other = design if exported is None else exported_graph(exported)
         limit = None if always and verify_with is None else most_operations
-        found = _compared(program, design, seed, seconds, limit)
+        found = _compared(program, other, seed, seconds, limit)
         size = "full size"
     except TooMuchWork:
         if verify_with is None:
             raise
         program = _reduced(program, verify_with)
-        folded, limit = program.vmg.fold(design.fold), None if always else most_operations
+        folded = program.vmg.fold(design.fold) if exported is None else exported_graph(exported, program.params)
+        limit = None if always else most_operations
         found = _compared(program, folded, seed, seconds, limit)
         size = "reduced size"
     if found.ended == 0:

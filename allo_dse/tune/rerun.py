@@ -135,14 +135,14 @@ class Replayer:
         rows, text = _compare(record, bench.run(record.number, candidate))
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
-    def prove(self, key: str) -> Verification:
-        """Whether an evaluated design computes what its program does, for all inputs.
+    def prove(self, key: str, exported: Path | None = None) -> Verification:
+        """Whether an evaluated design, or the folder it was written to, computes what its program does, for all inputs.
 
         Raises:
             StudyError: when the study has changed.
             Undecidable: where data decides on more than values.
         """
-        return self._study.prove(self.candidate(self.record(key)).design, self._info.seed)
+        return self._study.prove(self.candidate(self.record(key)).design, self._info.seed, exported)
 
     def _limits(self, record: Record, candidate: Candidate) -> str:
         """What differs in the device limits that the design breaks."""

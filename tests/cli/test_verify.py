@@ -51,6 +51,12 @@ def test_the_front_is_compared_with_its_program(tune: Callable[..., str]) -> Non
     assert f"{found[0]['key']} equal: at " in tune("verify", found[0]["key"])
 
 
+def test_an_exported_folder_is_compared_with_its_program(tune: Callable[..., str]) -> None:
+    (found,) = json.loads(tune("verify", "runs/gemm/best/latency_us", "--json"))
+    assert found["equal"]
+    assert found["key"] == json.loads(Path("runs/gemm/best/latency_us/design.json").read_text())["key"]
+
+
 def test_a_run_compares_its_front_for_all_inputs_at_full_size(tune: Callable[..., str]) -> None:
     entries = map(json.loads, Path("runs/gemm/log.jsonl").read_text().splitlines())
     messages = [entry["message"] for entry in entries if entry.get("type") == "verify"]

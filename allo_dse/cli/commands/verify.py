@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,14 +21,16 @@ EXIT_DIFFERENT = 1
 
 _VERIFY = """Compare designs with their program for all inputs: both run at random points of a prime field.
 
-Without an ID, all designs of the run's front. This executes the study file the run was made with, and its `verify_with`
-chooses the size. Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs
-on the path that random ones take. Designs that poll streams or call vendor kernels are undecided.
+Without an ID, all designs of the run's front. Of a folder that an NPU design was exported to, the program and the
+mapping in it are compared. This executes the study file the run was made with, and its `verify_with` chooses the size.
+Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs on the path that
+random ones take. Designs that poll streams or call vendor kernels are undecided.
 
 [bold]Examples[/]
 
   allo-tune verify                           the front of the latest run
   allo-tune verify 41 9f3c2a --run runs/gemm
+  allo-tune verify runs/gemm/best/latency_us
   allo-tune verify --json | jq '.[] | select(.equal == false)'
 """
 
@@ -38,7 +41,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def verify(
-    designs: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)] = None,
+    designs: Annotated[list[str] | None, typer.Argument(metavar="[ID|FOLDER]...", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
@@ -48,11 +51,15 @@ def verify(
     from ..opening import find_design, open_run
 
     table = open_run(run)
-    rows = [find_design(table, wanted) for wanted in designs or ()] or table.front.tolist()
+    folders = [Path(wanted) if (Path(wanted) / "design.json").is_file() else None for wanted in designs or ()]
+    chosen = [
+        (_exported_key(folder) if folder else table.keys[find_design(table, wanted)], folder)
+        for wanted, folder in zip(designs or (), folders, strict=True)
+    ] or [(table.keys[row], None) for row in table.front.tolist()]
     found: list[JsonObject] = []
     with json_only() if as_json else nullcontext(), Replayer(table.path, study) as replayer:
-        for row in rows:
-            found.append(_proved(replayer, table.keys[row]))
+        for key, folder in chosen:
+            found.append(_proved(replayer, key, folder))
             if not as_json:
                 _print(found[-1])
     if as_json:
@@ -61,12 +68,17 @@ def verify(
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-def _proved(replayer: Replayer, key: str) -> JsonObject:
+def _exported_key(folder: Path) -> str:
+    """The key of the design that was exported to a folder."""
+    return str(json.loads((folder / "design.json").read_text())["key"])
+
+
+def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:
     """What is known of one design; `equal` is None where it cannot be decided."""
     from allo_dse.eval.equivalence.data_values import Undecidable
 
     try:
-        proof = replayer.prove(key)
+        proof = replayer.prove(key, exported)
     except Undecidable as error:
         return {"key": key, "equal": None, "text": error.message, "seconds": 0.0}
     return {"key": key, "equal": proof.ok, "text": proof.message, "seconds": proof.seconds}

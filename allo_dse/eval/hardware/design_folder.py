@@ -15,6 +15,7 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.space.design import Design
 
+from ..equivalence.exported import PROGRAM
 from ..verify import directions, tolerance_of
 from . import allo_folding, build
 from .program_source import NotCut, program_files
@@ -28,7 +29,7 @@ ALLO_FIFO_DEPTH = 2
 """Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
 DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
-PROGRAM, GOLDEN = "program.py", "golden.npz"
+GOLDEN = "golden.npz"
 
 Reference = Callable[..., Any]
 Files = dict[str, str | bytes]

@@ -304,15 +304,18 @@ class StudySpec:
         found = verify_and_prove(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
         return Verification(found.ok, found.message, found.seconds)
 
-    def prove(self, design: Design, seed: int = 0) -> Verification:
+    def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Whether a design computes what its program does, for all inputs: `allo_dse.equivalent` of the two.
+
+        Args:
+            exported: a folder that it was written to, whose program and mapping are compared instead.
 
         Raises:
             Undecidable: where data decides on more than values.
         """
         from allo_dse.eval.verify import prove_design
 
-        found = prove_design(design, verify_with=self.verify_with, seed=seed, always=True)
+        found = prove_design(design, verify_with=self.verify_with, seed=seed, always=True, exported=exported)
         return Verification(found.ok, found.message, found.seconds)
 
     def place(self, design: Design) -> PlacedDesign | Infeasible | None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
+from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.hardware.design_folder import (
     BUILD,
     FOLDING,
     GOLDEN,
     HLS,
-    PROGRAM,
     design_files,
     json_text,
     not_taken,

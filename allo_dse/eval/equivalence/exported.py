@@ -1,0 +1,46 @@
+"""Exported designs read back: the program that Allo builds, folded as the mapping beside it says."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+
+from allo_dse import lang
+from allo_dse.common.errors import StudyError
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import load_program
+
+PROGRAM = "program.py"
+"""The file of a design's folder that has its program, as Allo gets it."""
+
+
+def exported_graph(folder: Path, params: Mapping[str, object] | None = None) -> VMG:
+    """The folded graph of a design's folder. Executes its files.
+
+    Args:
+        params: of an instance of another size with the same mesh; by default those that the design was exported with.
+
+    Raises:
+        StudyError: if the folder has no program of its own.
+        AlloDseError: for a program or a mapping that is not accepted.
+    """
+    path = folder / PROGRAM
+    if not path.is_file():
+        raise StudyError(f"{folder} has no {PROGRAM}", hint="designs for NPUs are exported with a program of their own")
+    lang.install()
+    names = runpy.run_path(str(path))
+    region = names["region"]() if params is None else names[_maker(path)](**params)
+    primitives = runpy.run_path(str(folder / "mapping.py"))["mapping_primitives"]()
+    return load_program(region).vmg.apply(primitives)
+
+
+def _maker(path: Path) -> str:
+    """The function that `region()` calls with the design's parameters."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "region":
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                    return call.func.id
+    raise StudyError(f"{path} has a program without parameters", hint="it can be compared at its own size only")
