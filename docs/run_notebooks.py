@@ -14,6 +14,7 @@ import io
 import json
 import linecache
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def page(text: str) -> str:
 
 
 def main() -> None:
+    sys.path[0] = str(
+        NOTEBOOKS.parents[1]
+    )  # their `studies` are those of the repository, not the pages of docs/studies
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         run(notebook, path.stem)
