@@ -92,8 +92,7 @@ class OperatorRow:
 
     @property
     def is_changed(self) -> bool:
-        before = self.before
-        return before is None or any(getattr(before, f) != getattr(self.after, f) for f in _FIGURES)
+        return self.before is None or _differ(self.before, self.after)
 
     def to_dict(self) -> JsonObject:
         """For machines."""
@@ -175,12 +174,17 @@ def calibrate_operators(device: FpgaDevice, readings: Sequence[Reading]) -> Oper
 
 
 def with_rows(device: FpgaDevice, rows: Iterable[OperatorRow]) -> FpgaDevice:
-    """The device with these rows, in place of those of the same clocks."""
+    """The device with these rows, in place of those of the same clocks.
+
+    What the table said already is written down, too, where a changed row of another clock would now stand for it.
+    """
     operators = {element: dict(table) for element, table in device.operators.items()}
-    for row in rows:
-        if row.is_changed:
-            table = operators.setdefault(row.element, {})
-            others = [one for one in table.get(row.name, ()) if not _same_clock(one.mhz, row.after.mhz)]
+    for row in sorted(rows, key=lambda one: not one.is_changed):
+        table = operators.setdefault(row.element, {})
+        known = table.get(row.name, ())
+        now = at_clock(known, row.after.mhz) if known else None
+        if row.is_changed or now is None or _differ(now, row.after):
+            others = [one for one in known if not _same_clock(one.mhz, row.after.mhz)]
             table[row.name] = tuple(sorted([*others, row.after], key=lambda one: -one.mhz))
     return device.model_copy(update={"operators": operators})
 
@@ -206,6 +210,10 @@ def _row(device: FpgaDevice, alike: Sequence[Reading]) -> OperatorRow:
     figures = {f: value for f, value in said.items() if value is not None}
     after = start.model_copy(update={**figures, "mhz": alike[0].mhz})
     return OperatorRow(element, name, before, after, len({one.label for one in alike}))
+
+
+def _differ(a: Operator, b: Operator) -> bool:
+    return any(getattr(a, figure) != getattr(b, figure) for figure in _FIGURES)
 
 
 def _same_clock(a: float, b: float) -> bool:
