@@ -69,14 +69,17 @@ def test_a_long_nest_meets_the_time_limit(shape: Any) -> None:
 
 
 @pytest.fixture
-def no_garbage_collection() -> Iterator[None]:
-    """Python discards an interrupt that comes while a callback of the collector runs, of which Hypothesis has one."""
+def hears_ctrl_c() -> Iterator[None]:
+    """Python ignores Ctrl-C where the shell that started it did, as for jobs in the background; and it discards an
+    interrupt that comes while a callback of the garbage collector runs, of which Hypothesis has one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()
     yield
     gc.enable()
+    signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("no_garbage_collection")
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_a_long_nest_is_left_at_ctrl_c() -> None:
     graph = load_program(nest(10**6, 10**6)).vmg
     with pytest.raises(SimulationError, match="time limit"):  # compiled now, so that the signal meets the loop
