@@ -79,7 +79,6 @@ def _of_traces(paths: list[str], bits: list[str], device: str, max_runs: int) ->
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
     from allo_dse.eval.fpga.depth_front import depth_front
-    from allo_dse.eval.fpga.design_depths import design_fifos
     from allo_dse.tune.rerun import Replayer
 
     from ..opening import find_design, open_run
@@ -88,7 +87,8 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    return _View(depth_front(design, max_runs=max_runs), lambda point: design_fifos(design.mapping.fpga, point))
+    costs = design.mapping.fpga
+    return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifo_total(costs.fifos, point.depths))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:

@@ -51,11 +51,13 @@ def verify(
     from ..opening import find_design, open_run
 
     table = open_run(run)
-    folders = [Path(wanted) if (Path(wanted) / "design.json").is_file() else None for wanted in designs or ()]
-    chosen = [
-        (_exported_key(folder) if folder else table.keys[find_design(table, wanted)], folder)
-        for wanted, folder in zip(designs or (), folders, strict=True)
-    ] or [(table.keys[row], None) for row in table.front.tolist()]
+    chosen: list[tuple[str, Path | None]] = []
+    for wanted in designs or (table.keys[row] for row in table.front.tolist()):
+        exported = Path(wanted) / "design.json"
+        if exported.is_file():
+            chosen.append((str(json.loads(exported.read_text())["key"]), exported.parent))
+        else:
+            chosen.append((table.keys[find_design(table, wanted)], None))
     found: list[JsonObject] = []
     with json_only() if as_json else nullcontext(), Replayer(table.path, study) as replayer:
         for key, folder in chosen:
@@ -66,11 +68,6 @@ def verify(
         print_json(found)
     if any(one["equal"] is False for one in found):
         raise typer.Exit(EXIT_DIFFERENT)
-
-
-def _exported_key(folder: Path) -> str:
-    """The key of the design that was exported to a folder."""
-    return str(json.loads((folder / "design.json").read_text())["key"])
 
 
 def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:

@@ -33,7 +33,7 @@ from .by_path import MOST_ENTRIES as MOST_PATH_ENTRIES
 from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
-from .formulas import MOST_ENTRIES, FormulaDomain, Log, told_apart
+from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
 from .run import Side
 
 ERROR = 1e-12
@@ -256,7 +256,7 @@ def _run(
         found = [word.copy() for word in words]
         return found, side.run(domain, found, key, seconds, most_operations)
     log = PathLog(domain)
-    found = [log.words(word, numbers) for word, numbers in zip(words, given, strict=True)]
+    found = [log.enter(word, numbers) for word, numbers in zip(words, given, strict=True)]
     counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log)
     if log.is_full:
         raise TooMuchWork(f"more than {MOST_PATH_ENTRIES:,} operations", hint="give smaller inputs")
@@ -311,7 +311,7 @@ def _formulas(
     for side in sides:
         domain, tensors = FormulaDomain(), side.vmg.program.tensors
         # Numbers that are no constants have entries, too; there are hardly more of them than operations.
-        log = Log(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
+        log = FormulaLog(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
         side.run(domain, log.inputs, 0, seconds, log=log)
         if log.is_full:
             return None

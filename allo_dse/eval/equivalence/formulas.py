@@ -16,29 +16,15 @@ import numpy as np
 from allo_dse.program.index_maps import IntArray
 
 from .domains import SIGNATURES, WORDS_TYPE, code_of
+from .entries import ENTRY_WORDS, FUNCTIONS, Entries
 
-_LEAF, _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(7)
+_INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}
-_WIDTH = 4
-"""Words of an entry of the log: a number of the operation, and its operands."""
 MOST_ENTRIES = 4_000_000
 _MOST_TEXT = 300
 _CUT = " ..."
 _SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi": "//", "arith.remsi": "%"}
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
-
-_ENTRY = f"""
-func.func private @entry(%w: {WORDS_TYPE}, %op: i64, %a: i64, %b: i64, %c: i64) -> i64 {{
-  %third = arith.constant 2 : index
-  %one = arith.constant 1 : i64
-  %two = arith.constant 2 : i64
-  %address = memref.load %w[%third] : {WORDS_TYPE}
-  %log = llvm.inttoptr %address : i64 to !llvm.ptr
-  %n = llvm.load %log : !llvm.ptr -> i64
-  %last_place = llvm.getelementptr %log[%one] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %last = llvm.load %last_place : !llvm.ptr -> i64
-  %at = arith.shli %n, %two : i64
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +50,16 @@ class FormulaDomain:
 
     @property
     def functions(self) -> str:
-        lines = [_ENTRY]
-        for k, value in enumerate(("%op", "%a", "%b", "%c")):
-            lines.append(f"  %k{k} = arith.constant {k} : i64\n  %at{k} = arith.addi %at, %k{k} : i64\n")
-            lines.append(f"  %p{k} = llvm.getelementptr %log[%at{k}] : (!llvm.ptr, i64) -> !llvm.ptr, i64\n")
-            lines.append(f"  llvm.store {value}, %p{k} : i64, !llvm.ptr\n")
-        lines.append("  %m = arith.addi %n, %one : i64\n  %next = arith.minui %m, %last : i64\n")
-        lines.append("  llvm.store %next, %log : i64, !llvm.ptr\n  return %n : i64\n}\n")
+        lines = [
+            FUNCTIONS,
+            f"func.func private @entry(%w: {WORDS_TYPE}, %a0: i64, %a1: i64, %a2: i64, %a3: i64) -> i64 {{\n",
+        ]
+        lines.append(f"  %n = func.call @new_entry(%w) : ({WORDS_TYPE}) -> i64\n")
+        for k in range(ENTRY_WORDS):
+            lines.append(f"  %k{k} = arith.constant {k} : i64\n")
+            lines.append(f"  %p{k} = func.call @place(%w, %n, %k{k}) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr\n")
+            lines.append(f"  llvm.store %a{k}, %p{k} : i64, !llvm.ptr\n")
+        lines.append("  return %n : i64\n}\n")
         lines += [_logged(name, words) for name, words in SIGNATURES.items() if name != "integer"]
         lines.append(_logged("integer", 1, _INTEGER))
         bits = "  %a0 = arith.bitcast %x : f64 to i64\n"
@@ -93,16 +82,15 @@ def _logged(name: str, words: int, code: int | None = None) -> str:
     )
 
 
-class Log:
-    """The operations of one run; its first entries are the elements of the tensors."""
+class FormulaLog(Entries):
+    """The operations of one run, each with its operands; the first entries are the elements of the tensors."""
 
     def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, tuple[int, ...]]], operations: int) -> None:
         self._domain, self._shapes = domain, shapes
         sizes = [int(np.prod(shape)) for _, shape in shapes]
         self._firsts = np.cumsum([1, *sizes])
-        self._entries = np.zeros((int(self._firsts[-1]) + operations, _WIDTH), np.int64)
-        self._entries[0, :2] = self._firsts[-1], len(self._entries) - 1
-        self.address = self._entries.ctypes.data
+        super().__init__(int(self._firsts[-1]) + operations)
+        self.reserve(sum(sizes))
         self.inputs: list[IntArray] = [
             np.arange(first, first + size).reshape(shape)
             for first, size, (_, shape) in zip(self._firsts, sizes, shapes, strict=False)
@@ -110,10 +98,6 @@ class Log:
 
     def constant(self, value: Fraction | float) -> int:
         return self._domain.constant(value)
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self._entries[0, 0] >= self._entries[0, 1])
 
     def entry(self, word: int) -> tuple[str, tuple[int, ...]]:
         """The text of a leaf, or the name of an operation and its operands."""
@@ -125,7 +109,7 @@ class Log:
             name, shape = self._shapes[tensor]
             index = np.unravel_index(word - int(self._firsts[tensor]), shape)
             return f"{name}[{', '.join(map(str, map(int, index)))}]" if shape else name, ()
-        code, *operands = (int(value) for value in self._entries[word])
+        code, *operands = (int(value) for value in self.words[word])
         if code == _INTEGER:
             return str(operands[0]), ()
         if code == _REAL:
@@ -151,7 +135,7 @@ class _Term:
 class _Texts:
     """Texts of the values of a log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: FormulaLog) -> None:
         self._log = log
         self._known: dict[int, _Term] = {}
 
@@ -254,7 +238,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - len(_CUT)] + _CUT
 
 
-def told_apart(first: tuple[Log, int], second: tuple[Log, int]) -> tuple[str, str]:
+def told_apart(first: tuple[FormulaLog, int], second: tuple[FormulaLog, int]) -> tuple[str, str]:
     """Two values as texts: of sums only the terms that the other one does not have, and how many both have.
 
     Of long formulas that differ in one operand only, it is that operand.

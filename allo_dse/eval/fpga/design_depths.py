@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
+from allo_dse.backends.fpga.fifo import fifo_steps
 from allo_dse.common.errors import SimulationError
-from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.network.network import default_latency
-from allo_dse.simulator.replay.depth_front import DepthFront, DepthPoint, DepthRun, search_depths
+from allo_dse.simulator.replay.depth_front import DepthFront, DepthRun, search_depths
 
 from .bounds import SMALLEST_DEPTH
 from .evaluator import DepthSolver, most_tokens
@@ -35,18 +34,6 @@ def design_depth_front(mapping: FpgaCosts, max_runs: int) -> DepthFront:
     if not runs.streams:
         raise SimulationError("the design has no FIFOs: no stream leads from one of its nodes to another")
     return search_depths(runs, runs.steps, max_runs)
-
-
-def design_fifos(mapping: FpgaCosts, point: DepthPoint) -> Resources:
-    """What the FIFOs between the nodes of a design take at a point of its front."""
-    streams = {stream.name: stream for stream in mapping.vmg.program.streams}
-    return Resources.total(
-        [
-            fifo_resources(mapping.device, stream.dtype.bits, point.depths[name] * math.prod(stream.block)) * count
-            for name, count in mapping.fifos
-            for stream in (streams[name],)
-        ]
-    )
 
 
 class DesignRuns:
@@ -97,17 +84,19 @@ class DesignRuns:
 
     def at_least(self, depths: IntArray) -> IntArray:
         """0 for networks with shared ports: who is served first changes with depths, and less may be faster."""
-        found = []
+        found, solvers = [], [_quickest(solver) for solver in self._solvers]
         for row in depths:
-            results = self._results(row, quickest=True)
+            results = self._results(row, solvers)
             shared = any(network.network.resources for network, _ in results)
             ended = all(result.finished for _, result in results)
             found.append((0 if shared else max(int(result.cycles) for _, result in results)) if ended else -1)
         return np.array(found, np.int64)
 
-    def _results(self, depths: IntArray, *, quickest: bool = False) -> list[tuple[FpgaNetwork, RunResult]]:
+    def _results(
+        self, depths: IntArray, solvers: Sequence[DepthSolver] | None = None
+    ) -> list[tuple[FpgaNetwork, RunResult]]:
         named = dict.fromkeys(self._most, SMALLEST_DEPTH) | dict(zip(self.streams, depths.tolist(), strict=True))
-        return [(_quickest(solver) if quickest else solver).run(named) for solver in self._solvers]
+        return [solver.run(named) for solver in solvers or self._solvers]
 
     def _number(self, network: FpgaNetwork) -> IntArray:
         """Per FIFO the position of its array in `streams`; -1 inside nodes."""

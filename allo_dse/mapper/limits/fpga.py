@@ -10,7 +10,7 @@ A node is a processing element: tasks that a fold puts on one node use the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -237,16 +237,18 @@ class FpgaCosts:
         return tokens
 
     def _streams(self) -> Resources:
-        depths = {stream.name: stream for stream in self.vmg.program.streams}
+        declared = {stream.name: stream.depth for stream in self.vmg.program.streams}
+        return self.fifo_total(self.buffers, self._tokens) + self.fifo_total(
+            self.fifos, declared | dict(self.depths or {})
+        )
+
+    def fifo_total(self, fifos: Iterable[tuple[str, int]], depths: Mapping[str, int]) -> Resources:
+        """What FIFOs take, given how many there are of each stream array; `depths` in tokens."""
+        arrays = {stream.name: stream for stream in self.vmg.program.streams}
         parts = []
-        for name, count in self.buffers:
-            stream = depths[name]
-            size = self._tokens[name] * math.prod(stream.block)
-            parts.append(fifo_resources(self.device, stream.dtype.bits, size) * count)
-        for name, count in self.fifos:
-            stream = depths[name]
-            depth = (self.depths or {}).get(name, stream.depth)
-            parts.append(fifo_resources(self.device, stream.dtype.bits, depth * math.prod(stream.block)) * count)
+        for name, count in fifos:
+            elements = depths[name] * math.prod(arrays[name].block)
+            parts.append(fifo_resources(self.device, arrays[name].dtype.bits, elements) * count)
         return Resources.total(parts)
 
     def _axi(self) -> Resources:

@@ -48,7 +48,7 @@ def test_programs_that_differ_on_a_path_differ_there_only(values: list[int]) -> 
 def test_the_numbers_of_a_path_are_those_of_a_run(seed: int) -> None:
     arrays = drawn(seed)
     log = PathLog(DegreeDomain())
-    words = [log.words(np.ones(a.shape, np.int64), a) for a in arrays.values()]
+    words = [log.enter(np.ones(a.shape, np.int64), a) for a in arrays.values()]
     Side(CLASSIFIED.vmg, {}).run(PathDomain(DegreeDomain()), words, 0, None, log=log)
     dse.simulate(CLASSIFIED, *arrays.values())
     assert log.numbers(words[-1]).tolist() == arrays["C"].tolist()
