@@ -1,12 +1,15 @@
-"""The picture of the packages in `docs/architecture.md`, from the import contracts and the code itself.
+"""Which package imports which, from the code itself: the picture in `docs/architecture.md`, and docstrings' last lines.
 
-python docs/packages.py            # rewrites docs/img/packages.svg
+python docs/packages.py            # rewrites docs/img/packages.svg and the docstrings of packages
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 import tomllib
+from collections import defaultdict
 from html import escape
 from pathlib import Path
 
@@ -15,6 +18,9 @@ import grimp
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "img" / "packages.svg"
 WIDTH, ROW, BOX_GAP, LEFT = 1000, 64, 16, 20
+LINE = 120
+_NEIGHBOURS = re.compile(r"\n*^Imports: .*?(?=\"\"\")", re.DOTALL | re.MULTILINE)
+_DOCSTRING = re.compile(r'^""".*?(?=""")', re.DOTALL)
 
 
 def floors() -> list[list[str]]:
@@ -46,6 +52,51 @@ def imports() -> dict[str, list[str]]:
     return found
 
 
+def docstrings() -> dict[Path, str]:
+    """Per `__init__.py` its text, whose docstring ends with what the package imports and what imports it."""
+    graph = grimp.build_graph("allo_dse", cache_dir=None)
+    packages = {name for name in graph.modules if (ROOT / _folder(name) / "__init__.py").is_file()}
+    imported, importing = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for source in graph.modules:
+        for target in graph.find_modules_directly_imported_by(source):
+            for package in _left(source, target) & packages:
+                imported[package].add(_seen_from(package, target, packages))
+            for package in _left(target, source) & packages:
+                importing[package].add(_seen_from(package, source, packages))
+    texts = {}
+    for package in sorted(packages - {"allo_dse"}):
+        path = ROOT / _folder(package) / "__init__.py"
+        lines = [_listed("Imports", imported[package]), _listed("Imported by", importing[package])]
+        text = _NEIGHBOURS.sub("", path.read_text(encoding="utf-8"), count=1)
+        (said,) = _DOCSTRING.findall(text)
+        texts[path] = text.replace(said, "\n".join([said.rstrip(), "", *lines, ""]), 1)
+    return texts
+
+
+def _folder(module: str) -> Path:
+    return Path(*module.split("."))
+
+
+def _left(source: str, target: str) -> set[str]:
+    """The packages that hold `source` and not `target`, among others."""
+    parts = source.split(".")
+    around = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return {name for name in around if target != name and not target.startswith(name + ".")}
+
+
+def _seen_from(package: str, module: str, packages: set[str]) -> str:
+    """The outermost package that holds `module` and not `package`; that of both for a module that lies beside it."""
+    parts = module.split(".")
+    around = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    outer = [name for name in around if name in packages]
+    apart = [name for name in outer if package != name and not package.startswith(name + ".")]
+    return (apart or outer[-1:])[0].removeprefix("allo_dse.")
+
+
+def _listed(title: str, names: set[str]) -> str:
+    return textwrap.fill(f"{title}: {', '.join(sorted(names)) or 'nothing of allo_dse'}.", LINE, subsequent_indent="  ")
+
+
 def picture() -> str:
     """The floors as rows of boxes: name, purpose, and what each imports."""
     rows, known = floors(), imports()
@@ -64,7 +115,7 @@ def picture() -> str:
                 f'<text x="{x + 12:.0f}" y="{y + 20}" font-size="15" font-weight="bold">{package}</text>'
                 f'<text x="{x + 12:.0f}" y="{y + 38}" font-size="12">{escape(_cut(purpose(package), room))}</text>'
                 f'<text x="{x + 12:.0f}" y="{y + 55}" font-size="11" fill="#556">'
-                f"imports {escape(_cut(', '.join(known[package]) or 'errors only', room))}</text>"
+                f"imports {escape(_cut(', '.join(known[package]) or 'nothing', room))}</text>"
             )
     return "\n".join([*parts, "</svg>", ""])
 
@@ -74,5 +125,7 @@ def _cut(text: str, length: int) -> str:
 
 
 if __name__ == "__main__":
+    for path, text in docstrings().items():
+        path.write_text(text, encoding="utf-8")
     PICTURE.write_text(picture(), encoding="utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {sum(map(len, floors()))} packages")

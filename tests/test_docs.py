@@ -27,6 +27,12 @@ def test_the_picture_of_the_packages_is_of_the_code_as_it_is() -> None:
     assert done.returncode == 0, "run python docs/packages.py"
 
 
+def test_packages_say_what_they_import_and_what_imports_them() -> None:
+    code = "from docs.packages import docstrings; assert all(p.read_text() == text for p, text in docstrings().items())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, "run python docs/packages.py"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -2,4 +2,8 @@
 
 Exceptions with a hint (`errors`), type aliases (`aliases`), and public names that are imported when first used
 (`exports`).
+
+Imports: nothing of allo_dse.
+Imported by: allo_dse, backends, cli, dashboard, device, drawing, eval, frontend, ir, lang, mapper, program, simulator,
+  space, tune.
 """

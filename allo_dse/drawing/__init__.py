@@ -1,4 +1,8 @@
-"""Pictures of graphs, placements and timelines: what other layers have computed, as SVG and as files for viewers."""
+"""Pictures of graphs, placements and timelines: what other layers have computed, as SVG and as files for viewers.
+
+Imports: common, mapper, program, simulator.
+Imported by: allo_dse, dashboard, eval, tune.
+"""
 
 from .graphs import vmg_svg
 from .placements import placement_svg

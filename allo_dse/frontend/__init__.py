@@ -1,4 +1,8 @@
-"""The front end: Python source to type-checked task classes with MLIR bodies."""
+"""The front end: Python source to type-checked task classes with MLIR bodies.
+
+Imports: common, ir, lang, program.
+Imported by: backends, eval, mapper.
+"""
 
 from allo_dse.program.compiled import CompiledProgram
 

@@ -2,5 +2,8 @@
 
 `jit` makes object files, `machine_code` calls into them, `kept` keeps on disk what was compiled. `nest` and `linear`
 read a task's body as a plain tree of loops, operations and index arithmetic. Knows nothing of programs, networks or
-devices; imports `common` only. `simulator`, `backends` and `frontend` use it.
+devices.
+
+Imports: common.
+Imported by: backends, eval, frontend, program, simulator, space.
 """

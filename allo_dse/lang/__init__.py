@@ -1,6 +1,9 @@
 """The language that programs are written in.
 
 `install()` makes `import allo` resolve to it when Allo is not installed, so that programs run unchanged.
+
+Imports: common.
+Imported by: allo_dse, backends, device, eval, frontend, program, tune.
 """
 
 from .diagnostics import ProgramError

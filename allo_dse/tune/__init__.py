@@ -2,5 +2,7 @@
 
 `declare` what a study is, `search` what is proposed next and what is known, `workers` where designs are evaluated,
 `store` the log and the run directory, `run` one run from start to finish, `results` and `show` what is told of it.
-Imports `api`, `eval` and what is below; `dashboard` and `cli` import it.
+
+Imports: backends, common, device, drawing, eval, lang, mapper, space.
+Imported by: allo_dse, cli, dashboard.
 """

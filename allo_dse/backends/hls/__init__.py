@@ -3,6 +3,9 @@
 project = emit_project(program, schedule=schedule, depths={"pipe": 8}, device=Device.load("u280"))
 project.write("gemm_hls")            # kernel, test bench, host program, scripts
 c = csim(project, a, b, c)           # through g++ or clang++, with headers of ours
+
+Imports: common, device, frontend, ir, lang, program.
+Imported by: backends.rtl, eval, tune.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`."""
+"""Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`.
+
+Imports: common.
+Imported by: allo_dse, eval, tune.
+"""
 
 from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
 from .project import read_hls_report

@@ -1,4 +1,5 @@
 """Circuits without a vendor's tool: CIRCT, a Verilog simulator, Yosys.
 
-Imports `program`, `simulator.codegen.lowering` and `backends.hls` (folded processes); `eval.rtl` imports it.
+Imports: backends.hls, common, ir, program, simulator.
+Imported by: eval.
 """

@@ -1,1 +1,5 @@
-"""One module per command, or per group of commands about one thing; each imports what it needs when it is called."""
+"""One module per command, or per group of commands about one thing; each imports what it needs when it is called.
+
+Imports: allo_dse, cli, common, dashboard, device, eval, mapper, simulator, tune.
+Imported by: cli.
+"""

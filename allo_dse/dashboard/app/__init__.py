@@ -1,1 +1,5 @@
-"""The web app: layout, callbacks, and the server that runs it."""
+"""The web app: layout, callbacks, and the server that runs it.
+
+Imports: common, dashboard, dashboard.data, dashboard.figures, drawing, eval, mapper, tune.
+Imported by: dashboard.
+"""

@@ -1,1 +1,5 @@
-"""The pictures, as Plotly figures in plain data: the app and the report draw the same ones."""
+"""The pictures, as Plotly figures in plain data: the app and the report draw the same ones.
+
+Imports: dashboard, dashboard.data, drawing, eval, simulator.
+Imported by: dashboard, dashboard.app, dashboard.report.
+"""

@@ -1,4 +1,8 @@
-"""The report: one HTML file with the same pictures, for people without the run, the program or a network."""
+"""The report: one HTML file with the same pictures, for people without the run, the program or a network.
+
+Imports: allo_dse, common, dashboard, dashboard.data, dashboard.figures.
+Imported by: dashboard.
+"""
 
 from .page import render, script_json, write_report
 

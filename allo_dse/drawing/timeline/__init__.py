@@ -1,1 +1,5 @@
-"""Timelines of recorded runs as files: SVG, tables, Chrome traces."""
+"""Timelines of recorded runs as files: SVG, tables, Chrome traces.
+
+Imports: common, simulator.
+Imported by: drawing.
+"""

@@ -1,4 +1,5 @@
 """Designs on an FPGA: the network of the cost model's intervals and depths, and the evaluator that times it.
 
-Imports `backends.fpga`, `mapper` and `simulator`; `eval.hls` imports this package.
+Imports: backends, common, device, eval, eval.program, ir, mapper, program, simulator, space.
+Imported by: allo_dse, cli, dashboard, eval.hls, tune.
 """

@@ -1,4 +1,5 @@
 """Designs measured outside this package: folders of files that other tools read, any command, and the NPU itself.
 
-Imports `eval.processes`, `eval.hls` and `eval.verify`.
+Imports: common, eval, eval.equivalence, eval.hls, eval.processes, frontend, lang, space.
+Imported by: allo_dse, cli, dashboard, tune.
 """

@@ -1,4 +1,6 @@
 """Designs measured by the vendor's HLS tool: projects of designs, the tool, and what its reports change.
 
-Imports `eval.fpga`, `backends.hls` and `backends.hls_report`.
+Imports: backends, common, device, eval, eval.calibrate, eval.fpga, eval.processes, eval.program, frontend, lang,
+  mapper, simulator, space.
+Imported by: allo_dse, eval, eval.hardware, eval.public, tune.
 """

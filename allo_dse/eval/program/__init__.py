@@ -1,4 +1,5 @@
 """Running programs: the network of a program or of any fold of it, its state, vendor kernels and recorded traces.
 
-Imports `simulator`, `program` and `mapper`; the evaluators beside it import this package, never the other way.
+Imports: backends, common, frontend, ir, lang, mapper, program, simulator.
+Imported by: eval, eval.equivalence, eval.fpga, eval.hls, eval.public, tune.
 """

@@ -1,4 +1,5 @@
 """What the front end works with: source files, text of MLIR, values known at compile time, diagnostics.
 
-The lowest folder of the front end: the other three import it.
+Imports: common, lang, program.
+Imported by: backends, eval, frontend, frontend.ops, frontend.regions, frontend.statements.
 """

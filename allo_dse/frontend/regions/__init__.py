@@ -1,4 +1,5 @@
 """From a region's source to tensors, streams and kernels, and the state of compiling one kernel.
 
-Imports `model`; `ops` and `statements` import it.
+Imports: common, frontend.model, lang, program.
+Imported by: frontend, frontend.ops, frontend.schedule, frontend.statements.
 """

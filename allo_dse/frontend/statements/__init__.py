@@ -1,4 +1,5 @@
 """From statements and expressions of a kernel to operations: control flow, declarations, calls.
 
-The highest folder of the front end, used by `compiler` and `classes` only.
+Imports: common, frontend.model, frontend.ops, frontend.regions, lang, program.
+Imported by: frontend.
 """

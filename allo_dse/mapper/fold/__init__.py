@@ -1,4 +1,5 @@
 """Folding: from a fold of meshes or nodes to a folded graph (`vmg`), and to the primitives that give it in Allo.
 
-Imports `graph` and `model`; `search`, `streams` and `limits` import it.
+Imports: common, mapper.axes, mapper.graph, mapper.model, program.
+Imported by: allo_dse, drawing, eval, mapper, mapper.limits, mapper.search, mapper.streams, mapper.target, space.
 """

@@ -1,4 +1,6 @@
 """Graphs of tasks, kernels and ports: schedule trees, names, axes of meshes, streams as arrays.
 
-Imports `model`; every other folder of the mapper but `model` may import it.
+Imports: backends, common, device, mapper.axes, mapper.layouts, mapper.model, program.
+Imported by: drawing, eval, mapper, mapper.fold, mapper.limits, mapper.place, mapper.search, mapper.streams,
+  mapper.target, space.
 """

@@ -1,4 +1,8 @@
-"""Changes of layout: what they do to a tile, and whether the cores or DMA channels carry them out."""
+"""Changes of layout: what they do to a tile, and whether the cores or DMA channels carry them out.
+
+Imports: common, device, mapper.model, program.
+Imported by: eval, mapper.graph, mapper.limits, mapper.place, mapper.transport.
+"""
 
 from .affine import Arrangement
 from .plan import layout_plan

@@ -1,4 +1,8 @@
 """Plain data and small algorithms without a graph: axis rules, buffering, sequences, orders, violations.
 
 The lowest folder of the mapper.
+
+Imports: common, program.
+Imported by: allo_dse, eval, mapper, mapper.fold, mapper.graph, mapper.layouts, mapper.limits, mapper.place,
+  mapper.search, mapper.streams, mapper.target, mapper.transport, space, tune.
 """

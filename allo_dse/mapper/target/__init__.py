@@ -1,1 +1,6 @@
-"""What shall build the winner of a study, and the rules it builds by."""
+"""What shall build the winner of a study, and the rules it builds by.
+
+Imports: common, device, mapper, mapper.fold, mapper.graph, mapper.model, mapper.search, mapper.streams,
+  mapper.transport, program.
+Imported by: cli, tune.
+"""

@@ -1,4 +1,5 @@
 """Which tiles move over which channels: the transport plan of a folded graph, and limits of the tiles that carry it.
 
-Imports `streams` and `layouts`; `limits`, `place` and `eval.npu` import it.
+Imports: device, mapper.layouts, mapper.model, mapper.streams.
+Imported by: eval, mapper, mapper.limits, mapper.place, mapper.search, mapper.target.
 """

@@ -1,4 +1,6 @@
 """What a run executes, as plain data: streams, tasks, nodes, operation tables, shared resources, their run-time image.
 
-Imports `codegen.run_time` (the layout of records).
+Imports: common, simulator.codegen.
+Imported by: dashboard, drawing, eval, mapper, simulator, simulator.deadlock, simulator.engine, simulator.replay,
+  simulator.steady, simulator.trace.
 """

@@ -1,4 +1,5 @@
 """Replay of traces: the times of recorded operations at other stream depths, by the same clock rules.
 
-Imports `trace` and `engine`; nothing of the simulator imports it.
+Imports: common, simulator.deadlock, simulator.engine, simulator.network, simulator.trace.
+Imported by: allo_dse, cli, eval, simulator.
 """

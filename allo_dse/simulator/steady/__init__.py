@@ -1,4 +1,5 @@
 """Exact times of long regular runs: states that repeat are found, the rest is arithmetic.
 
-Imports `network`.
+Imports: common, simulator.codegen, simulator.network.
+Imported by: eval, simulator, simulator.engine.
 """

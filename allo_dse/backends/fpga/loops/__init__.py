@@ -1,4 +1,5 @@
 """Pipelined loops: effects and recurrences, intervals and depths, rounds, what they are built of.
 
-Imports `body`, the plan of a task class, memories and operators; `task` imports it.
+Imports: backends.fpga, device, ir, program.
+Imported by: backends.fpga, eval.
 """

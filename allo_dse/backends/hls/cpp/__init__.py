@@ -1,1 +1,5 @@
-"""C++ text: names, element types, expressions, streams, constants. Imports nothing else of this package."""
+"""C++ text: names, element types, expressions, streams, constants.
+
+Imports: common, ir, lang, program.
+Imported by: backends.hls, backends.hls.dataflow, backends.hls.task.
+"""

@@ -1,1 +1,5 @@
-"""The C++ function of a task: its body, arrays, statements, tokens, pragmas. Imports `cpp`."""
+"""The C++ function of a task: its body, arrays, statements, tokens, pragmas.
+
+Imports: backends.hls.cpp, common, ir, program.
+Imported by: backends.hls, backends.hls.dataflow.
+"""

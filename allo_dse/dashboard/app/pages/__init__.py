@@ -1,1 +1,6 @@
-"""The pages and their callbacks. Imports `wiring` and the app's parts."""
+"""The pages and their callbacks.
+
+Imports: common, dashboard, dashboard.app, dashboard.app.wiring, dashboard.data, dashboard.figures, drawing, eval,
+  mapper, tune.
+Imported by: dashboard.app.
+"""

@@ -1,1 +1,5 @@
-"""Runs as they are on disk: entries of logs, and logs that grow."""
+"""Runs as they are on disk: entries of logs, and logs that grow.
+
+Imports: common, tune.
+Imported by: dashboard.data.table.
+"""

@@ -1,1 +1,5 @@
-"""Passes from a task body's MLIR to functions that suspend in stream operations; imports `run_time`."""
+"""Passes from a task body's MLIR to functions that suspend in stream operations.
+
+Imports: common, ir, simulator.codegen.run_time.
+Imported by: backends, eval, simulator, simulator.codegen, simulator.engine, simulator.network.
+"""
