@@ -51,6 +51,7 @@ def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | 
         correction=history.correction,
         certificate=info.certificate,
         limits=dict(screen.killed),
+        enqueued=history.enqueued,
     )
 
 

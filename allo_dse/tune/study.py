@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from .declare.enqueued import Wanted, enqueue
 from .declare.spec import StudySpec
 from .run.options import RunOptions, method
 from .run.session import run_study
@@ -51,6 +55,20 @@ class Study(StudySpec):
     """
 
     run = method(run_study, RunOptions)
+
+    def enqueue(self, wanted: Wanted, *, params: Mapping[str, Any] | None = None) -> None:
+        """Evaluate designs before anything is searched for; what is enqueued first is what results are compared with.
+
+        Args:
+            wanted: a design of the space; a mapping by hand, as a `MeshFold` or as the list that Allo takes; values of
+                parameters, for any legal design that has them; or the directory of a run, of any size and device, for
+                the best of its designs.
+            params: values of parameters that a mapping is meant for; by default the first that it fits.
+
+        Raises:
+            StudyError: when the space has no such design.
+        """
+        enqueue(self, wanted, params or {})
 
 
 # Python's errors name what users call.

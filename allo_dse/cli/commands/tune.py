@@ -79,6 +79,7 @@ _FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "population": (int, {}),
     "children": (int, {}),
     "modelled": (int, {}),
+    "warm_start": (Path, {"metavar": "RUN"}),
     "run_dir": (Path, {}),
     "cache": (Path, {}),
     "storage": (str, {"metavar": "URL"}),

@@ -1,51 +1,158 @@
-"""Designs that a study begins with: by hand, from elsewhere, or known parameters."""
+"""Designs that a study begins with: by hand, known parameters, or the best of another run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.space.gene import Genes, random_suggest, suggest_from
-from allo_dse.space.space import Space
+from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
+from allo_dse.mapper.fold.build import Primitive
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.node_fold import NodeFold
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.space.choices.folds import Fold
+from allo_dse.space.design import Design
+from allo_dse.space.gene import Genes, Suggest, random_suggest, suggest_from
+
+from ..search.judge import Judge
+from ..search.ladder import Rung, promoted
+from ..store.log import read_log
+from ..store.record import Record, decode_entry
+from ..store.rundir import LOG, find_run
+from .spec import StudySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from allo_dse.mapper.program import Program
 
-    from allo_dse.space.design import Design
-    from allo_dse.space.params import ParameterSpace
+Wanted: TypeAlias = Design | Fold | Sequence[Primitive] | Mapping[str, Any] | str | Path
 
 MOST_DRAWN = 1000  # designs with given parameters, before there seems to be no legal one
+MOST_OF_RUN = 8  # designs that are taken over from another run
+LOOKED_AT = 100  # designs of another run that are asked whether they are legal here
 
 
-def genes_of(
-    wanted: Design | Mapping[str, Any],
-    space: Space,
-    parameters: ParameterSpace,
-    check: Callable[[Design], Sequence[Any]],
-) -> Genes:
-    """The genes of a design, or of any legal design that has the given values of parameters.
+def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None:
+    """Let a study begin with a design, a mapping, any legal design with given parameters, or the best of a run's
+    designs; each once.
 
     Raises:
-        StudyError: when the space has no such design.
+        StudyError: when the study's space has no such design.
     """
-    if not isinstance(wanted, Mapping):
-        return space.encode(wanted)
-    given: Genes = {}
-    for name, value in wanted.items():
-        values = parameters.free[name].values if name in parameters.free else ()
-        if value not in values:
-            told = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(parameters.free)}"
-            raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=told)
-        given[f"param.{name}"] = values.index(value)
-    rng = np.random.default_rng(0)
-    for _ in range(MOST_DRAWN):
+    found = Beginning(study).genes(wanted, params)
+    study.enqueued += [genes for genes in found if genes not in study.enqueued]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Genes of what a study begins with.
+
+    Raises:
+        StudyError: by its methods, when the study's space has no such design.
+    """
+
+    study: StudySpec
+
+    def genes(self, wanted: Wanted, params: Mapping[str, Any]) -> list[Genes]:
+        """The genes of a design, a mapping, any legal design with given parameters, or the best of a run's designs."""
+        if isinstance(wanted, str | Path):
+            return self._of_run(Path(wanted))
+        if isinstance(wanted, Mapping):
+            return [self._with_parameters({**wanted, **params})]
+        if isinstance(wanted, Design):
+            return [self.study.space.encode(wanted)]
+        return [self._mapped(wanted, self._positions(params))]
+
+    def _positions(self, params: Mapping[str, Any]) -> Genes:
+        """The genes of values of parameters."""
+        given: Genes = {}
+        free = self.study.parameters.free
+        for name, value in params.items():
+            values = free[name].values if name in free else ()
+            if value not in values:
+                told = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
+                raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=told)
+            given[f"param.{name}"] = values.index(value)
+        return given
+
+    def _with_parameters(self, params: Mapping[str, Any]) -> Genes:
+        given, rng = self._positions(params), np.random.default_rng(0)
+        for _ in range(MOST_DRAWN):
+            found = self._legal(suggest_from(given, random_suggest(rng)))
+            if found is not None:
+                return found
+        raise StudyError(f"no legal design with {dict(params)} was found in {MOST_DRAWN} attempts")
+
+    def _legal(self, suggest: Suggest) -> Genes | None:
         try:
-            candidate = space.decode(suggest_from(given, random_suggest(rng)))
-            if candidate is not None and not check(candidate.design):
-                return candidate.genes
+            candidate = self.study.space.decode(suggest)
+            return candidate.genes if candidate is not None and not self.study.check(candidate.design) else None
         except AlloDseError:  # does not compile, or cannot be folded
-            continue
-    raise StudyError(f"no legal design with {dict(wanted)} was found in {MOST_DRAWN} attempts")
+            return None
+
+    def _mapped(self, mapping: Fold | Sequence[Primitive], given: Genes) -> Genes:
+        """The first program with the given parameters that a mapping fits, on the study's device."""
+        reason = "no parameters satisfy the study's conditions"
+        for option, genes in self.study.space.choices[0].options(self.study.space.start):
+            if option is None or not given.items() <= genes.items():
+                continue
+            try:
+                fold = self._fold(option.compiled, mapping)
+                return self.study.space.encode(Design(option.compiled, fold, Buffering(), self.study.device))
+            except IllegalFold as error:
+                reason = error.message
+        raise StudyError(f"no program of the study takes the mapping: {reason}")
+
+    def _fold(self, program: Program, mapping: Fold | Sequence[Primitive]) -> Fold:
+        """A mapping as a fold; of a list the one that makes the same graph."""
+        if isinstance(mapping, MeshFold):
+            return mapping.normalised(program.vmg.graph)
+        if isinstance(mapping, NodeFold):
+            return mapping
+        wanted = program.vmg.apply(mapping)
+        for fold in self.study.folds.folds(program):
+            made = program.vmg.fold(fold)
+            if made.node_count == wanted.node_count and made.key == wanted.key:
+                return fold
+        raise IllegalFold("the list makes a graph that is none of the study's folds")
+
+    def _of_run(self, run: Path) -> list[Genes]:
+        """The best designs of a run, of whatever size and device, that are legal here.
+
+        Tiles may be meant by their number or by their place among the values of a parameter, and both are tried.
+        """
+        found: dict[tuple[tuple[str, int], ...], Genes] = {}
+        for record in self._best_of(find_run(run)):
+            for genes in (record.genes, {**record.genes, **self._nearest(record)}):
+                legal = self._legal(suggest_from(genes))
+                if legal is not None and len(found) < MOST_OF_RUN:
+                    found.setdefault(tuple(sorted(legal.items())), legal)
+        if not found:
+            raise StudyError(f"{run} has no design among its best that is legal in study {self.study.name!r}")
+        return list(found.values())
+
+    def _best_of(self, run: Path) -> Iterator[Record]:
+        """The feasible designs by the objectives of this study: its front first, then the front of the rest."""
+        judge, known = Judge(self.study.objectives, self.study.constraints), dict[str, Record]()
+        for line in read_log(run / LOG).lines:
+            entry = decode_entry(line)
+            if isinstance(entry, Record) and entry.evaluated and not entry.rung:
+                known[entry.key] = judge.judged(entry)
+        values = {key: found for key, record in known.items() if (found := judge.values(record)) is not None}
+        best = Rung(lambda: self.study.make_evaluator(), best=1.0, at_most=LOOKED_AT)
+        yield from (known[key] for key in promoted(best, values, tuple(o.sign for o in self.study.objectives)))
+
+    def _nearest(self, record: Record) -> Genes:
+        """Genes of the values of parameters that are nearest to a design's, in ratios."""
+        found: Genes = {}
+        for name, parameter in self.study.parameters.free.items():
+            numbers = [v for v in parameter.values if isinstance(v, int | float) and v > 0]
+            wanted = record.params.get(name)
+            if isinstance(wanted, int | float) and wanted > 0 and len(numbers) == len(parameter.values):
+                found[f"param.{name}"] = min(
+                    range(len(numbers)), key=lambda n: max(numbers[n] / wanted, wanted / numbers[n])
+                )
+        return found

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from allo_dse.space.gene import Genes
     from allo_dse.space.programs import Programs
 
-
 MOST_REBUILT = 64
 """Designs of a log that a study keeps rebuilt: more than fronts usually have."""
 
@@ -215,20 +214,6 @@ class StudySpec:
             if not hasattr(one, "decode"):
                 raise StudyError(f"extra_choices: {one!r} is not a choice", hint="docs/architecture.md has an example")
         return Space(Draft(self.device), [*choices, *self._extra_choices])
-
-    def enqueue(self, wanted: Design | Mapping[str, Any]) -> None:
-        """Evaluate a design before anything is searched for; what is enqueued first is what results are compared with.
-
-        Args:
-            wanted: a design of the space, such as one that was mapped by hand, or values of parameters, for any legal
-                design that has them.
-
-        Raises:
-            StudyError: when the space has no such design.
-        """
-        from .enqueued import genes_of
-
-        self.enqueued.append(genes_of(wanted, self.space, self.parameters, self.check))
 
     def candidate(self, key: str, genes: Mapping[str, int]) -> Candidate:
         """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.

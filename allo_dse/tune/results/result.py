@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import optuna
     import pandas
 
+    from allo_dse.space.gene import Genes
+
 
 @dataclass(frozen=True)
 class RungFailures:
@@ -92,6 +94,7 @@ class Result:
         correction: what measured designs say of predictions.
         certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
         limits: how many designs each limit of the device ruled out before they were evaluated.
+        enqueued: genes of the designs that the study began with.
     """
 
     study: StudySpec
@@ -104,11 +107,12 @@ class Result:
     correction: Correction = field(default_factory=Correction)
     certificate: Certificate | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    enqueued: Sequence[Genes] = ()
 
     @cached_property
     def baseline(self) -> BestDesign | None:
         """The first design that the study had enqueued: what others are compared with."""
-        for genes in self.study.enqueued[:1]:
+        for genes in self.enqueued[:1]:
             known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
             if known is not None:
                 return BestDesign(self.study, known, self.run_dir)

@@ -50,6 +50,8 @@ class Driver:
     _enqueued: list[Candidate] = field(init=False)
     _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
     """What others found out about designs that are not known here yet."""
+    _refuted: int = field(init=False)
+    """Designs that are known to the proposer to fail above the first rung."""
 
     def __post_init__(self) -> None:
         ledger, study = self.ledger, self.ledger.study
@@ -57,6 +59,7 @@ class Driver:
         rungs = [rung if there else None for rung, there in usable]
         self._ladder = Ladder(rungs, ledger.tally, [o.sign for o in study.objectives])
         self._executor = self.workforce.executor
+        self._refuted = len(ledger.tally.refuted)
         self._doubt = Doubt(met=bool(ledger.tally.values))
         self._view = View(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
@@ -189,10 +192,12 @@ class Driver:
         self.ledger.add(higher)
 
     def _learn(self) -> None:
-        """After measurements, what is predicted changes; the search goes on from what it is now."""
-        told = {record.number: self.ledger.judge.told(record) for record in self.ledger.learn()}
-        if told:
-            self.proposer.revise(told)
+        """After measurements, what is predicted changes, and designs turn out to fail: the search goes on from that."""
+        changed, refuted = self.ledger.learn(), self.ledger.tally.refuted
+        if changed or len(refuted) > self._refuted:
+            self._refuted = len(refuted)
+            records = changed or self.ledger.first
+            self.proposer.revise({record.number: self.ledger.judge.told(record, refuted) for record in records})
 
     def _show(self) -> None:
         tick = self.keeper.tick(self._at)

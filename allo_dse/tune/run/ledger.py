@@ -172,7 +172,7 @@ class Ledger:
         if found.used == before.used:
             return []
         stated = {record.key: judgement(record) for record in self.tally.records}
-        first = [self.judge.judged(corrected(_first(record), found)) for record in self.tally.records]
+        first = self.first
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
         self.tally.begin_again(found)
         self.tally.restore(first, [self.judge.values(record) for record in first])
@@ -182,6 +182,11 @@ class Ledger:
             self.tally.add_higher(together, self.judge.values(together))
         self.write(revaluations(self.tally, stated))
         return first
+
+    @property
+    def first(self) -> list[Record]:
+        """What the first rung says of all designs, as it is corrected now."""
+        return [self.judge.judged(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
 
     def _correction(self) -> Correction:
         records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
@@ -216,6 +221,7 @@ class Ledger:
             dict(self.history.placed),
             self._correction(),
             limits=dict(self.screen.killed),
+            enqueued=self.study.enqueued or self.history.enqueued,
         )
 
     def refuse_nothing(self) -> None:

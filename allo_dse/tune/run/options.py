@@ -38,6 +38,7 @@ class RunOptions:
         population: Designs that "evolution" keeps as parents. [default: 8 with one objective, else 16]
         children: Designs that "evolution" proposes before it looks at their results. [default: 4]
         modelled: First designs that a model chooses among many children. [default: 64 with our simulators, else 256]
+        warm_start: Run of the same program, also of another size or device, whose best designs are evaluated first.
         run_dir: Where log and results go. [default: runs/<study>]
         fresh: Discard an earlier run in that directory.
         verify: Run the designs of the final front and compare their numbers.
@@ -64,6 +65,7 @@ class RunOptions:
     population: int | None = None
     children: int | None = None
     modelled: int | None = None
+    warm_start: str | Path | None = None
     run_dir: str | Path | None = None
     fresh: bool = False
     verify: bool = True

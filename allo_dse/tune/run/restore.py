@@ -10,12 +10,13 @@ from msgspec import structs
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.eval.calibrate.correction import Correction, Pair
+from allo_dse.space.gene import Genes
 
-from ..search.judge import FAILED, Judge
+from ..search.judge import Judge
 from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import Measurement, PlacementNote, Record, Revaluation, Verification, decode_entry
+from ..store.record import Measurement, PlacementNote, Record, Revaluation, Session, Verification, decode_entry
 
 Judgement: TypeAlias = tuple[str, JsonObject | None]
 """Status and objective values of a design."""
@@ -29,6 +30,7 @@ class History:
         designs: evaluated by the first rung, in the order in which their results came in; what was predicted is
             corrected by all that has been measured.
         higher: what rungs above the first found out.
+        enqueued: genes of the designs that the first run began with.
         verified, placed: by key, what became of designs of a front.
         stated: by key, what the log said last of the values of a design.
         started_at: seconds the study had run for.
@@ -36,6 +38,7 @@ class History:
 
     designs: list[Record] = field(default_factory=list)
     higher: list[Record] = field(default_factory=list)
+    enqueued: list[Genes] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
     stated: dict[str, Judgement] = field(default_factory=dict)
@@ -48,14 +51,11 @@ class History:
         return max((record.number for record in self.designs), default=-1) + 1
 
     def told(self, judge: Judge) -> Callable[[Record], Told]:
-        """What a proposer learns of a record: a design that computed wrong numbers has failed."""
-        wrong = {key for key, verification in self.verified.items() if not verification.ok}
-
-        def tell(record: Record) -> Told:
-            told = judge.told(record)
-            return Told(told.values, {**told.constraints, FAILED: 1.0}) if record.key in wrong else told
-
-        return tell
+        """What a proposer learns of a record: what computed wrong numbers, or fails at a higher rung, has failed."""
+        tally = Tally(judge.objectives)
+        self.count(tally, judge)
+        refuted = tally.refuted | {key for key, verification in self.verified.items() if not verification.ok}
+        return lambda record: judge.told(record, refuted)
 
     def count(self, tally: Tally, judge: Judge) -> list[Revaluation]:
         """Count everything.
@@ -102,6 +102,8 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
                 history.stated[entry.key] = judgement(entry)
         elif isinstance(entry, Revaluation):
             history.stated[entry.key] = judgement(entry)
+        elif isinstance(entry, Session):
+            history.enqueued = history.enqueued or entry.enqueued
         elif isinstance(entry, Verification):
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):

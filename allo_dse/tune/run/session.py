@@ -14,6 +14,7 @@ from msgspec import structs
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
+from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
@@ -56,6 +57,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections(), ExitStack() as kept:
         with stop.leaving():
             evaluators = study.make_evaluators()
+            if options.warm_start is not None:
+                enqueue(study, options.warm_start, {})
             asked = demands(evaluators, options.deadlines)
             caches = [kept.enter_context(closing(one)) for one in _caches(study, options, evaluators, directory)]
             seed = _begun(study, options, evaluators, directory).seed

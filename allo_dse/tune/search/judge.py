@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,11 +38,15 @@ class Judge:
         values = record.values or {}
         return tuple([values[name] for name in self._names])
 
-    def told(self, record: Record) -> Told:
-        """What a model learns of an evaluated design."""
+    def told(self, record: Record, refuted: Container[str] = ()) -> Told:
+        """What a model learns of an evaluated design.
+
+        Args:
+            refuted: keys of designs that failed later, whatever their evaluators said.
+        """
         if record.status == "failed":
             return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
-        return Told(self._measured(record), {FAILED: 0.0, **(record.constraints or {})})
+        return Told(self._measured(record), {FAILED: float(record.key in refuted), **(record.constraints or {})})
 
     def judged(self, record: Record) -> Record:
         """A record under today's objectives and constraints, which may differ from those it was made with."""

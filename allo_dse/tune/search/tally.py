@@ -109,6 +109,12 @@ class Tally:
         return {key: values for key, values in self.rungs.get(rung, {}).items() if values is not None}
 
     @property
+    def refuted(self) -> set[str]:
+        """Designs that failed or violate a constraint at a rung above the first; one where all do says nothing."""
+        telling = (found for found in self.rungs.values() if any(found.values()))
+        return {key for found in telling for key, values in found.items() if values is None}
+
+    @property
     def final_values(self) -> dict[str, tuple[float, ...]]:
         """Objective values by the highest rung that found a feasible design: only those are comparable.
 

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+import allo_dse as dse
 from allo_dse.common.errors import StudyError
+from allo_dse.tune.declare.enqueued import MOST_OF_RUN
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.show.output import summary
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
+from allo_dse.tune.study_file import load_studies
+from studies.hand_made import HAND_MADE
 from tests.support.values import present
-from tests.tune.fakes import check, fake_study
+from tests.tune.fakes import FakeViolation, check, fake_study
+
+STUDIES = Path(__file__).parents[3] / "studies"
 
 QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
 
@@ -55,6 +61,40 @@ def test_a_design_that_breaks_a_limit_is_no_baseline(tmp_path: Path) -> None:
     assert result.baseline is None
     assert result.against_baseline == ""
     assert result.ruled_out["core data memory"] >= 1
+
+
+def test_a_run_begins_with_the_best_designs_of_another_size(tmp_path: Path) -> None:
+    earlier = fake_study(size=1024).run(60, run_dir=tmp_path / "small", sampler="random", **QUIET)
+    study = fake_study(size=2048)
+    for trials in (12, 13):
+        result = study.run(trials, run_dir=tmp_path / "large", warm_start=tmp_path / "small", sampler="random", **QUIET)
+    first = result.records[: len(study.enqueued)]
+    assert [record.genes for record in first] == study.enqueued
+    assert 1 <= len(first) <= MOST_OF_RUN
+    known = [{"Pm": r.params["Pm"], "Pn": r.params["Pn"]} for r in earlier.records]
+    assert any({"Pm": r.params["Pm"], "Pn": r.params["Pn"]} in known for r in first)
+    assert present(result.baseline).key == first[0].key
+    reopened = dse.open_run(tmp_path / "large", study=fake_study(size=2048))
+    assert present(reopened.baseline).key == first[0].key
+
+
+def test_a_run_whose_designs_do_not_fit_is_no_beginning(tmp_path: Path) -> None:
+    fake_study().run(5, run_dir=tmp_path, **QUIET)
+    study = fake_study(check=lambda design: [FakeViolation("cores", 2, 1)])
+    with pytest.raises(StudyError, match="no design among its best that is legal"):
+        study.enqueue(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ffn_npu", "vector_add_npu"])
+def test_a_list_as_allo_takes_it_is_the_design_it_makes(name: str) -> None:
+    (study,) = load_studies(STUDIES / f"{name}.py", {})
+    design = HAND_MADE[name].design(study)
+    study.enqueue(design.mapping_primitives, params=HAND_MADE[name].params)
+    study.enqueue(design.fold, params=HAND_MADE[name].params)
+    (genes,) = study.enqueued
+    assert present(study.space.decode_genes(genes)).key == design.key
+    with pytest.raises(StudyError, match="no program of the study takes the mapping"):
+        study.enqueue([("chain", ["nobody", "at_all"])])
 
 
 @pytest.mark.parametrize(("wanted", "hint"), [({"Pz": 1}, "there are Pm"), ({"Pm": 33}, "one of 8, 16")])

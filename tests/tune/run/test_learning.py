@@ -11,9 +11,16 @@ import pytest
 
 from allo_dse.dashboard.data.board import Board
 from allo_dse.eval.calibrate.correction import uncorrected
+from allo_dse.eval.evaluator import Metrics, full_name
 from allo_dse.tune.rerun import replay_run
 from allo_dse.tune.results.result import Result
+from allo_dse.tune.run.restore import read_history
+from allo_dse.tune.search.judge import Judge
+from allo_dse.tune.search.ladder import Rung
+from allo_dse.tune.search.screening import Screen
+from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study_file import load_studies
+from tests.tune.fakes import FakeEvaluator, fake_study
 
 ROOT = Path(__file__).parents[3]
 TOP, TRIALS = 8, 24
@@ -62,8 +69,31 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     return folder, search(folder, TRIALS)
 
 
+class FewCores(FakeEvaluator):
+    """A higher rung that fails for designs on more than four cores."""
+
+    name = "few cores"
+
+    def evaluate(self, design: Any) -> Metrics:
+        found = super().evaluate(design)
+        if found["pe_count"] > 4:
+            raise RuntimeError("no room")
+        return found
+
+
+def test_a_design_that_fails_at_a_higher_rung_is_told_as_failed(tmp_path: Path) -> None:
+    study = fake_study(rungs=[Rung(FewCores, best=1.0)])
+    result = study.run(20, run_dir=tmp_path, sampler="random", progress="quiet", verify=False)
+    judge = Judge(study.objectives, study.constraints)
+    names = [full_name(evaluator) for evaluator in study.make_evaluators()]
+    history = read_history(read_log(tmp_path / "log.jsonl").lines, judge, Screen(study.space, study.check), names)
+    told = history.told(judge)
+    failed = {record.key for record in history.designs if told(record).penalty}
+    assert failed == {record.key for record in result.records if (record.metrics or {})["pe_count"] > 4} != set()
+    assert all(told(record).values for record in history.designs)
+
+
 def entries(run: Path) -> list[Any]:
-    from allo_dse.tune.store.log import read_log
     from allo_dse.tune.store.record import Record, decode_entry
 
     return [e for e in map(decode_entry, read_log(run / "log.jsonl").lines) if isinstance(e, Record) and e.evaluated]
