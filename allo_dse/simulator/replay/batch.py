@@ -6,7 +6,7 @@ to be asked while times are computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from allo_dse.common.aliases import Array
 
 from ..trace.data import IntArray
 from .jit import compiled
-from .kernels import untimed
-from .plan import Plan
+from .kernels import Bursts, untimed
+from .plan import Operations, Plan
 
 LANES = 16
 """Depth vectors per pass: 16 32-bit numbers fill the widest vector registers."""
@@ -26,32 +26,43 @@ DEADLOCK = -1
 """Stands for the cycles of a depth vector with which the design deadlocks."""
 
 
-@compiled
-def run_lanes(
-    burst_process: NDArray[np.int32],
-    burst_start: IntArray,
-    burst_end: IntArray,
-    due: NDArray[np.generic],
-    port: NDArray[np.generic],
-    slot: NDArray[np.uint32],
-    offset: IntArray,
-    depth: NDArray[np.generic],
-    latency: NDArray[np.generic],
-    put_time: NDArray[np.generic],
-    get_time: NDArray[np.generic],
-    stall: NDArray[np.generic],
-) -> None:
-    """Replay `LANES` depth vectors in a given order of operations.
+class Order(NamedTuple):
+    """Bursts of operations of one process, in an order in which they can go on."""
 
-    `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for slots never used before.
+    process: NDArray[np.int32]
+    start: IntArray
+    end: IntArray
+
+
+class Lanes(NamedTuple):
+    """A depth vector per lane, and the times that follow from it; int32 or int64 as the plan's.
+
+    Attributes:
+        depth, latency: [streams, lane].
+        put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
+            slots never used before.
+        stall: [processes, lane].
     """
+
+    depth: NDArray[np.generic]
+    latency: NDArray[np.generic]
+    put_time: NDArray[np.generic]
+    get_time: NDArray[np.generic]
+    stall: NDArray[np.generic]
+
+
+@compiled
+def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
+    """Replay `LANES` depth vectors in a given order of operations; sets all times of `lanes`."""
+    due, port, slot, offset = ops.due, ops.port, ops.slot, ops.offset
+    depth, latency, put_time, get_time, stall = lanes
     streams = len(depth)
     freed = np.empty(LANES, due.dtype)
     own = due.dtype.type  # sums of narrow integers would be wide ones
     one = own(1)
-    for b in range(len(burst_process)):
-        wait = stall[burst_process[b]]
-        for e in range(burst_start[b], burst_end[b]):
+    for b in range(len(order.process)):
+        wait = stall[order.process[b]]
+        for e in range(order.start[b], order.end[b]):
             q = np.int64(port[e])
             i = np.int64(slot[e])
             t = due[e]
@@ -82,15 +93,6 @@ def fits_lanes(plan: Plan) -> bool:
     return 2 * plan.slots * LANES * plan.due.itemsize <= LANES_MEMORY
 
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """Bursts of operations of one process, in an order in which they can go on."""
-
-    process: NDArray[np.int32]
-    start: IntArray
-    end: IntArray
-
-
 class LaneReplay:
     """Token times and results of one batch."""
 
@@ -101,19 +103,16 @@ class LaneReplay:
         self._get = np.empty((plan.slots + plan.streams, LANES), kind)
         never = plan.offset[:-1] + np.arange(plan.streams)
         self._get[never] = np.iinfo(kind).min // 2  # half, so that adding a cycle or a stall never overflows
-        self._burst_process = np.empty(len(plan.port), np.int32)
-        self._burst_start = np.empty(len(plan.port), np.int64)
+        self._bursts = Bursts(np.empty(len(plan.port), np.int32), np.empty(len(plan.port), np.int64))
 
     def order(self, depths: IntArray) -> Order | None:
         """Bursts of operations possible with `depths` or more; None if they deadlock."""
         plan = self.plan
         position = plan.first[:-1].copy()
-        held = np.zeros(plan.streams, np.int64)
-        count = untimed(plan.first, plan.port, depths, plan.peers, plan.peer, plan.streams, position, held,
-                        self._burst_process, self._burst_start)  # fmt: skip
+        count = untimed(plan.operations, depths, position, self._bursts)
         if (position < plan.first[1:]).any():
             return None
-        process, start = self._burst_process[:count], self._burst_start[:count]
+        process, start = self._bursts.process[:count], self._bursts.start[:count]
         return Order(process, start, _burst_ends(plan, process, start))
 
     def cycles(self, depths: IntArray, order: Order) -> IntArray:
@@ -124,8 +123,7 @@ class LaneReplay:
         lanes[:, len(depths) :] = depths[-1][:, None]  # lanes that are left over repeat the last vector
         stall = np.zeros((plan.processes, LANES), plan.due.dtype)
         latency = np.ascontiguousarray(plan.read_latency(lanes.T).T, plan.due.dtype)
-        run_lanes(order.process, order.start, order.end, plan.due, plan.port, plan.slot, plan.offset, lanes, latency,
-                  self._put, self._get, stall)  # fmt: skip
+        run_lanes(order, plan.operations, Lanes(lanes, latency, self._put, self._get, stall))
         result: IntArray = (stall[:, : len(depths)] + plan.process_end[:, None]).max(axis=0)
         return result
 

@@ -10,7 +10,7 @@ from ..deadlock.depths import Growth, Increase, NoDepthHelps, Search
 from ..deadlock.explain import Blocked, wait_cycle
 from ..trace.data import IntArray, TraceData, TraceError
 from .deadlock import blocked_processes
-from .kernels import untimed
+from .kernels import Bursts, untimed
 from .plan import Plan
 
 
@@ -77,10 +77,7 @@ class _Replays:
 
 def _stuck(plan: Plan, depths: IntArray) -> IntArray:
     position = plan.first[:-1].copy()
-    held = np.zeros(plan.streams, np.int64)
-    none = np.zeros(0, np.int64)
-    untimed(plan.first, plan.port, plan.clip(depths), plan.peers, plan.peer, plan.streams, position, held,
-            none.astype(np.int32), none)  # fmt: skip
+    untimed(plan.operations, plan.clip(depths), position, Bursts(np.zeros(0, np.int32), np.zeros(0, np.int64)))
     return position
 
 

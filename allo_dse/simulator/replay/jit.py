@@ -19,3 +19,8 @@ def compiled(function: Function) -> Function:
         return cast(Function, numba.njit(nogil=True, cache=True)(function))
     except RuntimeError:  # neither the package's nor the user's cache directory can be written
         return cast(Function, numba.njit(nogil=True)(function))
+
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions: written into those that call it, as a call would pass tuples of arrays by value."""
+    return cast(Function, numba.njit(nogil=True, inline="always")(function))

@@ -11,69 +11,114 @@ depth that are ready from the start, followed by when the slot of token n can be
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.aliases import Array
-
 from ..trace.data import IntArray
-from .jit import compiled
+from .jit import compiled, inlined
+from .plan import Operations
 
 Times = NDArray[np.generic]
 """Times are int32 where all fit, else int64; ports are uint16 or uint32."""
 
 
-@compiled
-def clear_times(times: Times, offset: IntArray, depth: IntArray, tokens: IntArray, unset: int, always: int) -> None:
-    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled."""
-    slots = offset[-1]
-    times[:slots] = unset
-    start = slots
-    for s in range(len(depth)):
-        times[start : start + depth[s]] = always
-        start += depth[s]
-        times[start : start + tokens[s]] = unset
-        start += tokens[s]
+class Ready(NamedTuple):
+    """Where operations find the times that they wait for, and note those that others wait for.
 
-
-@compiled
-def run(
-    first: IntArray,
-    due: Times,
-    port: Array,
-    slot: NDArray[np.uint32],
-    read: NDArray[np.uint64],
-    write: NDArray[np.uint64],
-    delay: Times,
-    peers: IntArray,
-    peer: NDArray[np.int32],
-    times: Times,
-    unset: int,
-    stall: Times,
-    waited: IntArray,
-    position: IntArray,
-) -> None:
-    """Replay until every process has ended or waits for ever.
-
-    Args:
-        read, write, delay: per port what to add to a slot for where the awaited time stands and where the own goes, and
-            the cycles from the operation until its peer can go on.
-        stall: per process, cycles waited so far. waited: the same per port. position: per process its next operation.
+    Attributes:
+        times: see above; `unset` where nothing has happened yet.
+        read, write: per port what to add to a slot for where the awaited time stands, and where the own goes.
+        delay: per port the cycles from an operation until its peer can go on.
     """
-    processes = len(first) - 1
-    queue = np.empty(processes, np.int64)
-    queued = np.ones(processes, np.uint8)
-    awaited = np.zeros(processes, np.uint64)
+
+    times: Times
+    unset: int
+    read: NDArray[np.uint64]
+    write: NDArray[np.uint64]
+    delay: Times
+
+
+class Progress(NamedTuple):
+    """How far a replay has come; updated.
+
+    Attributes:
+        position: per process its next operation.
+        stall: per process the cycles waited so far. waited: the same per port.
+    """
+
+    position: IntArray
+    stall: Times
+    waited: IntArray
+
+
+class Bursts(NamedTuple):
+    """Operations of one process that are done without a pause: whose, and the first; room for all, or empty."""
+
+    process: NDArray[np.int32]
+    start: IntArray
+
+
+class Queue(NamedTuple):
+    """Processes that may be able to go on, each at most once, first come, first served.
+
+    The one that was woken first has most to do when its turn comes: last come, first served takes a third longer.
+    """
+
+    ring: IntArray
+    is_in: NDArray[np.uint8]
+    ends: IntArray
+    """Where the first is, and how many there are."""
+
+
+@compiled
+def everybody(processes: int) -> Queue:
+    """A queue of all processes."""
+    return Queue(np.arange(processes), np.ones(processes, np.uint8), np.array([0, processes]))
+
+
+@inlined
+def pop(queue: Queue) -> int:
+    """Remove the first process."""
+    head = queue.ends[0]
+    queue.ends[0] = head + 1 if head + 1 < len(queue.ring) else 0
+    queue.ends[1] -= 1
+    process = queue.ring[head]
+    queue.is_in[process] = 0
+    return process  # type: ignore[no-any-return]
+
+
+@inlined
+def push(queue: Queue, process: int) -> None:
+    """Add a process that is not in the queue."""
+    tail = queue.ends[0] + queue.ends[1]
+    queue.ring[tail if tail < len(queue.ring) else tail - len(queue.ring)] = process
+    queue.ends[1] += 1
+    queue.is_in[process] = 1
+
+
+@compiled
+def clear_times(times: Times, offset: IntArray, depth: IntArray, unset: int) -> None:
+    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled."""
+    times[:] = unset
+    start = offset[-1]
+    for s in range(len(depth)):
+        times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
+        start += depth[s] + offset[s + 1] - offset[s]
+
+
+@compiled
+def run(ops: Operations, ready: Ready, progress: Progress) -> None:
+    """Replay until every process has ended or waits for ever."""
+    first, due, port, slot, _, peers, peer = ops
+    times, unset, read, write, delay = ready
+    position, stall, waited = progress
+    queue = everybody(len(position))
+    awaited = np.zeros(len(position), np.uint64)
     one = np.uint64(1)
-    for p in range(processes):
-        queue[p] = p
-    head = 0
-    count = processes
-    while count > 0:
-        p = queue[head]
-        head = head + 1 if head + 1 < processes else 0
-        count -= 1
-        queued[p] = 0
+    while queue.ends[1] > 0:
+        p = pop(queue)
         # A process goes on as far as it can. Who runs first changes nothing: a time depends on those of the peer alone,
         # each of which is known before it is read.
         wait = stall[p]
@@ -84,13 +129,13 @@ def run(
             q = port[e]
             i = np.uint64(slot[e])
             at = i + read[q]
-            ready = times[at]
+            soonest = times[at]
             # Operations of a process happen in order, so the first that cannot be timed yet ends this visit.
-            if ready == unset:
+            if soonest == unset:
                 awaited[p] = at
                 break
             t = due[e]
-            behind = ready - t
+            behind = soonest - t
             # All later operations are held up by as much (T7): one number per process stands for all that it waited.
             if behind > wait:
                 waited[q] += behind - wait
@@ -103,80 +148,57 @@ def run(
             # Only who waits for a time that is known now is run again: each run of a process gets on by an operation.
             for j in range(peers[p], peers[p + 1]):
                 x = peer[j]
-                if queued[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:
-                    queued[x] = 1
-                    tail = head + count
-                    queue[tail if tail < processes else tail - processes] = x
-                    count += 1
+                if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:
+                    push(queue, x)
+
+
+@inlined
+def can_go_on(q: np.int64, held: IntArray, depth: IntArray) -> bool:
+    """Whether an operation at port q finds a token, or room."""
+    streams = len(depth)
+    return held[q] > 0 if q < streams else held[q - streams] < depth[q - streams]  # type: ignore[no-any-return]
 
 
 @compiled
-def untimed(
-    first: IntArray,
-    port: NDArray[np.generic],
-    depth: IntArray,
-    peers: IntArray,
-    peer: NDArray[np.int32],
-    streams: int,
-    position: IntArray,
-    held: IntArray,
-    burst_process: NDArray[np.int32],
-    burst_start: IntArray,
-) -> int:
+def untimed(ops: Operations, depth: IntArray, position: IntArray, bursts: Bursts) -> int:
     """Replay without times: where processes end or stick, and an order in which it can go on.
 
-    The order is also possible with deeper streams. It comes as bursts of operations of one process.
+    Whether an operation can go on does not depend on times (T13). The order is also possible with deeper streams.
 
     Args:
-        position: per process its next operation. held: per stream the tokens in it.
-        burst_process, burst_start: room for the bursts; empty when they are not wanted.
+        position: per process its next operation; updated.
+        bursts: filled with the order, unless empty.
 
     Returns:
         The number of bursts.
     """
-    processes = len(first) - 1
-    queue = np.empty(processes, np.int64)
-    queued = np.ones(processes, np.uint8)
-    for p in range(processes):
-        queue[p] = p
-    head = 0
-    count = processes
-    bursts = 0
-    while count > 0:
-        p = queue[head]
-        head = head + 1 if head + 1 < processes else 0
-        count -= 1
-        queued[p] = 0
+    streams = len(depth)
+    held = np.zeros(streams, np.int64)
+    queue = everybody(len(position))
+    count = 0
+    while queue.ends[1] > 0:
+        p = pop(queue)
         start = position[p]
         e = start
-        while e < first[p + 1]:
-            q = np.int64(port[e])
-            if q < streams:
-                if held[q] == 0:
-                    break
-                held[q] -= 1
-            else:
-                if held[q - streams] >= depth[q - streams]:
-                    break
-                held[q - streams] += 1
+        while e < ops.first[p + 1]:
+            q = np.int64(ops.port[e])
+            if not can_go_on(q, held, depth):
+                break
+            held[q if q < streams else q - streams] += -1 if q < streams else 1
             e += 1
         position[p] = e
         if e == start:
             continue
-        if len(burst_process):
-            burst_process[bursts] = p
-            burst_start[bursts] = start
-        bursts += 1
-        for j in range(peers[p], peers[p + 1]):
-            x = peer[j]
-            if queued[x] == 0 and position[x] < first[x + 1]:
-                q = np.int64(port[position[x]])
-                if (held[q] > 0) if q < streams else (held[q - streams] < depth[q - streams]):
-                    queued[x] = 1
-                    tail = head + count
-                    queue[tail if tail < processes else tail - processes] = x
-                    count += 1
-    return bursts
+        if len(bursts.start):
+            bursts.process[count] = p
+            bursts.start[count] = start
+        count += 1
+        for j in range(ops.peers[p], ops.peers[p + 1]):
+            x = ops.peer[j]
+            waits = queue.is_in[x] == 0 and position[x] < ops.first[x + 1]
+            if waits and can_go_on(np.int64(ops.port[position[x]]), held, depth):
+                push(queue, x)
+    return count
 
 
 @compiled

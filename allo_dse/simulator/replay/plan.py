@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,18 @@ from ..trace.data import PUT, IntArray, TraceData, TraceError
 
 SAFE_32_BIT = 1 << 30
 """Times stay below this where 32-bit arithmetic is used."""
+
+
+class Operations(NamedTuple):
+    """What compiled code reads of a plan; see `Plan`."""
+
+    first: IntArray
+    due: Array
+    port: Array
+    slot: NDArray[np.uint32]
+    offset: IntArray
+    peers: IntArray
+    peer: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class Plan:
         offset: per stream its first slot, and the end; int64[streams + 1].
         puts, gets: tokens per stream.
         peers, peer: `peer[peers[p]:peers[p + 1]]` are the processes that share a stream with process p.
+        producer, consumer: per stream the process that puts to it, and that gets from it; -1 for none.
         process_end: without stalls.
         latency: per stream the cycles from put to get, -1 where they follow from the depth.
         filled: streams that never get full.
@@ -68,6 +82,10 @@ class Plan:
     @property
     def slots(self) -> int:
         return int(self.offset[-1])
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer)
 
     @cached_property
     def port_process(self) -> IntArray:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
-from .kernels import clear_times, run
+from .kernels import Progress, Ready, clear_times, run
 from .plan import Plan
 from .result import ReplayResult
 
@@ -80,21 +80,18 @@ def replay_one(data: TraceData, plan: Plan, depths: IntArray) -> ReplayResult:
     """Replay with one depth vector."""
     kind = plan.due.dtype.type
     depth = plan.clip(depths)
-    tokens = np.diff(plan.offset)
     unset = kind(np.iinfo(kind).min)
     times = np.empty(2 * plan.slots + int(depth.sum()), kind)
-    clear_times(times, plan.offset, depth, tokens, unset, kind(unset // 2))
+    clear_times(times, plan.offset, depth, unset)
     read, write = np.zeros((2, 2 * plan.streams), np.uint64)
     begin = plan.slots + np.cumsum(depth)
     write[: plan.streams] = begin
     read[plan.streams :] = begin - depth
     delay = np.ones(2 * plan.streams, kind)
     delay[plan.streams :] = plan.read_latency(depth)
-    stall = np.zeros(plan.processes, kind)
-    waited = np.zeros(2 * plan.streams, np.int64)
+    stall, waited = np.zeros(plan.processes, kind), np.zeros(2 * plan.streams, np.int64)
     position = plan.first[:-1].copy()
-    run(plan.first, plan.due, plan.port, plan.slot, read, write, delay, plan.peers, plan.peer, times, unset, stall,
-        waited, position)  # fmt: skip
+    run(plan.operations, Ready(times, unset, read, write, delay), Progress(position, stall, waited))
     end = plan.process_end + stall
     stuck = np.flatnonzero(position < plan.first[1:])
     end[stuck] = plan.due[position[stuck]] + stall[stuck]

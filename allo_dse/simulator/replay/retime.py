@@ -17,7 +17,7 @@ from .batch import DEADLOCK
 from .plan import Plan
 from .replay import replay_one, stream_index
 from .result import ReplayResult
-from .spread import spread
+from .spread import Changing, spread
 
 FULL_SHARE = 8
 """A heap entry and a queue of changes cost about this much more per operation than a full replay."""
@@ -89,8 +89,8 @@ class Replayer:
     def _spread(self, stream: int) -> None:
         plan = self._plan
         limit = len(plan.port) // self.full_share + 1
-        work = spread(stream, limit, plan.first, plan.port_process, plan.due, plan.port, plan.slot, plan.offset,
-                      plan.operation_of, self._clipped, self._latency, self._times, self._stall)  # fmt: skip
+        replay = Changing(plan.port_process, plan.operation_of, self._times, self._clipped, self._latency, self._stall)
+        work = spread(stream, limit, plan.operations, replay)
         if work < 0:
             self._replay()
         else:

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..trace.data import IntArray
-from .jit import compiled
+from .jit import compiled, inlined
+from .plan import Operations
+
+
+class Changing(NamedTuple):
+    """A replay whose times are corrected when a depth has changed.
+
+    Attributes:
+        owner: process of each port.
+        operation, times: of the gets (row 0) and puts (row 1), per slot; times are updated.
+        depth, latency: per stream, as they are now.
+        stall: per process at its end; updated.
+    """
+
+    owner: IntArray
+    operation: IntArray
+    times: IntArray
+    depth: IntArray
+    latency: IntArray
+    stall: IntArray
 
 
 @compiled
@@ -47,91 +68,57 @@ def pop(heap: IntArray, count: int) -> int:
     return int(op)
 
 
-@compiled
-def ready(
-    stream: int, slot: int, side: int, offset: IntArray, depth: IntArray, latency: IntArray, times: IntArray
-) -> int:
-    """When a token can be read (side 0), or its slot be filled (side 1). Times: of gets and of puts, per slot."""
+@inlined
+def earliest(ops: Operations, replay: Changing, e: int) -> int:
+    """When operation `e` would happen if it only came after the one before of its process."""
+    due = np.int64(ops.due[e])
+    if e == ops.first[replay.owner[ops.port[e]]]:
+        return due  # type: ignore[return-value]
+    side = 0 if 2 * np.int64(ops.port[e - 1]) < len(replay.owner) else 1
+    return due + replay.times[side, ops.slot[e - 1]] - ops.due[e - 1]  # type: ignore[no-any-return]
+
+
+@inlined
+def ready(ops: Operations, replay: Changing, stream: int, slot: int, side: int) -> int:
+    """When a token can be read (side 0), or its slot be filled (side 1)."""
+    depth = replay.depth[stream]
     if side == 0:
-        return int(times[1, slot]) + int(latency[stream])
-    if slot - offset[stream] < depth[stream]:
-        return 0
-    return int(times[0, slot - depth[stream]]) + 1
+        return replay.times[1, slot] + replay.latency[stream]  # type: ignore[no-any-return]
+    return 0 if slot - ops.offset[stream] < depth else replay.times[0, slot - depth] + 1
 
 
-@compiled
-def stall_before(
-    e: int,
-    first: IntArray,
-    owner: IntArray,
-    due: NDArray[np.generic],
-    port: NDArray[np.generic],
-    slot: NDArray[np.generic],
-    times: IntArray,
-) -> int:
-    """What the process of operation `e` has waited before it."""
-    if e == first[owner[port[e]]]:
-        return 0
-    side = 0 if 2 * np.int64(port[e - 1]) < len(owner) else 1
-    return int(times[side, slot[e - 1]]) - int(due[e - 1])
-
-
-@compiled
-def waiter(
-    stream: int,
-    slot: int,
-    side: int,
-    old: int,
-    new: int,
-    offset: IntArray,
-    depth: IntArray,
-    latency: IntArray,
-    times: IntArray,
-    operation: IntArray,
-) -> int:
+@inlined
+def waiter(ops: Operations, replay: Changing, stream: int, slot: int, side: int, old: int, new: int) -> int:
     """The operation that waits for one whose time went from `old` to `new`, if that can matter to it, else -1.
 
     It cannot where the other operation was later than it had to wait, and still is.
     """
-    theirs = slot + depth[stream] if side == 0 else slot
-    cycles = 1 if side == 0 else latency[stream]
-    if theirs >= offset[stream + 1]:
+    theirs = slot + replay.depth[stream] if side == 0 else slot
+    if theirs >= ops.offset[stream + 1]:
         return -1
-    other = operation[1 - side, theirs]
-    now = times[1 - side, theirs]
+    cycles = 1 if side == 0 else replay.latency[stream]
+    other = replay.operation[1 - side, theirs]
+    now = replay.times[1 - side, theirs]
     # It was held up by this one exactly if it happened when the old time allowed it, and is if the new time is later.
     if other >= 0 and (now == old + cycles or now < new + cycles):
-        return int(other)
+        return other  # type: ignore[no-any-return]
     return -1
 
 
 @compiled
 def find_wrong(
-    changed: int,
-    limit: int,
-    first: IntArray,
-    owner: IntArray,
-    due: NDArray[np.generic],
-    port: NDArray[np.generic],
-    slot: NDArray[np.uint32],
-    offset: IntArray,
-    operation: IntArray,
-    depth: IntArray,
-    latency: IntArray,
-    times: IntArray,
-    dirty: NDArray[np.uint8],
-    heap: IntArray,
+    changed: int, limit: int, ops: Operations, replay: Changing, dirty: NDArray[np.uint8], heap: IntArray
 ) -> int:
     """Mark operations on stream `changed` whose times are no longer right; returns how many, at most `limit`."""
     count = 0
-    for i in range(offset[changed], offset[changed + 1]):
+    for i in range(ops.offset[changed], ops.offset[changed + 1]):
         for side in range(2):
-            e = operation[side, i]
+            e = replay.operation[side, i]
             if e < 0:
                 continue
-            earliest = due[e] + stall_before(e, first, owner, due, port, slot, times)
-            if max(earliest, ready(changed, i, side, offset, depth, latency, times)) != times[side, i]:
-                push(heap, count, earliest, e)
+            soonest = earliest(ops, replay, e)
+            if max(soonest, ready(ops, replay, changed, i, side)) != replay.times[side, i]:
+                push(heap, count, soonest, e)
                 dirty[e] = 1
                 count += 1
                 if count == limit:
@@ -140,35 +127,16 @@ def find_wrong(
 
 
 @compiled
-def spread(
-    changed: int,
-    limit: int,
-    first: IntArray,
-    owner: IntArray,
-    due: NDArray[np.generic],
-    port: NDArray[np.generic],
-    slot: NDArray[np.uint32],
-    offset: IntArray,
-    operation: IntArray,
-    depth: IntArray,
-    latency: IntArray,
-    times: IntArray,
-    stall: IntArray,
-) -> int:
+def spread(changed: int, limit: int, ops: Operations, replay: Changing) -> int:
     """Correct all times after stream `changed` got another depth.
-
-    Args:
-        owner: process of each port. operation, times: of the gets (row 0) and puts (row 1), per slot.
-        stall: per process at its end; updated.
 
     Returns:
         Operations computed, or -1 if they would be more than `limit`.
     """
+    times, owner = replay.times, replay.owner
     heap = np.empty((3 * limit + 2, 2), np.int64)
-    dirty = np.zeros(len(due), np.uint8)
-    count = find_wrong(
-        changed, limit, first, owner, due, port, slot, offset, operation, depth, latency, times, dirty, heap
-    )
+    dirty = np.zeros(len(ops.due), np.uint8)
+    count = find_wrong(changed, limit, ops, replay, dirty, heap)
     if count == limit:
         return -1  # a full replay is cheaper than to follow so many changes
     work = 0
@@ -180,29 +148,29 @@ def spread(
         # Operations are corrected by the earliest time at which they can be wrong. What an operation waits for is
         # earlier than itself, so most are computed once; one that was computed too early is marked again by what
         # corrects it.
-        process = owner[port[e]]
-        wait = stall_before(e, first, owner, due, port, slot, times)
+        process = owner[ops.port[e]]
+        wait = earliest(ops, replay, e) - ops.due[e]
         while True:
             work += 1
             if work > limit:
                 return -1
             dirty[e] = 0
-            i = int(slot[e])
-            side = 0 if 2 * int(port[e]) < len(owner) else 1
-            s = int(port[e]) - side * len(depth)
+            i = int(ops.slot[e])
+            side = 0 if 2 * int(ops.port[e]) < len(owner) else 1
+            s = int(ops.port[e]) - side * len(replay.depth)
             old = times[side, i]
-            new = max(due[e] + wait, ready(s, i, side, offset, depth, latency, times))
-            wait = new - due[e]
+            new = max(ops.due[e] + wait, ready(ops, replay, s, i, side))
+            wait = new - ops.due[e]
             if new != old:
                 times[side, i] = new
-                other = waiter(s, i, side, old, new, offset, depth, latency, times, operation)
+                other = waiter(ops, replay, s, i, side, old, new)
                 if other >= 0 and not dirty[other]:
                     dirty[other] = 1
                     push(heap, count, new, other)
                     count += 1
             e += 1
-            if e == first[process + 1]:
-                stall[process] = wait
+            if e == ops.first[process + 1]:
+                replay.stall[process] = wait
                 break
             if new == old and not dirty[e]:
                 break  # the following operations of the process saw this one at this time already
