@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.log import decode_line
+from tests.support import killed_runs
+from tests.support.killed_runs import SEED, Kill, trials
 from tests.tune.fakes import fake_study
-from tests.tune.run.test_soak import PROGRAM, trials
 
 from .attack import Endless, Found, limited
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 120
-WAIT_SECONDS = 3600  # for a process that hangs; a busy machine takes its time
-TRIALS = 40
-MORE = 15
+TRIALS = 24
+MORE = 8
 
 
 @dataclass(frozen=True)
 class Kills:
-    """A driver is killed at any moment, some times, and started again."""
+    """A run is killed at any moment, also in the midst of a write, once or twice, and then run to its end."""
 
     name: str = "kills"
 
     def attempt(self, rng: random.Random, folder: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         known: set[str] = set()
-        for delay in (*(str(rng.uniform(0, 0.1)) for _ in range(rng.randint(1, 2))), ""):
-            command = [sys.executable, "-c", PROGRAM, str(2 * TRIALS), str(folder / "run"), delay]
-            driver = subprocess.run(command, env=environment, capture_output=True, timeout=WAIT_SECONDS, check=False)
-            if driver.returncode != (-9 if delay else 0):
-                raise Found(
-                    f"exit code {driver.returncode} after {delay or 'the last start'}\n{driver.stderr.decode()}"
-                )
+        kills = [Kill.drawn(rng) for _ in range(rng.randint(1, 2))]
+        count = killed_runs.MOST_EVALUATED * len(kills) + 2
+        for kill in (*kills, None):
+            if wrong := killed_runs.run(folder / "run", count, kill):
+                raise Found(wrong)
             keys = [entry["key"] for entry in trials(folder / "run")]
             _complete(known, keys)
             known = set(keys)
-        if len(known) != 2 * TRIALS:
-            raise Found(f"{len(known)} designs, not {2 * TRIALS}")
+        if len(known) != count:
+            raise Found(f"{len(known)} designs, not {count}, after {kills}")
 
 
-def _complete(known: set[str], keys: list[str]) -> None:
+def _complete(known: set[str], keys: Sequence[Any]) -> None:
     if lost := known - set(keys):
         raise Found(f"lost {sorted(lost)}")
     if twice := [key for key, count in Counter(keys).items() if count > 1]:
@@ -64,7 +59,7 @@ class DamagedLogs:
     def attempt(self, rng: random.Random, folder: Path) -> None:
         whole = folder.parent / "whole"
         if not whole.exists():
-            fake_study().run(TRIALS, run_dir=whole, seed=5, progress="quiet", verify=False)
+            fake_study().run(TRIALS, run_dir=whole, seed=SEED, progress="quiet", verify=False)
         run_dir = folder / "run"
         shutil.copytree(whole, run_dir)
         log = run_dir / "log.jsonl"
@@ -73,7 +68,7 @@ class DamagedLogs:
         intact = {entry["key"] for line in log.read_bytes().split(b"\n") if (entry := _design(line)) is not None}
         try:
             with limited(SECONDS):
-                fake_study().run(TRIALS + MORE, run_dir=run_dir, seed=5, progress="quiet", verify=False)
+                fake_study().run(TRIALS + MORE, run_dir=run_dir, seed=SEED, progress="quiet", verify=False)
         except AlloDseError:
             return  # said to a person, who decides
         except Endless as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.device.device import Device
-from tests.tune.run import test_soak as drivers
+from tests.support import killed_runs
 
 from . import forms, numbers, runs, texts
 from .__main__ import ATTACKS, attempt, main
@@ -33,7 +34,7 @@ def test_what_is_left_of_the_edits_is_what_fails(bad: set[int], count: int) -> N
     assert set(smallest(list(range(count)), fails)) == (needed or set())
 
 
-@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.name != "kills"], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_a_few_attempts_find_nothing(attack: Any, tmp_path: Path) -> None:
     for seed in range(1 if attack.name == "c++" else 2):
         assert attempt(attack, seed, tmp_path) == ""
@@ -97,7 +98,7 @@ def test_what_is_found_says_how_to_repeat_it(capsys: Any, monkeypatch: Any) -> N
 
 
 def test_designs_that_are_lost_or_twice_are_found(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(runs, "trials", lambda path: drivers.trials(path)[1:])
+    monkeypatch.setattr(runs, "trials", lambda path: killed_runs.trials(path)[1:])
     assert any("lost" in attempt(runs.DamagedLogs(), seed, tmp_path) for seed in range(3))
 
 
@@ -105,3 +106,14 @@ def test_it_counts_what_it_tried(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("tests.soak.__main__.ATTACKS", (texts.MutatedDevices(),))
     assert main(["--minutes", "0.001", "--seed", "5"]) == 0
     assert re.fullmatch(r"devices \d+ tried 0 failed\n", capsys.readouterr().out)
+
+
+def test_counts_are_added_up_to_the_goal(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tests.soak.__main__.ATTACKS", (texts.MutatedDevices(), texts.MutatedPrograms()))
+    monkeypatch.setattr("tests.soak.__main__.GOAL", {"devices": 5, "programs": 2})
+    kept = tmp_path / "counts.json"
+    kept.write_text('{"tried": {"devices": 4}}')
+    assert main(["--goal", str(kept)]) == 0
+    assert capsys.readouterr().out == "devices 5 tried 0 failed, programs 2 tried 0 failed\n"
+    assert main(["--goal", str(kept)]) == 0
+    assert json.loads(kept.read_text())["tried"] == {"devices": 5, "programs": 2}

@@ -22,6 +22,8 @@ from .isolated_process import IsolatedBench
 INLINE_WORKER = "inline"
 METRICS_BYTES = 1 << 20
 """Of the metrics of one design: a log keeps them of all."""
+METRICS_LEVELS = 100
+"""Of objects and lists of metrics inside each other: what reads them back has room for about ten times as many."""
 
 
 class Bench(Protocol):
@@ -92,4 +94,15 @@ def checked(found: Any) -> JsonObject:
     if len(data) > METRICS_BYTES:
         raise ValueError(f"evaluate() returned {len(data) >> 20} MiB of metrics, more than {METRICS_BYTES >> 20} MiB")
     kept: JsonObject = json.loads(data)
+    if data.count(b"{") + data.count(b"[") > METRICS_LEVELS and _is_deeper(kept, METRICS_LEVELS):
+        raise ValueError(f"evaluate() returned metrics nested more than {METRICS_LEVELS} levels deep")
     return kept
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether there are objects and lists inside each other on more levels."""
+    inside = [value]
+    for _ in range(levels + 1):
+        containers = [one.values() if isinstance(one, dict) else one for one in inside if isinstance(one, dict | list)]
+        inside = [inner for one in containers for inner in one]
+    return bool(containers)

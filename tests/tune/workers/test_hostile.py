@@ -13,6 +13,7 @@ from allo_dse.tune.search.objectives import MetricError, maximize, minimize, req
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.record import Measurement, decode_entry
 from allo_dse.tune.store.texts import TEXT_LENGTH, error_text, valid_text
+from allo_dse.tune.workers.evaluate_one import METRICS_LEVELS
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 TRIALS = 24
@@ -118,6 +119,27 @@ def test_texts_among_metrics_are_made_valid_and_bounded(tmp_path: Path) -> None:
     assert metrics["note"] == "\\udcff" * 3
     assert len(metrics["many"]["k\\ud801"][0]) < TEXT_LENGTH + 100
     assert len(study.run(8, run_dir=tmp_path / "run", progress="quiet", verify=False).records) == 8
+
+
+class Nested(FakeEvaluator):
+    def __init__(self, levels: int) -> None:
+        self.levels = levels
+
+    def evaluate(self, design: Any) -> Metrics:
+        inner: Any = 1
+        for level in range(self.levels - 1):
+            inner = {"in": inner} if level % 2 else [inner]
+        return Metrics(**super().evaluate(design), more=inner)
+
+
+@pytest.mark.parametrize(
+    ("levels", "status"), [(METRICS_LEVELS, "ok"), (METRICS_LEVELS + 1, "failed"), (800, "failed")]
+)
+def test_metrics_nested_without_end_cost_one_trial(tmp_path: Path, levels: int, status: str) -> None:
+    study = fake_study(evaluator=lambda: Nested(levels))
+    result = study.run(3, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    assert {record.status for record in result.records} == {status}
+    assert len(study.run(4, run_dir=tmp_path / "run", progress="quiet", verify=False).records) == 4
 
 
 class Huge(FakeEvaluator):
