@@ -82,6 +82,12 @@ class Space:
         """The design of stored genes."""
         return self.decode(suggest_from(genes))
 
+    def learn(self, genes: Genes) -> Genes:
+        """The genes of a design of this space, whose ranges are all in `genes` from now on."""
+        if not genes.keys() <= self.genes.keys():
+            self.decode_genes(genes)
+        return genes
+
     def encode(self, design: Design) -> Genes:
         """Genes that decode to this design.
 

@@ -30,7 +30,8 @@ from .one_thread import one_thread
 from .prospects import Memory
 from .selection import Individual, Parents, Results
 
-MAX_ATTEMPTS = 1000  # per proposal, before the space counts as exhausted
+MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
+MAX_FRUITLESS = 300  # the same where there is another way to find something new
 MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
 NEAR = 3  # parents whose neighbours are candidates
 VALUES = 12  # of a gene that neighbours have
@@ -190,13 +191,19 @@ class Evolution:
             self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise(results)
 
-    def propose(self, screen: Callable[[Suggest], T | None]) -> T | None:
+    def propose(
+        self,
+        screen: Callable[[Suggest], T | None],
+        otherwise: Callable[[np.random.Generator], T | None] | None = None,
+    ) -> T | None:
         """The next new and legal design, or None when none could be found.
 
         Args:
             screen: decodes a proposal; None when the design is known or illegal.
+            otherwise: finds one when the first children are all known or illegal.
         """
-        for genes, rng in self.children(self._state.next_number):
+        number = self._state.next_number
+        for genes, rng in itertools.islice(self.children(number), MAX_FRUITLESS if otherwise else None):
             key = tuple(sorted(genes.items()))
             if key in self._seen:
                 continue
@@ -207,7 +214,9 @@ class Evolution:
             if found is not None:
                 self._state.next_number += 1
                 return found
-        return None
+        found = otherwise(np.random.default_rng((self._seed, number, 2))) if otherwise else None
+        self._state.next_number += found is not None
+        return found
 
     def _remember(self, key: tuple[tuple[str, int], ...]) -> None:
         """That these genes decide everything, and were proposed: what they mean is known or illegal from now on."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from allo_dse.space.gene import Gene
 
 from ..declare.spec import StudySpec
-from ..search.bred import learnt_genes
 from ..search.judge import Judge
 from ..store.record import Record
 
@@ -72,7 +71,7 @@ def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     for record in records:
-        learnt_genes(study.space, record)
+        study.space.learn(record.genes)
     trials = Trials(Judge(study.objectives, study.constraints), study.space.genes)
     made = optuna.create_study(study_name=study.name, directions=[o.direction for o in study.objectives])
     made.add_trials([trials.trial(record) for record in records])

@@ -12,7 +12,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.doubt import Doubt
-from ..search.exact import ExactProposer
+from ..search.exact.by_bounds import ExactProposer
 from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter

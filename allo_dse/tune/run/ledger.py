@@ -17,7 +17,6 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
-from ..search.bred import learnt_genes
 from ..search.judge import Judge
 from ..search.screening import Screen
 from ..search.tally import Tally
@@ -87,7 +86,7 @@ class Ledger:
 
     def _give(self, record: Record) -> None:
         if self.shared is not None:
-            learnt_genes(self.study.space, record)
+            self.study.space.learn(record.genes)
             self.shared.put(record)
 
     def write(self, entries: Iterable[Entry]) -> None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allo_dse.space.space import Space
-
 from ..store.record import Record
 from .objectives import Objective
 from .protocol import Proposal, Told
@@ -22,13 +20,26 @@ if TYPE_CHECKING:
 
 class EvolutionProposer:
     """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
-    would take a fifth of the driver's time."""
+    would take a fifth of the driver's time.
+
+    Args:
+        strict: whether proposals must not depend on the time evaluations take.
+        alone: whether it proposes what it did not breed when it breeds nothing new any more, until all designs of the
+            space are known.
+    """
 
     name = "evolution"
 
     def __init__(
-        self, space: Space, screen: Screen, objectives: Sequence[Objective], sampler: EvolutionSampler, *, strict: bool
+        self,
+        screen: Screen,
+        objectives: Sequence[Objective],
+        sampler: EvolutionSampler,
+        *,
+        strict: bool,
+        alone: bool = True,
     ) -> None:
+        self._alone, space = alone, screen.space
         self._search = sampler.search(space.genes, len(objectives))
         self._screen = screen
         self._space = space
@@ -43,7 +54,7 @@ class EvolutionProposer:
             if self._strict and self._search.room(outstanding + len(proposals)) == 0:
                 break
             number = self._search.next_number
-            candidate = self._search.propose(self._screen.decode)
+            candidate = self._search.propose(self._screen.decode, self._screen.any_new if self._alone else None)
             if candidate is None:
                 self.exhausted = True
                 break
@@ -87,12 +98,4 @@ class EvolutionProposer:
             results.numbers[position] = record.number
             results.losses[position] = self._losses(found)
             results.penalty[position] = found.penalty
-        self._search.restore(results, lambda n: learnt_genes(self._space, history[n]), next_number)
-
-
-def learnt_genes(space: Space, record: Record) -> dict[str, int]:
-    """The genes of a stored design; the space knows the range of each of them from now on."""
-    genes = record.genes
-    if not genes.keys() <= space.genes.keys():
-        space.decode_genes(genes)
-    return genes
+        self._search.restore(results, lambda n: self._space.learn(history[n].genes), next_number)

@@ -13,10 +13,10 @@ from allo_dse.space.regions import regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
-from .bred import EvolutionProposer, learnt_genes
-from .exact import ExactProposer
-from .guided import GuidedProposer
-from .least import LeastLosses
+from .bred import EvolutionProposer
+from .exact.by_bounds import ExactProposer
+from .exact.guided import GuidedProposer
+from .exact.least import LeastLosses
 from .objectives import Objective
 from .protocol import Proposal, Proposer, Told
 from .screening import Screen
@@ -30,8 +30,7 @@ LISTED_BY_REGION = 100_000  # the same where regions have bounds: programs are c
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
 MOST_BY_REGION = 10_000_000  # the same where regions have bounds
 COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
-MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before a random design is taken
-MAX_REPEATS = 1000  # random ones in a row, before the space counts as exhausted
+MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before another design is taken
 
 
 class ExhaustiveProposer:
@@ -126,22 +125,20 @@ class OptunaProposer:
                 self._tell(trial, known)
             else:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return self._ask_random()
+        return self._ask_other()
 
-    def _ask_random(self) -> Proposal | None:
-        """A random new design. A model that is never told of invalid designs may go on proposing them for ever."""
-        from allo_dse.space.gene import random_suggest
+    def _ask_other(self) -> Proposal | None:
+        """Any new design. A model that is never told of invalid designs may go on proposing them for ever."""
         from allo_dse.space.sampler.distributions import distribution
 
-        rng = np.random.default_rng((self._seed, self._next))
-        for _ in range(MAX_REPEATS):
-            candidate = self._screen.decode(random_suggest(rng))
-            if candidate is not None:
-                self.study.enqueue_trial(dict(candidate.genes))
-                trial = self.study.ask({name: distribution(self._space.genes[name]) for name in candidate.genes})
-                return self._accept(trial, candidate)
-        self.exhausted = True
-        return None
+        candidate = self._screen.any_new(np.random.default_rng((self._seed, self._next)))
+        if candidate is None:
+            self.exhausted = True
+            return None
+        genes = self._space.learn(candidate.genes)
+        self.study.enqueue_trial(dict(genes))
+        trial = self.study.ask({name: distribution(self._space.genes[name]) for name in genes})
+        return self._accept(trial, candidate)
 
     def _accept(self, trial: optuna.trial.Trial, candidate: Candidate) -> Proposal:
         number = self._next
@@ -185,7 +182,7 @@ class OptunaProposer:
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         for record in history:
-            self.learn(record.key, learnt_genes(self._space, record), told(record))
+            self.learn(record.key, self._space.learn(record.genes), told(record))
         self._next = next_number
 
 
@@ -221,14 +218,14 @@ def make_proposer(
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
         if isinstance(sampler, EvolutionSampler):
-            return EvolutionProposer(space, screen, objectives, sampler, strict=strict)
+            return EvolutionProposer(screen, objectives, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     by_region = least.knows_regions and regions_of(space) is not None
 
-    def breeder() -> EvolutionProposer:
+    def breeder(*, alone: bool = False) -> EvolutionProposer:
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
-        return EvolutionProposer(space, screen, objectives, EvolutionSampler(seed, **sizes), strict=strict)
+        return EvolutionProposer(screen, objectives, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
 
     at_once = LISTED_BY_REGION if by_region else LISTED
     if sampler == "auto" and not least.unbounded and space.count(at_once) is not None:
@@ -247,7 +244,7 @@ def make_proposer(
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":
-        return breeder()
+        return breeder(alone=True)
     import optuna
 
     optuna_samplers = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
+
+import numpy as np
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Suggest
+from allo_dse.space.gene import Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
 Check = Callable[[Design], Sequence[Any]]
@@ -39,6 +41,7 @@ class Screen:
         self.repeats = 0
         self.illegal = 0
         self.first_problem = ""
+        self._rest: Iterator[Candidate] | None = None
 
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
@@ -86,6 +89,24 @@ class Screen:
         self._count(violations)
         self._broken.append((candidate, violations))
         return "invalid"
+
+    def any_new(self, rng: np.random.Generator) -> Candidate | None:
+        """A new and legal design for a sampler that finds none: the next of all, or any; None when all are known.
+
+        The two take turns: a small space is seen in full soon, and in a large one most of it is not passed over first.
+        What comes next depends on what is known alone, so that a run that is resumed goes on as it would have.
+        """
+        if self._rest is None:
+            self._rest = self.space.designs()
+        for candidate in self._rest:
+            if self.knows(candidate.key):
+                continue
+            if self.judge(candidate) == "new":
+                self.space.learn(candidate.genes)
+                return candidate
+            if (drawn := self.decode(random_suggest(rng))) is not None:
+                return drawn
+        return None
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
         """The designs that were found to break a limit since it was last asked, and what they break."""

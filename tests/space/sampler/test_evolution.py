@@ -22,7 +22,7 @@ from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 def proposer(study: Study, seed: int = 0) -> Any:
     screen = Screen(study.space, check)
-    return EvolutionProposer(study.space, screen, study.objectives, EvolutionSampler(seed), strict=True), screen
+    return EvolutionProposer(screen, study.objectives, EvolutionSampler(seed), strict=True), screen
 
 
 def losses_of(candidate: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.tune.search import undecided
-from allo_dse.tune.search.undecided import Undecided, distance, magnitude
+from allo_dse.tune.search.exact import undecided
+from allo_dse.tune.search.exact.undecided import Undecided, distance, magnitude
 
 POINTS = st.tuples(*[st.sampled_from([-4.0, -1.0, 0.5, 1.0, 2.0, 3.0, 8.0])] * 2)
 STEPS = st.lists(

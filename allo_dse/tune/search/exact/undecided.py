@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allo_dse.space.regions import Region
 from allo_dse.space.space import Candidate
 
-from .front import Points
+from ..front import Points
 
 Item = Candidate | Region
 Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size

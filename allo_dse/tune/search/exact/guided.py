@@ -15,12 +15,12 @@ import numpy as np
 from allo_dse.space.gene import Genes
 from allo_dse.space.space import Space
 
-from ..store.record import Record
-from .bred import EvolutionProposer
-from .exact import ExactProposer
+from ...store.record import Record
+from ..bred import EvolutionProposer
+from ..protocol import Proposal, Told
+from ..screening import Screen
+from .by_bounds import ExactProposer
 from .least import LeastLosses, Losses
-from .protocol import Proposal, Told
-from .screening import Screen
 from .undecided import distance, magnitude
 
 FIRST = 32

@@ -9,10 +9,10 @@ import pytest
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run.reproposal import propose_again
-from allo_dse.tune.search.guided import FIRST
+from allo_dse.tune.search.exact.guided import FIRST
 from allo_dse.tune.store.log import read_log
 from tests.support.values import present
-from tests.tune.search.test_exact import Bounded, front_of, order, run, small
+from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
 
 
 class Tight(Bounded):

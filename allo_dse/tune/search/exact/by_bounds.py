@@ -19,11 +19,11 @@ import numpy as np
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
-from ..store.certificate import Certificate, Gap
-from ..store.record import Record
+from ...store.certificate import Certificate, Gap
+from ...store.record import Record
+from ..protocol import Proposal, Told
+from ..screening import Screen
 from .least import LeastLosses, Losses
-from .protocol import Proposal, Told
-from .screening import Screen
 from .undecided import REGION, Undecided
 
 AnItem = TypeVar("AnItem", Region, Candidate)

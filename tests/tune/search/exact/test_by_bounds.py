@@ -18,7 +18,7 @@ from allo_dse.eval.bounds import Bounds
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
-from allo_dse.tune.search.exact import ExactProposer
+from allo_dse.tune.search.exact.by_bounds import ExactProposer
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen

@@ -1,0 +1,1 @@
+"""Searches that go by bounds, and end with a proof that no design of the space is better."""
