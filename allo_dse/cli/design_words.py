@@ -54,7 +54,7 @@ def short(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{int(value):,}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+        return f"{int(value):,}" if value.is_integer() and abs(value) < 1e15 else f"{value:,.6g}"
     if isinstance(value, dict):
         return "(" + ", ".join(f"{k} {short(v)}" for k, v in value.items()) + ")"
     return str(value)

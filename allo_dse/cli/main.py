@@ -9,7 +9,7 @@ import typer
 
 from allo_dse.common.errors import AlloDseError
 
-from .output import print_error
+from .output import flowing, print_error
 from .settings import print_settings
 
 _GROUPS = {
@@ -40,6 +40,8 @@ def application(command: str) -> typer.Typer:
         callback=lambda: None,  # without one, Typer takes a lone command's name for its first argument
     )
     import_module(COMMANDS[command]).add_commands(app)
+    for one in app.registered_commands:
+        one.help = flowing(one.help or "")
     return app
 
 

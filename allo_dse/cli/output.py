@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,11 @@ JSON = typer.Option("--json", help="One JSON object on standard output.")
 STDOUT, STDERR = 1, 2
 COPIED = ("run", "go on with")
 """Facts that are paths or commands."""
+
+
+def flowing(text: str) -> str:
+    """Help whose paragraphs end their lines where the terminal does; lines that begin with a space stay as they are."""
+    return re.sub(r"(?m)(?<=\S)\n(?=\S)", " ", text)
 
 
 def console() -> Console:

@@ -1,5 +1,6 @@
 """What the shell completes."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from allo_dse.cli.commands.completion import SCRIPT, complete
+from allo_dse.cli.commands.tune import app
 from allo_dse.cli.main import COMMANDS, application
 
 
@@ -36,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["status", "--j"], ["--json"]),
         (["show", "aaaa", "--run", "runs/f"], ["runs/first"]),
         (["export", "--run", "runs/first", ""], ["aaaa1111", "runs/first", "runs/second"]),
+        (["verify", "--run", "runs/second", "cc"], ["cccc2222"]),
         (["study.py", ""], []),
     ],
 )
@@ -53,3 +56,12 @@ def test_the_script_is_one_for_bash(tmp_path: Path) -> None:
         [bash, "-c", f"PATH={tmp_path}:$PATH\n{SCRIPT}\n{words}"], capture_output=True, text=True, check=False
     )
     assert (found.stdout.strip(), found.stderr) == ("status", "")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_80_columns(command: str) -> None:
+    """Paragraphs are broken by the terminal; what stands in lines, examples above all, is not."""
+    commands = (application(command) if command else app).registered_commands
+    text = "\n".join(f"{one.help}\n{one.epilog or ''}" for one in commands)
+    assert [line for line in text.splitlines() if line.startswith(" ") and len(line) > 78] == []
+    assert re.findall(r"\S\n\S", text) == []

@@ -30,9 +30,9 @@ run directory with designs that dse.HlsTool has measured, a csynth.xml, or a dir
 [bold]Examples[/]
 
   allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
-  allo-tune calibrate runs/gemm -o my_npu.toml                  designs that a rung of the run measured
+  allo-tune calibrate runs/gemm -o my_npu.toml      what a rung measured
   allo-tune calibrate measured.csv -o my_npu.toml --json | jq .errors
-  allo-tune calibrate hls_runs --device u280 -o my_u280.toml     latencies and resources of operators from reports
+  allo-tune calibrate hls_runs --device u280 -o my_u280.toml
 """
 
 

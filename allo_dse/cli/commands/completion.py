@@ -22,9 +22,9 @@ _COMPLETION = """The script that lets a shell complete commands, options, settin
 [bold]Examples[/]
 
   eval "$(allo-tune completion)"                                  in ~/.bashrc
-  autoload -U bashcompinit; bashcompinit; eval "$(allo-tune completion)"      in ~/.zshrc
+  autoload -U bashcompinit; bashcompinit; eval "$(allo-tune completion)"
 """
-WITH_DESIGN = ("show", "replay", "export", "compare")
+WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
 SHOWN = 8  # characters of a key
 
 

@@ -33,7 +33,7 @@ whatever the depths; `--json` has the depths of every point. docs/replay.md says
   allo-tune depths 9f3c2a --run runs/systolic
   allo-tune depths design.npz
   allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
-  allo-tune depths first_input.npz second_input.npz --json | jq .lossless.depths
+  allo-tune depths first.npz second.npz --json | jq .lossless.depths
 """
 
 

@@ -43,8 +43,8 @@ again, in order, at its rung; rungs whose evaluator cannot run here are left out
 [bold]Examples[/]
 
   allo-tune replay 41
-  allo-tune replay 9f3c2a --run runs/gemm --verify   also run it and compare its numbers with the reference
-  allo-tune replay 41 --study studies/gemm_npu.py    where the study file has moved
+  allo-tune replay 9f3c2a --verify                   also compare its numbers
+  allo-tune replay 41 --study studies/gemm_npu.py    if the file has moved
   allo-tune replay runs/gemm --json | jq .different  everything
 """
 
@@ -54,7 +54,7 @@ _COMPARE = """Two designs of a run side by side, or two runs. What is equal is l
 
   allo-tune compare 41 57
   allo-tune compare 9f3c2a 41 --run runs/gemm --all
-  allo-tune compare runs/gemm runs/gemm_bf16      their best designs, front sizes, rates
+  allo-tune compare runs/gemm runs/gemm_bf16      their best designs, rates
 """
 
 

@@ -37,7 +37,7 @@ _CLEAN = """Remove runs with everything in their directories. Without --yes, it 
 [bold]Examples[/]
 
   allo-tune clean runs/gemm runs/old --yes
-  allo-tune clean --empty --yes       the runs in runs/ that have evaluated nothing
+  allo-tune clean --empty --yes       the runs that have evaluated nothing
 """
 
 
@@ -71,8 +71,8 @@ def list_(
         return
     for one in found:
         words = one.get("problem") or (
-            f"{one['study']} on {one['device']}: {one['trials']:,} designs, {one['front_size']} on the front"
-            f"{', running' if one['running'] else ''}"
+            f"{one['study']} on {one['device'].partition(' ')[0]}: {one['trials']:,} designs, "
+            f"{one['front_size']} on the front{', running' if one['running'] else ''}"
         )
         console().print(f"[bold]{displayed(str(one['run_dir']))}[/]  {displayed(str(words))}")
     if not found:
@@ -83,7 +83,7 @@ def export(
     design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
     run: Annotated[Path | None, RUN_OPTION] = None,
     to: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
+        Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
     ] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,

@@ -87,7 +87,7 @@ def _status_words(facts: JsonObject) -> dict[str, str]:
     counts = [f"{facts[name]:,} {name}" for name in ("feasible", "infeasible", "failed") if facts[name]]
     pace = facts["designs_per_second"]
     words = {
-        "study": f"{facts['study']} on {facts['device']}",
+        "study": f"{facts['study']} on {facts['device'].partition(' ')[0]}",
         "run": facts["run_dir"],
         "state": state,
         "designs": f"{facts['trials']:,} evaluated: {', '.join(counts)}" if counts else "none yet",
@@ -131,7 +131,7 @@ def best(
                 console().print(f"[bold]best {name}[/]")
                 print_design(table, row, console())
                 if name == LATENCY and (said := fastest_words(table, row)):
-                    console().print(said)
+                    console().print(said, soft_wrap=False)
     if all(row is None for row in rows.values()):
         if not as_json:
             console().print("no design satisfies all limits and constraints yet")
@@ -165,12 +165,14 @@ def _print_front(table: RunTable, rows: list[int]) -> None:
 
     parameters = table.names("parameter", varying=True)
     to = console()
-    to.print(fitting(to, lambda count: _front_table(table, rows, parameters[:count]), len(parameters)))
+    to.print(fitting(to, lambda count: _front_table(table, rows, parameters, count), len(parameters)))
 
 
-def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str]) -> Table:
+def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], count: int) -> Table:
+    """The front with its first `count` parameters."""
     from rich.table import Table
 
+    from allo_dse.tune.show.narrow import left_out
     from allo_dse.tune.show.numbers import format_value
     from allo_dse.tune.store.file_names import displayed
 
@@ -178,17 +180,18 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str]) ->
     shown.add_column("")
     for name in table.objectives:
         shown.add_column(displayed(name), justify="right", overflow="fold")
-    for name in parameters:
+    for name in parameters[:count]:
         shown.add_column(displayed(name), justify="right", style="dim")
     shown.add_column("design", no_wrap=True)
     shown.add_column("checked", no_wrap=True)
     knee = table.knee
     for row in rows:
         values = [format_value(objective(table, row, name)) for name in table.objectives]
-        params = [displayed(_shown(table.columns[name].value(row))) for name in parameters]
+        params = [displayed(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
                       "" if checked is None else "yes" if checked.ok else "wrong")  # fmt: skip
+    left_out(shown, 0, len(parameters) - count)
     return shown
 
 

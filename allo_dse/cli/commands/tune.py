@@ -18,7 +18,7 @@ from rich.console import Console
 from allo_dse import __version__
 from allo_dse.tune.run.options import RunOptions
 
-from ..output import json_only
+from ..output import flowing, json_only
 
 _EXIT_NO_RESULT = 1
 _EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
@@ -27,33 +27,39 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
 
 [bold]Examples[/]
 
-  allo-tune studies/gemm_npu.py                     until its trials are done
-  allo-tune studies/gemm_npu.py --time 60s --seed 1 for a minute
-  allo-tune studies/gemm_npu.py --set dtype=bf16    an argument of the study
-  allo-tune studies/gemm_npu.py --workers 8         in worker processes
-  allo-tune studies/gemm_npu.py --evaluator "./measure.sh {design}"    measured by a command of yours
-  allo-tune studies/gemm_npu.py --json              for machines
+  allo-tune studies/gemm_npu.py                    until its trials are done
+  allo-tune studies/gemm_npu.py --time 60s         for a minute
+  allo-tune studies/gemm_npu.py --set dtype=bf16   an argument of the study
+  allo-tune studies/gemm_npu.py --help             the arguments of the study
+  allo-tune studies/gemm_npu.py --workers 8        in worker processes
+  allo-tune studies/gemm_npu.py --evaluator "./measure.sh {design}"
+                                                   measured by a command
+  allo-tune studies/gemm_npu.py --json             for machines
 
 Running the same command again resumes. Ctrl-C keeps what was evaluated and leaves what takes longer than a second.
 """
 
 _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
 
-  allo-tune status [RUN]            how far it is, how fast, what rules designs out
-  allo-tune best [RUN]              the best design of each objective
-  allo-tune pareto [RUN]            the front, as a table or --csv
-  allo-tune show ID                 everything about one design
-  allo-tune replay ID               evaluate one again and compare
-  allo-tune compare A B             two designs, or two runs, side by side
-  allo-tune export ID               a design's files, to build it
-  allo-tune list                    the runs there are
-  allo-tune clean RUN...            remove runs
-  allo-tune completion              for the shell: eval "$(allo-tune completion)"
-  allo-tune dashboard [RUN]         all of it in a browser
-  allo-tune report [RUN]            a page to keep or to send
+  allo-tune status [RUN]       how far it is, how fast, what rules designs out
+  allo-tune best [RUN]         the best design of each objective
+  allo-tune pareto [RUN]       the front, as a table or --csv
+  allo-tune show ID            everything about one design
+  allo-tune replay ID          evaluate one again and compare
+  allo-tune compare A B        two designs, or two runs, side by side
+  allo-tune export ID          a design's files, to build it
+  allo-tune verify [ID]...     whether designs compute what their program does
+  allo-tune depths ID|TRACE    FIFO depths: cycles against memory
+  allo-tune dashboard [RUN]    all of it in a browser
+  allo-tune report [RUN]       a page to keep or to send
+  allo-tune list               the runs there are
+  allo-tune clean RUN...       remove runs
 
-  allo-tune verify [ID]...          compare designs of a run with their program, for all inputs
-  allo-tune lint STUDY.py           what of a program Allo does not build, line by line
+[bold]Other commands[/]
+
+  allo-tune lint STUDY.py      what of a program Allo does not build
+  allo-tune calibrate FILE     a device file from what was measured
+  eval "$(allo-tune completion)"    the shell completes commands and names
 
 Each has --help with examples, and --json. RUN is a run directory; without it, the newest in runs/.
 A study file with the name of a command is run as ./NAME.
@@ -110,7 +116,7 @@ def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@app.command(help=_HELP, epilog=_EPILOG)
+@app.command(help=flowing(_HELP), epilog=flowing(_EPILOG), no_args_is_help=True)
 @_taking_flags
 def tune(  # noqa: PLR0913 (the flags of a command)
     study: Annotated[

@@ -49,7 +49,7 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
         "layout": layout(
             look,
             xaxis=axis(look, title),
-            yaxis=axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})"),
+            yaxis=axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})", rangemode="tozero"),
             showlegend=len(traces) > 1,
         ),
     }

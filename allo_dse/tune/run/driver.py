@@ -67,7 +67,7 @@ class Driver:
         )  # fmt: skip
 
         if isinstance(self.proposer, ExactProposer):
-            self.proposer.meanwhile = self._show_decided
+            self.proposer.meanwhile = self._meanwhile
         decoded = (study.space.decode_genes(genes) for genes in study.enqueued)
         self._enqueued = [c for c in decoded if c is not None and ledger.screen.judge(c) == "new"]
 
@@ -121,6 +121,8 @@ class Driver:
             count = min(room, left, PROPOSE_AT_ONCE)
             with self.stop.leaving():
                 found = self.proposer.ask(count, outstanding) if count > 0 else []
+            # Deciding which comes next may have taken the time that was left.
+            found = found[: self.budget.trials_left(self.ledger.tally.done + outstanding)]
             self.ledger.note_violations(self._at)
             if not found:
                 return
@@ -205,6 +207,10 @@ class Driver:
         for text in (*self._executor.news(), *self.ledger.news()):
             self.reporter.note(text)
         self._show_decided()
+
+    def _meanwhile(self) -> bool:
+        self._show_decided()
+        return self.budget.search_time_is_up
 
     def _show_decided(self) -> None:
         self.keeper.certify(lambda: self._view.certificate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.status import Status
@@ -70,12 +70,15 @@ class LiveReporter(QuietReporter):
             self._verifying.stop()
 
 
-def render(view: View) -> Group:
+def render(view: View) -> Table:
     """The live view as Rich draws it."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
     certificate = view.certificate
+    done, total = _fraction(view, certificate)
+    if total:
+        facts.add_row("", ProgressBar(total=total, completed=done, width=60))
     facts.add_row("designs", _pace(view, certificate))
     share = view.feasible_share
     facts.add_row(
@@ -91,9 +94,7 @@ def render(view: View) -> Group:
         facts.add_row("measured", measured)
     if view.tally.last_error:
         facts.add_row("last failure", Text(printable(view.tally.last_error[:200]), style="red"))
-    done, total = _fraction(view, certificate)
-    bar = ProgressBar(total=total, completed=done, width=60) if total else Text("")
-    return Group(bar, facts)
+    return facts
 
 
 def _pace(view: View, certificate: Certificate | None) -> str:

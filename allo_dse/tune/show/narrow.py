@@ -21,3 +21,12 @@ def fitting(console: Console, build: Callable[[int], Table], optional: int) -> T
         if Measurement.get(console, natural, table).maximum <= console.width:
             return table
     return build(0)
+
+
+def left_out(table: Table, rows: int, columns: int) -> None:
+    """Say below a front what of it `pareto.csv` has beside: so many designs, and parameters."""
+    more = [f"{rows} more"] if rows else []
+    more += [f"{columns} parameter{'s' if columns > 1 else ''}"] if columns else []
+    if more:
+        table.caption = f"{' and '.join(more)} in pareto.csv"
+        table.caption_justify = "left"

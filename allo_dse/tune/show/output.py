@@ -17,7 +17,7 @@ from ..results.result import Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
-from .narrow import fitting
+from .narrow import fitting, left_out
 from .numbers import format_value
 from .predicted_reported import HEADINGS, predicted_reported_rows
 
@@ -95,7 +95,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         best = result.best()
         console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
         if result.against_baseline:
-            console.print(displayed(result.against_baseline), soft_wrap=True)
+            console.print(displayed(result.against_baseline))
         print_comparison(best, console)
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"
@@ -106,14 +106,26 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"[bold red]{displayed(failed)}[/]", soft_wrap=True)
     for title, causes in (("ruled out by", _ruled_out(result)), ("what decides", _decides(result))):
         if causes:
-            console.print(f"{title}: {causes}", soft_wrap=True)
+            console.print(f"{title}: {causes}")
     for one in result.rung_failures:
         console.print(f"[bold red]{displayed(str(one))}[/]")
-    path = displayed(str(result.run_dir))
-    console.print(f"front: {path}/pareto.csv   all designs: {path}/trials.csv   to build: {path}/best/", soft_wrap=True)
-    console.print(_ending(result, command), soft_wrap=True)
+    console.print(_ending(result))
     if result.certificate is not None:
-        console.print(f"[bold]{displayed(str(result.certificate))}[/]", soft_wrap=True)
+        console.print(f"[bold]{displayed(str(result.certificate))}[/]")
+    _print_copied(result, console, command)
+
+
+def _print_copied(result: Result, console: Console, command: Sequence[str]) -> None:
+    """Paths and commands, a line each, which no end of a line breaks."""
+    path = displayed(str(result.run_dir))
+    copied = {"all designs": f"{path}/trials.csv"}
+    if result.front:
+        copied = {"front": f"{path}/pareto.csv", **copied, "to build": f"{path}/best/"}
+    copied["look at it"] = f"allo-tune dashboard {path}"
+    if command and result.stopped not in ("exhausted", "trials"):
+        copied["go on with"] = f"[bold]{displayed(shlex.join(command))}[/]"
+    for name, value in copied.items():
+        console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
 
 
 def _ruled_out(result: Result) -> str:
@@ -146,11 +158,12 @@ def front_table(result: Result, console: Console) -> Table:
     """The front, best in the first objective first; the knee is marked. Parameters for which there is no room are left
     out."""
     free = [n for n in result.study.parameters.free if any(n in d.params for d in result.front)]
-    return fitting(console, lambda count: _front_table(result, free[:count], len(free) - count), len(free))
+    return fitting(console, lambda count: _front_table(result, free, count), len(free))
 
 
-def _front_table(result: Result, free: Sequence[str], left_out: int) -> Table:
-    objectives = [o.name for o in result.study.objectives]
+def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table:
+    """The front with its first `count` parameters."""
+    objectives, free = [o.name for o in result.study.objectives], parameters[:count]
     title = f"Pareto front: {len(result.front)} designs{timed_on_words(result.best().metrics)}"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
@@ -178,11 +191,7 @@ def _front_table(result: Result, free: Sequence[str], left_out: int) -> Table:
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
         source = [displayed(best.record.measured_by)] if several else []
         table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
-    more = [f"{len(result.front) - len(shown)} more"] if len(result.front) > len(shown) else []
-    more += [f"{left_out} parameter{'s' if left_out > 1 else ''}"] if left_out else []
-    if more:
-        table.caption = f"{' and '.join(more)} in pareto.csv"
-        table.caption_justify = "left"
+    left_out(table, len(result.front) - len(shown), len(parameters) - count)
     return table
 
 
@@ -195,8 +204,7 @@ def _shown(result: Result) -> list[BestDesign]:
     return top
 
 
-def _ending(result: Result, command: Sequence[str]) -> str:
-    resume = f"  Go on with: [bold]{displayed(shlex.join(command))}[/]" if command else ""
+def _ending(result: Result) -> str:
     if result.stopped == "exhausted" and result.certificate is not None:
         return f"The space is closed: every design is decided after {len(result.records)} trials."
     if result.stopped == "exhausted":
@@ -204,4 +212,4 @@ def _ending(result: Result, command: Sequence[str]) -> str:
     if result.stopped == "trials":
         return f"{len(result.records)} trials done. More: the same command with a larger --trials."
     reason = {"time": "The time budget is spent"}.get(result.stopped, f"Stopped by {result.stopped}")
-    return f"{reason} after {len(result.records)} trials; everything is kept.{resume}"
+    return f"{reason} after {len(result.records)} trials; everything is kept."

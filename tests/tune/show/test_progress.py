@@ -16,8 +16,9 @@ from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
 from tests.tune.fakes import fake_study
 
 
-def test_live_view_shows_what_matters(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+@pytest.mark.parametrize("width", [80, 120])
+def test_live_view_shows_what_matters(tmp_path: Path, width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
     study = fake_study(constraints=[require(lambda m: m.pe_count <= 8, name="few [cores]")])
     study.run(60, run_dir=tmp_path / "run", progress=LiveReporter(console))
     text = cast(io.StringIO, console.file).getvalue()
@@ -32,6 +33,7 @@ def test_live_view_shows_what_matters(tmp_path: Path) -> None:
         "reference point",
     ):
         assert part in strip(text), part
+    assert max(map(len, strip(text).splitlines())) <= width
 
 
 def strip(text: Any) -> Any:
@@ -113,6 +115,8 @@ def test_the_result_fits_the_terminal_and_paths_are_not_broken(tmp_path: Path, w
     assert max(map(len, table)) <= width
     assert len({len(line) for line in table}) == 1
     assert any(result.front[0].key[:8] in line for line in table)
-    assert any(f"{run_dir}/pareto.csv" in line for line in lines)
+    for name in ("pareto.csv", "trials.csv", "best/"):
+        assert any(line.endswith(f"{run_dir}/{name}") for line in lines)
+    assert all(len(line) <= width for line in lines if str(run_dir) not in line)
     assert any("not verified:" in line for line in lines)
     assert ("parameter" in "".join(lines)) == (width < 90)

@@ -45,7 +45,8 @@ class ExactProposer:
         strict: whether proposals must not depend on the time evaluations take.
 
     Attributes:
-        meanwhile: called often while it decides about designs, which takes long without any being proposed.
+        meanwhile: called often while it decides about designs, which takes long without any being proposed; whether
+            time is up, so that the next design is proposed without asking whether better bounds rule it out.
     """
 
     name = "exact"
@@ -57,7 +58,7 @@ class ExactProposer:
         self._built: OrderedDict[int, None] = OrderedDict()
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._number = self._evaluated = self._failed = self._designs = 0
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.meanwhile: Callable[[], bool] = lambda: False
         self._listed = False
         self.exhausted = False
 
@@ -135,8 +136,7 @@ class ExactProposer:
             if self._screen.anything_known and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
-            if undecided.level[position] + 1 < self._least.levels:
-                self.meanwhile()
+            if undecided.level[position] + 1 < self._least.levels and not self.meanwhile():
                 self._refine(position, item)
                 continue
             return position

@@ -236,3 +236,16 @@ def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
     assert all(d.metrics.pe_count > 2 for d in more.front)
     assert more.front
     assert {d.key for d in more.front} <= right
+
+
+def test_when_time_is_up_the_first_design_is_proposed_without_better_bounds(tmp_path: Path) -> None:
+    bounding = Looseness(0.2)
+
+    class Shared(Bounded):
+        def bounding(self) -> Looseness:
+            return bounding
+
+    result = run(small(evaluator=Shared), tmp_path, time=1e-6)
+    assert (result.stopped, len(result.records)) == ("time", 1)
+    assert bounding.asked[0] > bounding.asked[1] == 0
+    assert not present(result.certificate).complete
