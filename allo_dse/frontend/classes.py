@@ -22,7 +22,7 @@ from .model.pid_values import Meta
 from .model.values import Buffer
 from .ops.collectives import part_of_array, receive
 from .regions.blocks import PortUse
-from .regions.regions import KernelSource, Parameter, RegionSource
+from .regions.region_sources import KernelSource, Parameter, RegionSource
 from .regions.task_state import Mask, Split, Task
 from .statements.expressions import lower
 from .statements.helpers import local_copy, mutable_names

@@ -20,7 +20,8 @@ from .hierarchy import compile_hierarchy
 from .model.source import function_source
 from .regions.functions import is_typed, read_function
 from .regions.independent_parts import split_kernels
-from .regions.regions import RegionSource, read_region
+from .regions.read_regions import read_region
+from .regions.region_sources import RegionSource
 from .regions.schedules import checked_schedule
 
 

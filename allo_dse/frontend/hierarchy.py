@@ -19,7 +19,8 @@ from allo_dse.program.streams import StreamArray
 
 from .classes import compile_kernel
 from .regions.checks import check_program
-from .regions.regions import RegionSource, SharedArray, read_region
+from .regions.read_regions import read_region
+from .regions.region_sources import RegionSource, SharedArray
 from .regions.task_state import Task
 from .statements.region_calls import with_sync
 

@@ -15,7 +15,7 @@ from ..model.index_forms import Form
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk
 from ..regions.task_state import Task
-from . import scalars, tiles
+from . import scalar_types, scalars, tiles
 from .constructs import note_operator
 from .index_checks import form_of
 
@@ -70,7 +70,7 @@ def combined_form(op: str, left: Value, right: Value, dtype: DType) -> Form | No
     if a is None or b is None or not dtype.is_integer:
         return None
     form = index_forms.combined(op, a, b)
-    return form if form is not None and scalars.holds(dtype, form) else None
+    return form if form is not None and scalar_types.holds(dtype, form) else None
 
 
 def _facts(op: str, left: Value, right: Value) -> tuple[tuple[Form, ...], tuple[Form, ...]]:

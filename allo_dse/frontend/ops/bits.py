@@ -12,7 +12,8 @@ from ..model.values import Const, Scalar, Value
 from ..regions.task_state import Task
 from .index_checks import bounds_of, form_of
 from .linear_forms import constant_difference
-from .scalars import as_scalar, binary_as, convert, integer, shift
+from .scalar_types import integer
+from .scalars import as_scalar, binary_as, convert, shift
 
 
 def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:

@@ -12,7 +12,8 @@ from allo_dse.lang.types import bool as bool_
 from ..model.mlir_text import element_type
 from ..model.values import Buffer, Const, Scalar, TileExpr, Value
 from ..regions.task_state import Task
-from .scalars import binary_as, common, convert, math_unary
+from .scalar_types import common
+from .scalars import binary_as, convert, math_unary
 from .subscripts import constant_int
 from .tiles import CODE, dtype_of, elementwise, is_tile, load, loops, matmul, shape_of, store
 

@@ -17,7 +17,8 @@ from allo_dse.program.tasks import TileUse
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
 from ..regions.task_state import Task
-from .scalars import as_scalar, binary_as, common, const_type, convert, is_number, math_unary, result_type
+from .scalar_types import common, const_type, is_number, result_type
+from .scalars import as_scalar, binary_as, convert, math_unary
 from .tile_layouts import note_assignment, spread_of
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})

@@ -10,7 +10,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.streams import StreamArray
 
-from .regions import RegionSource
+from .region_sources import RegionSource
 from .stream_users import Endpoint, at, endpoint, tasks_on
 from .task_state import Task
 

@@ -19,7 +19,8 @@ from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.tensors import Tensor
 
 from ..model.source import function_source, names_of
-from .regions import KernelSource, Parameter, Part, RegionSource, bind_type_parameters, plain_arguments, tensor_type
+from .read_regions import bind_type_parameters, plain_arguments, tensor_type
+from .region_sources import KernelSource, Parameter, Part, RegionSource
 
 RESULT = "return_"
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 
-from .regions import KernelSource, RegionSource
+from .region_sources import KernelSource, RegionSource
 
 PID = "get_pid"
 

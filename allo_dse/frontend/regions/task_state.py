@@ -27,29 +27,17 @@ from allo_dse.program.tasks import NO_TILES, ExternalCall, StateVariable, TileOp
 
 from ..model.index_forms import Form
 from ..model.mlir_text import FunctionText, dense, memref_type
-from ..model.pid_values import Meta, Tree, selected
+from ..model.pid_text import pid_index
+from ..model.pid_values import Meta, selected
 from ..model.values import Buffer, Const, PendingGet, RegionCall, StreamRef, Value, Variable
 from .blocks import Count, Frame, Loop, PortUse, Scope
 from .layout_notes import LayoutNotes
-from .regions import KernelSource, Parameter, RegionSource, SharedArray, Sync
+from .region_sources import KernelSource, Parameter, RegionSource, SharedArray, Sync
 
 Mask = NDArray[np.bool_]
 
 
 _ELEMENTS: dict[str, Callable[[int], DType]] = {"i": Int, "u": UInt, "f": Float, "b": lambda bits: bool_}
-
-
-_INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
-_INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
-
-
-def _computable(tree: Tree) -> bool:
-    """Whether a function of the pid can be computed by index arithmetic."""
-    if tree[0] in ("pid", "const"):
-        return True
-    if tree[0] == "table":
-        return bool(tree[1].dtype.kind in "iu")
-    return tree[0] in (*_INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
 
 
 class Split(Exception):
@@ -306,44 +294,9 @@ class Task:
 
     def pid(self, value: Meta) -> str:
         """The run-time value (an `index`) of a function of the pid."""
-        if value.affine is not None:
-            return self._affine(*value.affine)
-        if _computable(value.tree):
-            return self._tree(value.tree)
-        loaded = self._table_entry(value.array.astype(np.int64), Int(64))
-        return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
+        return pid_index(self.text, value, self.table_entry)
 
-    def pid_number(self, value: Meta, dtype: DType) -> str:
-        """The run-time value, of a floating-point type, of a function of the pid."""
-        return self._table_entry(value.array, dtype)
-
-    def _affine(self, row: tuple[int, ...], offset: int) -> str:
-        if not any(row):
-            return self.text.constant(offset, index)
-        if offset == 0 and sorted(row) == [0] * (len(row) - 1) + [1]:
-            return f"%pid{row.index(1)}"
-        dims = ", ".join(f"d{a}" for a in range(len(row)))
-        terms = [f"d{a}" if factor == 1 else f"d{a} * {factor}" for a, factor in enumerate(row) if factor]
-        terms += [str(offset)] if offset else []
-        pids = ", ".join(f"%pid{a}" for a in range(len(row)))
-        return self.text.shared(f"affine.apply affine_map<({dims}) -> ({' + '.join(terms)})>({pids})")
-
-    def _tree(self, tree: Tree) -> str:
-        if tree[0] == "pid":
-            return f"%pid{tree[1]}"
-        if tree[0] == "const":
-            return self.text.constant(int(tree[1]), index)
-        if tree[0] == "table":
-            loaded = self._table_entry(tree[1].astype(np.int64), Int(64))
-            return self.text.shared(f"arith.index_cast {loaded} : i64 to index")
-        op, left, right = tree[0], self._tree(tree[1]), self._tree(tree[2])
-        if op == "%":
-            quotient = self.text.shared(f"arith.floordivsi {left}, {right} : index")
-            product = self.text.shared(f"arith.muli {quotient}, {right} : index")
-            return self.text.shared(f"arith.subi {left}, {product} : index")
-        return self.text.shared(f"arith.{_INDEX_OPERATIONS[op]} {left}, {right} : index")
-
-    def _table_entry(self, values: Array, dtype: DType) -> str:
+    def table_entry(self, values: Array, dtype: DType) -> str:
         """This task's entry of an array that broadcasts against the mesh."""
         table = self.constant_buffer(values, dtype)
         zero = self.text.constant(0, index)

@@ -12,7 +12,7 @@ from allo_dse.program.tasks import StateVariable
 from ..model.mlir_text import element_type, memref_type
 from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGet, Record, Scalar, StreamGroup, StreamRef, TileExpr, Value, Variable
-from ..ops import scalars, tiles
+from ..ops import scalar_types, tiles
 from ..ops.scalars import as_scalar
 from ..regions.task_state import Task
 
@@ -142,7 +142,7 @@ def declare_untyped(task: Task, name: str, value: Value, node: ast.stmt) -> None
     if isinstance(value, (StreamRef, StreamGroup)):
         task.declare(name, value)
         return
-    constant = isinstance(value, Const) and scalars.is_number(value.value)
+    constant = isinstance(value, Const) and scalar_types.is_number(value.value)
     if task.is_mutable(name) and (constant or isinstance(value, (Scalar, Meta))):
         scalar = as_scalar(task, value, node)
         _declare_scalar(task, name, scalar.dtype, scalar)

@@ -18,7 +18,7 @@ from ..model.index_forms import Form
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import Const, Scalar, StreamRef, Tuple, Value, Variable
-from ..ops import scalars, streams, subscripts, tiles
+from ..ops import scalar_types, scalars, streams, subscripts, tiles
 from ..ops.arithmetic import apply
 from ..ops.scalars import as_scalar, convert
 from ..regions.task_state import Task
@@ -324,7 +324,7 @@ def _conditional(task: Task, node: ast.IfExp) -> Value:
         no = lower(task, node.orelse)
         no = no if isinstance(no, Const) else as_scalar(task, no, node.orelse)
     a, b = scalars.operands(task, yes, no, node)
-    dtype = scalars.common(a.dtype, b.dtype)
+    dtype = scalar_types.common(a.dtype, b.dtype)
     for lines, value in ((then, a), (otherwise, b)):
         with task.text.captured() as tail:
             result = convert(task, value, dtype)

@@ -18,7 +18,8 @@ from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tupl
 from ..ops import subscripts, tiles
 from ..ops.scalars import as_scalar, convert
 from ..regions.blocks import Scope
-from ..regions.regions import RegionSource, bind_type_parameters
+from ..regions.read_regions import bind_type_parameters
+from ..regions.region_sources import RegionSource
 from ..regions.task_state import Task
 from .jumps import may_return_early, new_frame, result_of
 

@@ -26,7 +26,8 @@ from allo_dse.lang.types import bool as bool_
 from ..model.mlir_text import element_type
 from ..model.values import Buffer, Const, PendingGet, Scalar, TileExpr, Tuple, Value, Variable
 from ..ops import tiles
-from ..ops.scalars import as_scalar, binary_as, const_type
+from ..ops.scalar_types import const_type
+from ..ops.scalars import as_scalar, binary_as
 from ..regions.blocks import Frame
 from ..regions.task_state import Task
 

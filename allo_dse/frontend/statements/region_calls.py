@@ -28,7 +28,8 @@ from ..model.pid_values import Meta, pid_of
 from ..model.values import Const, RegionCall, Scalar, StreamRef, Walk
 from ..ops import streams
 from ..ops.scalars import as_scalar
-from ..regions.regions import RegionSource, Sync, read_region
+from ..regions.read_regions import read_region
+from ..regions.region_sources import RegionSource, Sync
 from ..regions.task_state import Task
 
 

@@ -1,0 +1,168 @@
+"""A region before compilation, as data: its tensors, streams and kernels, and the source that they stand in."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from allo_dse.common.aliases import Array
+from allo_dse.lang.memory import Memory
+from allo_dse.lang.rules import Rules, current_rules
+from allo_dse.lang.types import DType
+from allo_dse.program.index_maps import IndexMap, IntArray
+from allo_dse.program.source import SourceLocation
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tensors import Tensor
+
+from ..model.source import SourceFile, names_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
+
+    Attributes:
+        shape: of the tile.
+        grid: the number of tiles along each dimension.
+        position: which of them it is.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    position: tuple[int, ...]
+
+    @staticmethod
+    def whole(tensor: Tensor) -> Part:
+        rank = len(tensor.shape)
+        return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel's parameter: the region's tensor it stands for, and the tile of it that each task sees."""
+
+    name: str
+    tensor: Tensor
+    layout: tuple[int | None, ...]
+    tile_shape: tuple[int, ...]
+    tile: IndexMap
+    node: ast.AST
+    memory: Memory | None = None
+
+    def part(self, pid: IntArray) -> Part:
+        """The tile that the task with a pid has."""
+        linear = int(self.tile.linear(pid[None, :])[0]) if self.tile.grid else 0
+        position = tuple(int(i) for i in np.unravel_index(linear, self.tile.grid)) if self.tile.grid else ()
+        return Part(self.tensor, self.tile_shape, self.tile.grid, position)
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
+
+    Attributes:
+        parameter: each task's part of the tensor, which has the arrays of all tasks end to end along dimension 0.
+        initial: its contents before the first run.
+    """
+
+    parameter: Parameter
+    initial: Array
+
+    @staticmethod
+    def of_kernel(kernel: KernelSource, name: str, dtype: DType, initial: Array, node: ast.AST) -> SharedArray:
+        """The arrays of shape and contents `initial` of all tasks of a kernel."""
+        shape, tasks = initial.shape, math.prod(kernel.mesh)
+        strides = tuple(math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh)))
+        rows = (strides, *((0,) * len(strides) for _ in shape[1:]))
+        tile = IndexMap((tasks, *(1,) * (len(shape) - 1)), rows, (0,) * len(shape))
+        tensor = Tensor(name, dtype, (tasks * shape[0], *shape[1:]))
+        parameter = Parameter(name, tensor, (None,) * len(shape), shape, tile, node)
+        return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
+
+
+@dataclass(frozen=True)
+class Sync:
+    """How the tasks of a region that another task calls begin and end.
+
+    Attributes:
+        start, done: the arrays of streams that say so.
+        repeated: whether there may be any number of calls; a false token ends them.
+        node: the call.
+        pid: of the calling task, the leading indices into them.
+        first: the position of the kernel's first task among those of the region, the last index.
+    """
+
+    start: StreamArray
+    done: StreamArray
+    repeated: bool
+    node: ast.AST
+    pid: tuple[int, ...] = ()
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSource:
+    """A kernel before compilation.
+
+    Attributes:
+        results: how many parameters at the end stand for what the function returns (plain functions only).
+        sync: when its tasks run, where a task calls the region in the middle of other work.
+    """
+
+    name: str
+    node: ast.FunctionDef
+    mesh: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+    location: SourceLocation
+    results: int = 0
+    sync: Sync | None = None
+
+
+@dataclass(eq=False)
+class RegionSource:
+    """A region before compilation.
+
+    Attributes:
+        names: what free names in it stand for.
+        prefix: stands before the names of streams and kernels of a region that is called by a task.
+        parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
+        stream_nodes: the declaration of each stream.
+        enclosing: local variables of the functions around the region, as they were when it was defined.
+        around: what names stand for that nothing else gives a meaning (see `Instance`).
+        scope: how qualified names of functions defined beside the region begin; empty for regions of a module.
+        rules: how strictly it is checked.
+    """
+
+    name: str
+    file: SourceFile
+    names: dict[str, Any]
+    prefix: str = ""
+    parts: dict[str, Part] = field(default_factory=dict)
+    tensor_nodes: dict[str, ast.arg] = field(default_factory=dict)
+    streams: dict[str, StreamArray] = field(default_factory=dict)
+    stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
+    kernels: list[KernelSource] = field(default_factory=list)
+    enclosing: Mapping[str, object] = field(default_factory=dict)
+    around: Mapping[str, object] = field(default_factory=dict)
+    scope: str = ""
+    rules: Rules = field(default_factory=current_rules)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensor behind each argument."""
+        return {name: part.tensor for name, part in self.parts.items()}
+
+    def names_of(self, function: FunctionType) -> dict[str, object]:
+        """What the free names of a helper function stand for.
+
+        One that is defined beside the region, in the same function, sees the variables that the region sees.
+        """
+        beside = self.scope != "" and function.__qualname__.startswith(self.scope)
+        return {**self.around, **names_of(function, self.enclosing if beside else {})}
