@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
-from .index_maps import IndexMap
+from .index_maps import IndexMap, IntArray
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,11 @@ class Tensor:
     @property
     def bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.bits // 8
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next along each dimension: tensors lie row by row."""
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,21 @@ class TensorPort:
             if tile != full:
                 break
         return max(1, run * self.tensor.dtype.bits // 8)
+
+    @property
+    def directions(self) -> tuple[Literal["in", "out"], ...]:
+        """The directions in which it moves tiles."""
+        ways: tuple[tuple[Literal["in", "out"], bool], ...] = (("in", self.reads), ("out", self.writes))
+        return tuple(way for way, moves in ways if moves)
+
+    def offsets(self, pids: IntArray) -> IntArray:
+        """Elements from the tensor's first to the first of the tile of each task: (n,) for pids (n, mesh rank)."""
+        result = np.zeros(len(pids), np.int64)
+        if self.tile.grid:
+            coordinates = np.unravel_index(self.tile.linear(pids), self.tile.grid)
+            for coordinate, extent, stride in zip(coordinates, self.tile_shape, self.tensor.strides, strict=True):
+                result += coordinate * extent * stride
+        return result
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from allo_dse.common.divisors import divisors_of
 from allo_dse.common.errors import StudyError
 
 Condition = Callable[["Assignment"], object]
@@ -85,11 +86,10 @@ def divisors(number: int, *, at_least: int = 1, at_most: int | None = None, when
     if not isinstance(number, int) or number < 1:
         raise StudyError(f"divisors({number!r}): a positive whole number is needed")
     high = number if at_most is None else at_most
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    every = sorted({*small, *(number // d for d in small)})
+    every = divisors_of(number)
     found = tuple(d for d in every if at_least <= d <= high)
     if not found:
-        raise StudyError(f"{number} has no divisor from {at_least} to {high}", hint=f"its divisors: {every}")
+        raise StudyError(f"{number} has no divisor from {at_least} to {high}", hint=f"its divisors: {list(every)}")
     return Parameter(found, when=when)
 
 

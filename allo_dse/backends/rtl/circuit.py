@@ -112,22 +112,17 @@ def build_circuit(
 
 
 def _task(program: CompiledProgram, task_class: TaskClass, kernel: int, pid: IntArray) -> Task:
-    tiles = []
-    for port in sorted(task_class.tensor_ports, key=lambda port: port.arg):
-        shape = port.tensor.shape
-        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        offset = 0
-        if port.tile.grid:
-            where = np.unravel_index(int(port.tile.linear(pid)[0]), port.tile.grid)
-            offset = sum(int(w) * n * s for w, n, s in zip(where, port.tile_shape, strides, strict=True))
-        tiles.append(Tile(port.tensor.name, port.tile_shape, strides, offset))
+    tiles = tuple(
+        Tile(port.tensor.name, port.tile_shape, port.tensor.strides, int(port.offsets(pid)[0]))
+        for port in sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    )
     streams = tuple(
         program.first_stream[binding.stream.name] + int(binding.index.linear(pid)[0])
         for binding in task_class.body.streams
         if not isinstance(binding, StreamArray)
     )
     values = tuple(int(p) for p in pid[0])
-    return Task("_".join([task_class.kernel, *map(str, values)]), kernel, values, tuple(tiles), streams, node=0)
+    return Task("_".join([task_class.kernel, *map(str, values)]), kernel, values, tiles, streams, node=0)
 
 
 def _folded_tasks(tasks: list[Task], folding: Folding) -> list[Task]:

@@ -17,7 +17,7 @@ from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
-from ..graph.groups import ArrayLeaves, NodeGroup
+from ..graph.groups import NodeGroup
 from ..graph.names import bundle_name, task_names, unknown_name_hint
 from ..graph.stream_arrays import TaskGraph
 from ..graph.tree import Repeat, Seq, Task, Tree, repeat, seq
@@ -158,15 +158,11 @@ class Builder:
         """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
         if self._arrays is not None:
             return self._arrays.groups()
-        members: dict[Tree, list[int]] = {}
-        # Ordered by tasks and not by names or history: sequences that make the same graph make equal groups.
-        for node in sorted(self.label, key=lambda n: self.leaves[n][0]):
-            members.setdefault(self._tree(node), []).append(node)
-        groups = []
-        for tree, nodes in members.items():
-            tasks = np.array([self.leaves[node] for node in nodes], np.int64)
-            groups.append(NodeGroup(tree, len(nodes), ArrayLeaves(tasks)))
-        return tuple(groups), tuple(self.label[node] for nodes in members.values() for node in nodes)
+        leaves = [self.leaves[node] for node in self.label]
+        starts = np.cumsum([0, *map(len, leaves)])
+        none, trees = np.zeros(0, np.int64), [self._tree(node) for node in self.label]
+        tasks = np.fromiter(itertools.chain.from_iterable(leaves), np.int64)
+        return NodeArrays(self.program, list(self.label.values()), trees, tasks, starts, none, none, none).groups()
 
     def _find(self, name: str) -> int:
         if not isinstance(name, str):

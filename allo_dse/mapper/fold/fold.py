@@ -14,9 +14,9 @@ the second, and so on, once per iteration of the loops that they have in common.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import IllegalFold
@@ -132,17 +132,6 @@ class MeshFold:
         if self.chains:
             data["chains"] = [list(members) for members in self.chains]
         return data
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> MeshFold:
-        """The inverse of `to_dict`."""
-        return MeshFold(
-            tuple(
-                KernelFold(k["kernel"], tuple(AxisFold(**axis) for axis in k["axes"]), tuple(k["order"]))
-                for k in data["kernels"]
-            ),
-            tuple(tuple(members) for members in data.get("chains", ())),
-        )
 
 
 def unfolded(program: CompiledProgram) -> MeshFold:

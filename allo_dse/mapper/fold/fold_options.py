@@ -5,17 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+
+from allo_dse.common.divisors import divisors_of
 
 from ..axes.axes import AxisRule, How
 from .fold import AxisFold, KernelFold
-
-
-@lru_cache(maxsize=1024)
-def divisors(number: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return tuple(sorted({*small, *(number // d for d in small)}))
 
 
 @dataclass(frozen=True)
@@ -38,13 +32,9 @@ class AxisSpace:
     reason: str
     block_only: bool = False
 
-    def fitting(self, limit: int | None) -> tuple[int, ...]:
-        """The legal numbers of nodes that are at most `limit`."""
-        return self.spatial if limit is None else tuple(n for n in self.spatial if n <= limit)
-
     def options(self, limit: int | None = None) -> tuple[AxisFold, ...]:
         """The legal folds with at most `limit` nodes along this axis, normalised."""
-        return tuple(fold for n in self.fitting(limit) for fold in self.options_for(n))
+        return tuple(fold for n in self.spatial if limit is None or n <= limit for fold in self.options_for(n))
 
     def options_for(self, spatial: int) -> tuple[AxisFold, ...]:
         """The legal folds onto exactly `spatial` nodes, normalised."""
@@ -87,5 +77,5 @@ def axis_space(axis: int, rule: AxisRule) -> AxisSpace:
     elif rule.how == "chain" and not rule.partial:
         spatial = (1, rule.extent)
     else:
-        spatial = divisors(rule.extent)
+        spatial = divisors_of(rule.extent)
     return AxisSpace(axis, rule.extent, rule.how, spatial, rule.reason, rule.follows)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -69,32 +68,19 @@ class NodeFold:
         """Plain data, JSON-serialisable."""
         return {"nodes": [list(own) for own in self.nodes], "tasks": list(self.names)}
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> NodeFold:
-        """The inverse of `to_dict`."""
-        return NodeFold(tuple(tuple(own) for own in data["nodes"]), tuple(data["tasks"]))
 
+def twin_tasks(graph: ProgramGraph) -> list[int]:
+    """For each task the one before it that it can be exchanged with without changing the graph: -1 where there is none.
 
-@dataclass(frozen=True, eq=False)
-class TwinTasks:
-    """Tasks that can be exchanged for each other without changing the graph.
-
-    Attributes:
-        before: for each task the one before it that it can be exchanged with; -1 where there is none.
+    Those are tasks of one class with streams from and to the same tasks.
     """
-
-    before: tuple[int, ...]
-
-
-def twin_tasks(graph: ProgramGraph) -> TwinTasks:
-    """Tasks of one class with streams from and to the same tasks."""
     program, feeds = graph.program, graph.order.feeds
     last: dict[tuple[object, ...], int] = {}
-    before = []
+    before: list[int] = []
     for kernel, (first, end) in enumerate(zip(program.first_task, program.first_task[1:], strict=False)):
         classes = program.kernels[kernel].class_of(program.pids(kernel, np.arange(first, end)))
         for task in range(first, end):
             key = (kernel, int(classes[task - first]), feeds[task].tobytes(), feeds[:, task].tobytes())
             before.append(last.get(key, -1))
             last[key] = task
-    return TwinTasks(tuple(before))
+    return before

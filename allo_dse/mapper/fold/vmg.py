@@ -213,17 +213,20 @@ class VMG(Pictured):
 
     def precedence_cycle(self) -> list[str] | None:
         """Tasks that wait for each other in a circle, in order; None if there are none (see `schedulable`)."""
-        cycle = precedence_cycle(self.graph, self.groups, self.node_of_task)
-        return None if cycle is None else [self.program.task_name(task) for task in cycle]
+        return None if self._cycle is None else [self.program.task_name(task) for task in self._cycle]
 
-    @cached_property
+    @property
     def schedulable(self) -> bool:
         """Whether tasks can be executed in some order without waiting for later ones, so that no depths can deadlock.
 
         False does not mean that the graph deadlocks: tasks that talk back and forth may run at deep enough streams,
         which only a simulation can tell.
         """
-        return precedence_cycle(self.graph, self.groups, self.node_of_task) is None
+        return self._cycle is None
+
+    @cached_property
+    def _cycle(self) -> list[int] | None:
+        return precedence_cycle(self.graph, self.groups, self.node_of_task)
 
 
 def _named_leaves(group: NodeGroup) -> IntArray:

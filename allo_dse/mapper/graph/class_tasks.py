@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +12,6 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import TensorPort
 
 
 @dataclass(frozen=True)
@@ -59,16 +57,5 @@ def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks
             streams.append(program.first_stream[binding.stream.name] + binding.index.linear(pids))
     ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
     pid = tuple(np.ascontiguousarray(pids[:, axis]) for axis in range(pids.shape[1]))
-    return ClassTasks(task_class, tasks, pid, tuple(_tile(port, pids) for port in ports), tuple(streams))
-
-
-def _tile(port: TensorPort, pids: IntArray) -> tuple[str, IntArray, tuple[int, ...]]:
-    """Where the tile of each task begins in the tensor, which lies row-major."""
-    shape = port.tensor.shape
-    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    offset = np.zeros(len(pids), np.int64)
-    if port.tile.grid:
-        coordinates = np.unravel_index(port.tile.linear(pids), port.tile.grid)
-        for coordinate, extent, stride in zip(coordinates, port.tile_shape, strides, strict=True):
-            offset += coordinate * extent * stride
-    return port.tensor.name, offset, strides
+    tiles = tuple((port.tensor.name, port.offsets(pids), port.tensor.strides) for port in ports)
+    return ClassTasks(task_class, tasks, pid, tiles, tuple(streams))

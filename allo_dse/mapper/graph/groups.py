@@ -22,10 +22,6 @@ class Leaves(Protocol):
     """The tasks that each node of a group executes."""
 
     @property
-    def count(self) -> int:
-        """How many nodes."""
-
-    @property
     def leaf_count(self) -> int:
         """How many tasks each of them executes."""
 
@@ -42,10 +38,6 @@ class ArrayLeaves:
     """Leaves given as an array of task ids, of shape (count, leaf_count)."""
 
     array: IntArray
-
-    @property
-    def count(self) -> int:
-        return int(self.array.shape[0])
 
     @property
     def leaf_count(self) -> int:
@@ -155,10 +147,6 @@ class ChainLeaves:
 
     parts: tuple[ChainPart, ...]
     shared: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.parts[0].base)
 
     @cached_property
     def round_length(self) -> int:

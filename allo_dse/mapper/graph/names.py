@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.compiled import CompiledProgram
 
-from .tree import Repeat, Task, Tree
+from .groups import NodeGroup
+from .tree import Repeat, Seq, Task, Tree
 
 
 def task_names(program: CompiledProgram) -> list[str]:
@@ -28,16 +30,9 @@ def task_names(program: CompiledProgram) -> list[str]:
             prefixes = [prefix + digit for prefix, digit in itertools.product(prefixes, digits)]
         names += prefixes
     if len(set(names)) != len(names):
-        twice = next(name for name, count in _count(names).items() if count > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise AlloDseError(f"two tasks are called {twice}", hint="rename one of the kernels")
     return names
-
-
-def _count(names: Sequence[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts
 
 
 def chain_name(parts: Sequence[str]) -> str:
@@ -59,6 +54,18 @@ def node_name(task_name: Callable[[int], str], tree: Tree, leaves: Sequence[int]
         parts.append(node_name(task_name, child, leaves[start : start + child.leaf_count]))
         start += child.leaf_count
     return chain_name(parts)
+
+
+def short_node_name(program: CompiledProgram, group: NodeGroup, position: int) -> str:
+    """A node of a group by its first task, with `-…` when it chains others and `x<count>` when it bundles.
+
+    For messages and pictures: a name in full spells out every task of a chain.
+    """
+    tree = group.tree
+    rounds, body = (tree.count, tree.child) if isinstance(tree, Repeat) else (1, tree)
+    name = program.task_name(int(group.leaves.tasks(0, 1)[position, 0]))
+    name += "-…" if isinstance(body, Seq) else ""
+    return name + (f"x{rounds}" if rounds > 1 else "")
 
 
 def unknown_name_hint(program: CompiledProgram, name: str, nodes: Collection[str]) -> str:

@@ -215,16 +215,11 @@ def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tupl
         for c in np.unique(classes):
             here = classes == c
             for port in kernel.classes[c].tensor_ports:
-                for key in port_keys(port):
+                for direction in port.directions:
+                    key = (port.tensor.name, direction, port.layout)
                     _, tiles = result.setdefault(key, (port, np.full(len(tasks), -1, np.int64)))
                     tiles[rows[here]] = port.tile.linear(pids[here])
     return result
-
-
-def port_keys(port: TensorPort) -> list[PortKey]:
-    """The directions in which a port moves tiles."""
-    directions = [name for name, moves in (("in", port.reads), ("out", port.writes)) if moves]
-    return [(port.tensor.name, direction, port.layout) for direction in directions]
 
 
 def _classes(program: CompiledProgram, tasks: IntArray) -> tuple[tuple[TaskClass, ...], IntArray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -44,20 +43,7 @@ class PortSide:
             return np.full(len(pids), self.offset, np.int64)
         if self.factors is not None:
             return pids @ np.array(self.factors, np.int64) + self.offset
-        coordinates = np.unravel_index(self.port.tile.linear(pids), self.port.tile.grid or (1,))
-        steps = _tile_steps(self.port)
-        result = np.zeros(len(pids), np.int64)
-        for coordinate, step in zip(coordinates, steps, strict=False):
-            result += coordinate * step
-        return result
-
-
-def _tile_steps(port: TensorPort) -> tuple[int, ...]:
-    """Bytes from one tile to the next along each dimension of a row-major tensor."""
-    shape = port.tensor.shape
-    return tuple(
-        tile * math.prod(shape[dim + 1 :]) * port.tensor.dtype.bits // 8 for dim, tile in enumerate(port.tile_shape)
-    )
+        return self.port.offsets(pids) * self.port.tensor.dtype.bits // 8
 
 
 def _key(port: TensorPort, direction: Direction) -> PortKey:
@@ -69,7 +55,8 @@ def _side(port: TensorPort, direction: Direction) -> PortSide:
     tile = port.tile
     if not tile.is_affine:
         return PortSide(key, port, None, 0)
-    steps = _tile_steps(port)
+    pairs = zip(port.tile_shape, port.tensor.strides, strict=True)
+    steps = [extent * stride * port.tensor.dtype.bits // 8 for extent, stride in pairs]
     columns = zip(*tile.matrix, strict=True)
     factors = tuple(sum(f * step for f, step in zip(column, steps, strict=True)) for column in columns)
     return PortSide(key, port, factors, sum(o * step for o, step in zip(tile.offset, steps, strict=True)))
@@ -142,9 +129,9 @@ class ClassPorts:
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:
-    inputs = (_side(port, "in") for port in cls.tensor_ports if port.reads)
-    outputs = (_side(port, "out") for port in cls.tensor_ports if port.writes)
-    return ClassPorts((*inputs, *outputs), cls.stream_ports, _sinks(cls), _forwards(cls))
+    sides = [_side(port, direction) for port in cls.tensor_ports for direction in port.directions]
+    sides.sort(key=lambda side: side.key[1])  # "in" before "out"
+    return ClassPorts(tuple(sides), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,15 @@ descriptor holds a few loops and a repeat count; the host rewrites it for each i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from itertools import starmap
+from typing import NamedTuple
 
 import numpy as np
 
+from allo_dse.common.divisors import divisors_of
 from allo_dse.device.model import Descriptor
 from allo_dse.program.tensors import TensorPort
 
@@ -23,13 +25,11 @@ from ..model.sequences import Nest, loop_nest
 WORD_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """`level`: which temporal loop of the schedule it comes from, counted from the outermost; -1 inside a turn."""
+class _Loop(NamedTuple):
+    """`trips` iterations, `step` bytes apart."""
 
-    count: int
+    trips: int
     step: int
-    level: int
 
 
 def access_pattern(
@@ -70,32 +70,31 @@ def _pattern(
 ) -> AccessPattern:
     (run, _), *rows = tile
     words = max(1, run // WORD_BYTES)
-    loops = [_Loop(words, WORD_BYTES, -1), *(_Loop(count, step, -1) for count, step in rows)]
+    loops = [_Loop(words, WORD_BYTES), *starmap(_Loop, rows)]
     turns = loop_nest(np.array(starts, np.int64))
     if turns is None or nest is None:
         return _by_hand(loops, len(starts) * moves, descriptor)
-    loops += [_Loop(count, step, -1) for count, step in reversed(turns)]
+    loops += starmap(_Loop, reversed(turns))
     moving = False
-    for level in range(len(nest) - 1, -1, -1):
-        count, step = nest[level]
+    for count, step in reversed(nest):
         if count > 1:
             moving = moving or step != 0
-            loops += [_Loop(count, step, level)] if moving else []
+            loops += [_Loop(count, step)] if moving else []
     return _fit(_merged(loops), descriptor)
 
 
 def fit_loops(loops: Sequence[tuple[int, int]], descriptor: Descriptor) -> AccessPattern:
     """The walk of a nest of (count, step in bytes), innermost first, as far as one descriptor expresses it."""
-    return _fit(_merged([_Loop(count, step, -1) for count, step in loops if count > 1]), descriptor)
+    return _fit(_merged([_Loop(count, step) for count, step in loops if count > 1]), descriptor)
 
 
 def _merged(loops: list[_Loop]) -> list[_Loop]:
     """Loops (innermost first) with each one that continues the one inside it merged into it."""
     result: list[_Loop] = []
     for loop in loops:
-        if result and loop.step == result[-1].step * result[-1].count:
+        if result and loop.step == result[-1].step * result[-1].trips:
             inner = result.pop()
-            loop = _Loop(inner.count * loop.count, inner.step, max(inner.level, loop.level))
+            loop = _Loop(inner.trips * loop.trips, inner.step)
         result.append(loop)
     return result
 
@@ -115,20 +114,19 @@ def _fit(loops: list[_Loop], descriptor: Descriptor) -> AccessPattern:
         if split is None:
             break
         inner, outer = split
-        dims.append((inner.count, inner.step // WORD_BYTES))
-        length *= inner.count
+        dims.append((inner.trips, inner.step // WORD_BYTES))
+        length *= inner.trips
         left[:1] = [outer] if outer else []
-    repeat = _Loop(1, 0, -1)
+    repeat = _Loop(1, 0)
     if left and (split := _split(left[0], descriptor.max_iterations, descriptor)) is not None:
         repeat = split[0]
         left[:1] = [split[1]] if split[1] else []
     return AccessPattern(
         dims=tuple(dims),
-        repeat=repeat.count,
+        repeat=repeat.trips,
         repeat_step=repeat.step // WORD_BYTES,
-        host_loops=tuple(loop.count for loop in left),
+        host_loops=tuple(loop.trips for loop in left),
         host_steps=tuple(loop.step // WORD_BYTES for loop in left),
-        reconfigure_level=max((loop.level for loop in left), default=-1) + 1,
     )
 
 
@@ -136,24 +134,18 @@ def _split(loop: _Loop, limit: int, descriptor: Descriptor) -> tuple[_Loop, _Loo
     """A loop of at most `limit` iterations inside another one for the rest; None when not even that fits."""
     if abs(loop.step) // WORD_BYTES > descriptor.max_step_words or loop.step < 0:
         return None
-    if loop.count <= limit:
+    if loop.trips <= limit:
         return loop, None
-    count = _largest_divisor(loop.count, limit)
+    count = max(d for d in divisors_of(loop.trips) if d <= limit)
     if count == 1:
         return None
-    return _Loop(count, loop.step, loop.level), _Loop(loop.count // count, loop.step * count, loop.level)
-
-
-@lru_cache(maxsize=1024)
-def _largest_divisor(number: int, at_most: int) -> int:
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return max((d for d in (*small, *(number // d for d in small)) if d <= at_most), default=1)
+    return _Loop(count, loop.step), _Loop(loop.trips // count, loop.step * count)
 
 
 def _by_hand(tile: list[_Loop], tiles: int, descriptor: Descriptor) -> AccessPattern:
     """A sequence of tiles without a pattern: the host writes a descriptor (at least one) for each tile."""
     one = _fit(_merged(tile), descriptor)
-    return replace(one, host_loops=(*one.host_loops, tiles), host_steps=(*one.host_steps, None), reconfigure_level=1)
+    return replace(one, host_loops=(*one.host_loops, tiles), host_steps=(*one.host_steps, None))
 
 
 def is_word_aligned(port: TensorPort) -> bool:

@@ -33,19 +33,10 @@ def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
     for kernel in program.kernels:
         for cls in kernel.classes:
             for port in cls.tensor_ports:
-                for direction in _directions(port):
+                for direction in port.directions:
                     key = (port.tensor.name, direction, port.layout, port.tile_shape)
                     users.setdefault(key, []).append((cls, port))
     return LayoutPlan(tuple(choice for key, found in users.items() for choice in _choices(key[1], found, device)))
-
-
-def _directions(port: TensorPort) -> list[Direction]:
-    directions: list[Direction] = []
-    if port.reads:
-        directions.append("in")
-    if port.writes:
-        directions.append("out")
-    return directions
 
 
 def _choices(

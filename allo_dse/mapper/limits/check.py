@@ -13,7 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
-from ..graph.labels import short_node_name
+from ..graph.names import short_node_name
 from ..layouts.access import WORD_BYTES, is_word_aligned, tile_loops
 from ..model.buffering import Buffering
 from ..model.movement import StreamFlow, Transport

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError
@@ -31,14 +29,5 @@ class Buffering:
                 )
 
     def to_dict(self) -> JsonObject:
-        """Plain data, JSON-serialisable."""
-        return {
-            "input_depth": self.input_depth,
-            "output_depth": self.output_depth,
-            "memory_tile_depth": self.memory_tile_depth,
-        }
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Buffering:
-        """The inverse of `to_dict`."""
-        return Buffering(**data)
+        """Plain data, JSON-serialisable; `Buffering(**data)` is the inverse."""
+        return dict(vars(self))

@@ -24,13 +24,6 @@ Direction = Literal["in", "out"]
 # A search makes dozens of these for every design it looks at: structs are made several times faster than dataclasses.
 
 
-class TileLoop(Struct, frozen=True):
-    """One loop of a tile sequence: `count` iterations, each `step_bytes` further in the tensor (0: the tile stays)."""
-
-    count: int
-    step_bytes: int
-
-
 class Flow(Struct, frozen=True):
     """The sequence of tiles that one or more cores take from, or one core gives to, a tensor.
 
@@ -42,11 +35,7 @@ class Flow(Struct, frozen=True):
         tile_bytes: bytes of one tile.
         run_bytes: bytes of it that are contiguous in DRAM.
         depth: tiles that the core's end holds.
-        first_leaf: position in the schedule of (the first of) its nodes of the first task that uses the port.
-        uses: how many of a node's tasks use it. Consecutive uses of the same tile share one move.
-        moves: how many tiles move over the whole run.
-        loops: the sequence of tiles over the uses, outermost first (the counts multiply to `uses`); for a mesh fold and
-            a port that all tasks use, one entry per temporal loop of the node. None when it is not a loop nest.
+        moves: how many tiles move over the whole run: consecutive uses of the same tile share one.
         first_byte: where in the tensor the first tile starts.
     """
 
@@ -57,10 +46,7 @@ class Flow(Struct, frozen=True):
     tile_bytes: int
     run_bytes: int
     depth: int
-    first_leaf: int
-    uses: int
     moves: int
-    loops: tuple[TileLoop, ...] | None
     first_byte: int
 
 
@@ -73,7 +59,6 @@ class AccessPattern:
         repeat, repeat_step: the descriptor's repeat count (its iteration register), 1 when unused, and its stride.
         host_loops, host_steps: trip counts and strides of the loops that are left to the host, innermost first; it
             rewrites the descriptor for each iteration. A loop over tiles without a pattern has no stride (None).
-        reconfigure_level: how many of the schedule's temporal loops, counted from the outermost, involve the host.
     """
 
     dims: tuple[tuple[int, int], ...]
@@ -81,7 +66,6 @@ class AccessPattern:
     repeat_step: int
     host_loops: tuple[int, ...]
     host_steps: tuple[int | None, ...]
-    reconfigure_level: int
 
     @property
     def descriptors(self) -> int:
@@ -97,7 +81,6 @@ class Transfer(Struct, frozen=True):
         flows: positions in `Transport.flows`, in the order of their tiles in each turn. The memory tile distributes
             several "in" flows and joins several "out" flows.
         column: column of the shim tile and the memory tile; -1 when there is no assignment within the limits.
-        channel: channel of the shim tile in this direction; -1 when there is no assignment.
         tile_bytes, run_bytes: of one flow's tile.
         moves: tiles of each flow over the run.
         depth: tiles of each flow that the memory tile holds.
@@ -109,7 +92,6 @@ class Transfer(Struct, frozen=True):
     direction: Direction
     flows: tuple[int, ...]
     column: int
-    channel: int
     tile_bytes: int
     run_bytes: int
     moves: int

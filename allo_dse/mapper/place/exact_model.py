@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .model import Literal, Placement, PlacementModel
-from .problem import LOCKS_PER_END, Problem
+from .problem import Problem
 from .router import Net, Tree
 
 
@@ -60,8 +60,7 @@ class JointModel(PlacementModel):
         here = [(t, self.column[number][column]) for number, t in enumerate(problem.transfers)]
         held = sum(t.staged_bytes * y for t, y in here)
         self._at_most("memory_tile_memory", column, held, memory.bytes)
-        locks = sum(LOCKS_PER_END * (1 + len(t.flows)) * y for t, y in here)
-        self._at_most("memory_tile_locks", column, locks, memory.locks)
+        self._at_most("memory_tile_locks", column, sum(t.locks * y for t, y in here), memory.locks)
         loads: list[list[cp_model.LinearExpr]] = [[] for _ in range(memory.banks)]
         for direction, channels in (("in", memory.dma_in), ("out", memory.dma_out)):
             taken: list[list[Literal]] = [[] for _ in range(memory.banks)]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from allo_dse.device.device import NpuDevice
 
-from ..graph.labels import short_node_name
+from ..graph.names import short_node_name
 from ..layouts.access import WORD_BYTES
 from ..model.movement import Direction, Transport
 from ..streams.memory import NodeMemory
@@ -87,6 +87,11 @@ class TransferNeed:
     @property
     def staged_bytes(self) -> int:
         return len(self.flows) * self.depth * self.tile_bytes
+
+    @property
+    def locks(self) -> int:
+        """Of the memory tile: for its own end there, and for that of each flow."""
+        return LOCKS_PER_END * (1 + len(self.flows))
 
     def ends(self, direction: Literal["in", "out"]) -> tuple[int, ...]:
         """Descriptors of each memory-tile channel that writes into it ("in") or reads from it ("out").

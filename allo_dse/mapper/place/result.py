@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from msgspec import convert, to_builtins
+
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.notebooks import Pictured
 
 from ..model.violation import Violation
-from .array import ArrayLimits, Tile, TileLimits
-from .problem import LOCKS_PER_END, FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
+from .array import Tile
+from .problem import LOCKS_PER_END, Problem
 
 RouteKind: TypeAlias = Literal["transfer", "flow", "stream"]
 
@@ -128,8 +130,7 @@ class PlacedDesign(Pictured):
                 _add(held, tile, stream.depth if owner is None else 0, LOCKS_PER_END, stream.bytes)
         for transfer, column in zip(problem.transfers, self.columns, strict=True):
             writes, reads = transfer.ends("in"), transfer.ends("out")
-            locks = LOCKS_PER_END * (1 + len(transfer.flows))
-            _add(held, Tile(column, 1), sum(writes) + sum(reads), locks, transfer.staged_bytes)
+            _add(held, Tile(column, 1), sum(writes) + sum(reads), transfer.locks, transfer.staged_bytes)
             _add(held, Tile(column, 0), 1, 0, 0)
         return {tile: self._use(tile, *amounts) for tile, amounts in sorted(held.items())} | self._passed(held)
 
@@ -153,21 +154,21 @@ class PlacedDesign(Pictured):
         return {
             "nodes": [{"name": need.name, "tile": list(tile)} for need, tile in named],
             "columns": list(self.columns),
-            "owners": [None if owner is None else list(owner) for owner in self.owners],
-            "routes": [_route_dict(route) for route in self.routes],
+            "owners": to_builtins(self.owners),
+            "routes": to_builtins(self.routes),
             "usage": [{"tile": list(tile), **asdict(use)} for tile, use in self.usage.items()],
-            "problem": asdict(self.problem),
+            "problem": to_builtins(self.problem),
         }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> PlacedDesign:
         """The inverse of `to_dict`, also after JSON."""
         return PlacedDesign(
-            _problem(data["problem"]),
+            convert(data["problem"], Problem),
             tuple(Tile(*node["tile"]) for node in data["nodes"]),
             tuple(data["columns"]),
-            tuple(None if owner is None else Tile(*owner) for owner in data["owners"]),
-            tuple(_route(route) for route in data["routes"]),
+            convert(data["owners"], tuple[Tile | None, ...]),
+            convert(data["routes"], tuple[Route, ...]),
         )
 
 
@@ -194,7 +195,7 @@ class Infeasible:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Infeasible:
         """The inverse of `to_dict`."""
-        return Infeasible(tuple(Violation(**violation) for violation in data["violations"]), data["proven"])
+        return convert(data, Infeasible)
 
     def __str__(self) -> str:
         if not self.proven:
@@ -213,28 +214,3 @@ def _several(count: int, what: str) -> str:
 
 def _add(held: dict[Tile, list[int]], tile: Tile, *amounts: int) -> None:
     held[tile] = [a + b for a, b in zip(held.get(tile, [0, 0, 0]), amounts, strict=True)]
-
-
-def _route_dict(route: Route) -> JsonObject:
-    hops = [[list(hop.tile), list(hop.source), list(hop.target)] for hop in route.hops]
-    return {"kind": route.kind, "index": route.index, "name": route.name, "hops": hops}
-
-
-def _route(data: Mapping[str, Any]) -> Route:
-    hops = tuple(Hop(Tile(*tile), Port(*source), Port(*target)) for tile, source, target in data["hops"])
-    return Route(data["kind"], data["index"], data["name"], hops)
-
-
-def _problem(data: Mapping[str, Any]) -> Problem:
-    limits = data["limits"]
-    tiles = {kind: TileLimits(**limits[kind]) for kind in ("core", "memory", "shim")}
-    ports = {
-        kind: {side: (int(out), int(into)) for side, (out, into) in sides.items()}
-        for kind, sides in limits["ports"].items()
-    }
-    array = ArrayLimits(limits["columns"], limits["core_rows"], tuple(limits["neighbours"]), **tiles, ports=ports)
-    flows = tuple(FlowNeed(**{**flow, "nodes": tuple(flow["nodes"])}) for flow in data["flows"])
-    transfers = tuple(TransferNeed(**{**t, "flows": tuple(t["flows"])}) for t in data["transfers"])
-    nodes = tuple(NodeNeed(**node) for node in data["nodes"])
-    streams = tuple(StreamNeed(**stream) for stream in data["streams"])
-    return Problem(data["device"], array, nodes, streams, flows, transfers)

@@ -123,7 +123,7 @@ def _columns_hold(problem: Problem, placement: Placement) -> bool:
         return False
     for column in set(placement.columns):
         own = [t for t, c in transfers if c == column]
-        locks = sum(2 * (1 + len(t.flows)) for t in own)
+        locks = sum(t.locks for t in own)
         staged = sum(t.staged_bytes for t in own)
         if len(own) > limits.shim.descriptors or locks > limits.memory.locks or staged > limits.memory.bytes:
             return False

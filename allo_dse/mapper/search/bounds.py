@@ -49,15 +49,7 @@ class FoldBounds:
 
     def fits(self, needs: Needs) -> bool:
         """Whether the array has as much as kernels need together."""
-        _, in_flows, in_transfers, out_flows, out_transfers = needs
-        limits = self._limits
-        return (
-            in_transfers <= limits.columns * limits.shim_out
-            and out_transfers <= limits.columns * limits.shim_in
-            and in_transfers + out_flows <= limits.columns * limits.memory_in
-            and out_transfers + in_flows <= limits.columns * limits.memory_out
-            and out_flows <= limits.columns * limits.joins
-        )
+        return self._limits.fit(needs[1:])
 
     @cached_property
     def _limits(self) -> ColumnLimits:
@@ -69,19 +61,12 @@ class FoldBounds:
         A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of
         their own; every node that writes has its own flow. Tensors that several kernels use count once.
         """
-        in_flows = in_transfers = out_flows = out_transfers = 0
-        limits = self._limits
+        flows: dict[str, list[int]] = {"in": [], "out": []}
         for side in self.moved[kernel]:
-            alike = self.alike(kernel, side)
-            if side.key[1] == "in":
-                flows = math.prod(sizes[axis] for axis in alike if side.port.tile.depends_on(axis))
-                in_flows += flows
-                in_transfers += -(-flows // limits.memory_out)
-            else:
-                flows = math.prod(sizes[axis] for axis in alike)
-                out_flows += flows
-                out_transfers += -(-flows // min(limits.memory_in, limits.joins))
-        return (0, in_flows, in_transfers, out_flows, out_transfers)
+            alike, way = self.alike(kernel, side), side.key[1]
+            apart = (axis for axis in alike if way == "out" or side.port.tile.depends_on(axis))
+            flows[way].append(math.prod(sizes[axis] for axis in apart))
+        return (0, *self._limits.totals(tuple(flows["in"]), tuple(flows["out"])))
 
     def alike(self, kernel: int, side: PortSide) -> list[int]:
         """The mesh axes along which all tasks of a kernel use a port if one does."""

@@ -44,7 +44,7 @@ def rough_work(task_class: TaskClass) -> float:
 
 def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fits) -> Iterator[NodeFold]:
     """Every fold onto at most `max_nodes` nodes; of those that only exchange alike tasks, the first."""
-    order, before = graph.order.order, twin_tasks(graph).before
+    order, before = graph.order.order, twin_tasks(graph)
     place: dict[int, int] = {}
 
     def extend(position: int, sets: Sets) -> Iterator[NodeFold]:

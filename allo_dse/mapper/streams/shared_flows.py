@@ -9,7 +9,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
 from ..model.buffering import Buffering
-from ..model.movement import Direction, Flow, StreamFlow, TileLoop
+from ..model.movement import Direction, Flow, StreamFlow
 from .tiles import GroupTiles, TilePattern
 
 
@@ -99,7 +99,6 @@ def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
 
 def _flows(first: int, draft: _Draft, buffering: Buffering) -> tuple[Flow, ...]:
     port, pattern = draft.port, draft.pattern
-    loops = None if pattern.nest is None else tuple(TileLoop(count, step) for count, step in pattern.nest)
     depth = buffering.input_depth if draft.direction == "in" else buffering.output_depth
     tensor, tile_bytes, run_bytes = port.tensor.name, port.tile_bytes, port.run_bytes
     return tuple(
@@ -111,10 +110,7 @@ def _flows(first: int, draft: _Draft, buffering: Buffering) -> tuple[Flow, ...]:
             tile_bytes=tile_bytes,
             run_bytes=run_bytes,
             depth=depth,
-            first_leaf=pattern.first_leaf,
-            uses=pattern.uses,
             moves=pattern.moves,
-            loops=loops,
             first_byte=first_byte,
         )
         for index, (first_byte, nodes) in enumerate(sorted(draft.flows), first)

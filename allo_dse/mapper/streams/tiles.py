@@ -32,14 +32,12 @@ class TilePattern:
         identity: equal for equal patterns.
         nest: the sequence as loops, outermost first; None when it is none.
         uses, moves: how many tasks use the port, and how many of them use another tile than the one before.
-        first_leaf: position in the schedule of the first such task.
     """
 
     identity: Hashable
     nest: Nest | None
     uses: int
     moves: int
-    first_leaf: int
 
 
 # One entry per node: the first byte of its first tile, and the pattern, which nodes share.
@@ -90,7 +88,7 @@ class GroupTiles:
         moves = self.rounds * moves if nest is None else nest_moves(nest)
         uses = self.rounds * len(places)
         identity = nest if nest is not None else (outer_nest, self.group.tree, users[0][1].key)
-        pattern = TilePattern(identity, nest, uses, moves, first_use.first_leaf)
+        pattern = TilePattern(identity, nest, uses, moves)
         return [(start, pattern) for start in starts.tolist()]
 
     @cached_property
@@ -121,7 +119,6 @@ class GroupTiles:
             columns.append(side.first_bytes(pids).reshape(len(tasks), -1))
         order = np.argsort(np.concatenate(places))
         rows = np.concatenate(columns, axis=1)[:, order]
-        first_leaf = min(use.first_leaf for use, _ in users)
         known: dict[bytes, TilePattern] = {}
         result = []
         for row in rows:
@@ -129,7 +126,7 @@ class GroupTiles:
             if relative not in known:
                 nest = loop_nest(row)
                 identity, moves = (relative, change_count(row)) if nest is None else (nest, nest_moves(nest))
-                known[relative] = TilePattern(identity, nest, len(row), moves, first_leaf)
+                known[relative] = TilePattern(identity, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))
         return result
 

@@ -14,7 +14,7 @@ from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
-from ..graph.labels import short_node_name
+from ..graph.names import short_node_name
 from ..mapping import DeviceMapping
 from ..model.movement import StreamFlow
 from ..model.violation import Violation

@@ -10,11 +10,14 @@ channel on the side of the cores. Shim and memory tile of a transfer are in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
 Counts = tuple[int, ...]
+
+Totals = tuple[int, ...]
+"""Input flows, input transfers, output flows, output transfers."""
 
 # Loads that the exact search may try; beyond, a mapping counts as not assignable. Four tensors need some hundreds.
 _MAX_TRIALS = 5_000
@@ -34,6 +37,30 @@ class ColumnLimits:
     memory_in: int
     memory_out: int
     joins: int = 1 << 30
+
+    def transfers(self, direction: str, flows: int) -> int:
+        """Transfers that so many flows of a family take at least: one carries as many as its memory tile can."""
+        return -(-flows // (self.memory_out if direction == "in" else min(self.memory_in, self.joins)))
+
+    def demands(self, needs: Totals) -> tuple[tuple[str, int, int], ...]:
+        """What totals need of all columns together: limit, need, and what there is."""
+        in_flows, in_transfers, out_flows, out_transfers = needs
+        return (
+            ("shim_dma_out", in_transfers, self.columns * self.shim_out),
+            ("shim_dma_in", out_transfers, self.columns * self.shim_in),
+            ("memory_tile_dma_in", in_transfers + out_flows, self.columns * self.memory_in),
+            ("memory_tile_dma_out", out_transfers + in_flows, self.columns * self.memory_out),
+            ("switch_ports", out_flows, self.columns * self.joins),
+        )
+
+    def fit(self, needs: Totals) -> bool:
+        """Whether all columns together have what totals need; they may still not be enough column by column."""
+        return all(needed <= limit for _, needed, limit in self.demands(needs))
+
+    def totals(self, inputs: Counts, outputs: Counts) -> Totals:
+        """What families of so many flows need at least, however they are distributed."""
+        in_transfers = sum(self.transfers("in", flows) for flows in inputs)
+        return sum(inputs), in_transfers, sum(outputs), sum(self.transfers("out", flows) for flows in outputs)
 
 
 @dataclass(frozen=True)
@@ -135,7 +162,8 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
         if not any(left):
             return []
         state = (column, left)
-        if state in visited or _is_too_much(left[:split], left[split:], limits, limits.columns - column):
+        columns_left = replace(limits, columns=limits.columns - column)
+        if state in visited or not columns_left.fit(limits.totals(left[:split], left[split:])):
             return None
         visited.add(state)
         for take in _column_loads(left, split, limits):
@@ -151,19 +179,6 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
 
     found = search(0, inputs + outputs)
     return None if found is None else tuple(sorted(found, key=lambda s: (s.direction, s.family, s.column)))
-
-
-def _is_too_much(inputs: Counts, outputs: Counts, limits: ColumnLimits, columns: int) -> bool:
-    """Whether the totals alone exceed what `columns` columns have."""
-    in_transfers = sum(-(-n // limits.memory_out) for n in inputs)
-    out_transfers = sum(-(-n // min(limits.memory_in, limits.joins)) for n in outputs)
-    return (
-        in_transfers > columns * limits.shim_out
-        or out_transfers > columns * limits.shim_in
-        or sum(outputs) > columns * limits.joins
-        or in_transfers + sum(outputs) > columns * limits.memory_in
-        or out_transfers + sum(inputs) > columns * limits.memory_out
-    )
 
 
 def _column_loads(left: Counts, inputs: int, limits: ColumnLimits) -> Iterator[Counts]:

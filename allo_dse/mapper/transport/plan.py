@@ -9,14 +9,12 @@ from allo_dse.device.device import NpuDevice
 
 from ..layouts.access import access_pattern
 from ..model.buffering import Buffering
-from ..model.movement import Flow, StreamFlow, TileLoop, Transfer, Transport
+from ..model.movement import Flow, Transfer, Transport
 from ..model.violation import Violation
 from ..streams.shared_flows import FlowFamily, plan_flows
 from ..streams.view import MappingView
 from .assign import ColumnLimits, Share, assign_columns
 from .tile_limits import channel_shortages
-
-__all__ = ["Flow", "StreamFlow", "TileLoop", "Transfer", "Transport", "plan_transport"]
 
 
 def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:
@@ -36,7 +34,7 @@ def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -
     violations: tuple[Violation, ...] = ()
     if shares is None:
         violations = channel_shortages(inputs, outputs, limits)
-        parts: list[Part] = [(family, (flow,), -1, -1) for family in families for flow in family.flows]
+        parts: list[Part] = [(family, (flow,), -1) for family in families for flow in family.flows]
     else:
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
@@ -52,21 +50,18 @@ def column_limits(device: NpuDevice) -> ColumnLimits:
     return ColumnLimits(device.array.columns, shim.dma_in, shim.dma_out, memory.dma_in, memory.dma_out, joins)
 
 
-Part = tuple[FlowFamily, tuple[Flow, ...], int, int]
+Part = tuple[FlowFamily, tuple[Flow, ...], int]
 
 
 def _shared_out(shares: tuple[Share, ...], inputs: list[FlowFamily], outputs: list[FlowFamily]) -> list[Part]:
-    """Family, flows, column and channel of each share; a family's flows go to its shares in the order of tiles."""
+    """Family, flows and column of each share; a family's flows go to its shares in the order of tiles."""
     taken: dict[int, int] = {}
-    channels: dict[tuple[str, int], int] = {}
     result = []
     for share in shares:
         family = (inputs if share.direction == "in" else outputs)[share.family]
         start = taken.get(id(family), 0)
         taken[id(family)] = start + share.flows
-        channel = channels.get((share.direction, share.column), 0)
-        channels[share.direction, share.column] = channel + 1
-        result.append((family, family.flows[start : start + share.flows], share.column, channel))
+        result.append((family, family.flows[start : start + share.flows], share.column))
     return result
 
 
@@ -75,7 +70,6 @@ def _transfer(
     family: FlowFamily,
     flows: tuple[Flow, ...],
     column: int,
-    channel: int,
     device: NpuDevice,
     buffering: Buffering,
 ) -> Transfer:
@@ -87,7 +81,6 @@ def _transfer(
         direction=first.direction,
         flows=tuple(flow.index for flow in flows),
         column=column,
-        channel=channel,
         tile_bytes=first.tile_bytes,
         run_bytes=first.run_bytes,
         moves=first.moves,

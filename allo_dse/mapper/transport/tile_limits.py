@@ -20,25 +20,16 @@ LOCKS_PER_END = 2
 def channel_shortages(
     inputs: Sequence[FlowFamily], outputs: Sequence[FlowFamily], limits: ColumnLimits
 ) -> tuple[Violation, ...]:
-    """Why flows cannot be assigned to the columns: the totals that exceed the device, or else the combination.
-
-    The needs are lower bounds: transfers carry one family each, and as many of its flows as a memory tile allows.
-    """
+    """Why flows cannot be assigned to the columns: the totals that exceed the device, or else the combination."""
     columns = limits.columns
     ins, outs = tuple(len(f.flows) for f in inputs), tuple(len(f.flows) for f in outputs)
-    in_transfers = sum(-(-n // limits.memory_out) for n in ins)
-    out_transfers = sum(-(-n // min(limits.memory_in, limits.joins)) for n in outs)
     detail = ", ".join(_summary(f) for f in (*inputs, *outputs))
-    all_shims, all_memory = _tiles("shim tile", columns), _tiles("memory tile", columns)
-    checks = (
-        ("shim_dma_out", all_shims, in_transfers, columns * limits.shim_out),
-        ("shim_dma_in", all_shims, out_transfers, columns * limits.shim_in),
-        ("memory_tile_dma_in", all_memory, in_transfers + sum(outs), columns * limits.memory_in),
-        ("memory_tile_dma_out", all_memory, out_transfers + sum(ins), columns * limits.memory_out),
-        ("switch_ports", f"{all_memory} from the north", sum(outs), columns * limits.joins),
-    )
+    memory_tiles = _tiles("memory tile", columns)
+    where = {"shim": _tiles("shim tile", columns), "switch": f"{memory_tiles} from the north", "memory": memory_tiles}
     found = tuple(
-        Violation(name, where, needed, limit, detail) for name, where, needed, limit in checks if needed > limit
+        Violation(name, where[name.split("_")[0]], needed, limit, detail)
+        for name, needed, limit in limits.demands(limits.totals(ins, outs))
+        if needed > limit
     )
     return found or (_uneven(ins, outs, detail, limits),)
 

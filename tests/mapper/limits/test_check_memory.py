@@ -147,4 +147,4 @@ def test_depths_are_whole_numbers(depth: Any) -> None:
 
 def test_buffering_round_trip() -> None:
     buffering = Buffering(1, 3, 4)
-    assert Buffering.from_dict(buffering.to_dict()) == buffering
+    assert Buffering(**buffering.to_dict()) == buffering

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.mapping import DeviceMapping
@@ -71,7 +70,7 @@ def test_every_fold_is_legal_and_exports(edges: Any) -> None:
         vmg = unfolded.fold(fold)
         assert vmg.node_count == fold.node_count
         assert vmg.schedulable
-        assert NodeFold.from_dict(json.loads(json.dumps(fold.to_dict()))) == fold
+        assert json.loads(json.dumps(fold.to_dict()))["nodes"] == [list(own) for own in fold.nodes]
         keys.add(vmg.key)
     assert len(keys) == len(folds)
 

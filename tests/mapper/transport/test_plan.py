@@ -69,13 +69,11 @@ class TestHandWrittenGemm:
             assert (len(ins), len(outs)) == (2, 1)
             assert len(ins) + sum(len(t.flows) for t in outs) == 6
             assert sum(len(t.flows) for t in ins) + len(outs) == 3
-            assert sorted(t.channel for t in ins) == [0, 1]
 
     def test_tiles(self) -> None:
         a, c = self.transport.flows[0], self.transport.flows[-1]
-        assert (a.tile_bytes, a.run_bytes, a.depth, a.uses, a.moves, a.first_leaf) == (8192, 128, 2, 2048, 2048, 0)
-        assert (c.tile_bytes, c.run_bytes, c.depth, c.uses, c.moves, c.first_leaf) == (8192, 128, 2, 64, 64, 31)
-        assert [loop.count for loop in a.loops or ()] == [8, 8, 32]
+        assert (a.tile_bytes, a.run_bytes, a.depth, a.moves) == (8192, 128, 2, 2048)
+        assert (c.tile_bytes, c.run_bytes, c.depth, c.moves) == (8192, 128, 2, 64)
 
     def test_a_join_takes_neighbouring_tiles(self) -> None:
         joined = next(t for t in self.transport.transfers if t.direction == "out")
@@ -141,10 +139,9 @@ def normal_form(transport: Transport, vmg: VMG) -> object:
     first_task = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     name = first_task.__getitem__
     flows = [
-        (f.tensor, f.direction, sorted(map(name, f.nodes)), f.first_byte, f.uses, f.moves, f.first_leaf, f.depth)
-        for f in transport.flows
+        (f.tensor, f.direction, sorted(map(name, f.nodes)), f.first_byte, f.moves, f.depth) for f in transport.flows
     ]
-    transfers = [(t.tensor, t.flows, t.column, t.channel, t.pattern) for t in transport.transfers]
+    transfers = [(t.tensor, t.flows, t.column, t.pattern) for t in transport.transfers]
     streams = sorted((s.stream, name(s.source), name(s.target), s.depth) for s in transport.streams)
     return flows, transfers, streams
 

@@ -22,7 +22,7 @@ from ..task.arrays import Array, whole
 from ..task.body import MOVED, Body
 from ..task.pragmas import LoopPragmas, LoopSource, place
 from ..task.statements import HANDLERS, translate
-from .local_copies import Frame, Parameter, bind_copy, copy_out, strides_of
+from .local_copies import Frame, Parameter, bind_copy, copy_out
 from .tensor_plan import ClassPlan, PortPlan
 
 
@@ -154,7 +154,7 @@ def _bind_tensor(frame: Frame, position: int, argument: ir.Value, wanted: str) -
     if port.access == "value":
         body.views[argument] = whole(Array(name, element, ()))
         return [Parameter("value", position, f"{element} {name}")]
-    strides = strides_of(tensor.shape)
+    strides = tensor.strides
     if port.access == "shared":
         place_ = sum((frame.over_pids(o) * s for o, s in zip(port.origin, strides, strict=True)), Linear())
         body.views[argument] = whole(Array(name, element, port.port.tile_shape, pointer=(place_, strides)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -106,7 +105,7 @@ def _copy(
 ) -> None:
     """Loops over the elements of a box, row-major; from or to a stream, over words."""
     body = frame.body
-    strides = strides_of(port.port.tensor.shape)
+    strides = port.port.tensor.strides
     counters: list[str] = []
     opened = 0
     with body.names.scope():
@@ -149,7 +148,3 @@ def _word(body: Body, port: PortPlan, mine: str, stream: str, direction: str) ->
     body.line("}")
     if direction == "out":
         body.line(f"{stream}.write({word});")
-
-
-def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

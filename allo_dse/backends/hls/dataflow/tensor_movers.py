@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -131,11 +130,11 @@ def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str
     """Where the element lies in DRAM, row-major."""
     named: dict[Atom, Linear] = {axis: Linear(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)}
     place = Linear()
-    for dim, (corner, counter) in enumerate(zip(stream.port.corner, counters, strict=True)):
+    for corner, counter, stride in zip(stream.port.corner, counters, tensor.strides, strict=True):
         moved = corner.replaced(named)
         constant: dict[Atom, Linear] = {
             f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
         }
         index = moved.replaced(constant) + (Linear(0, {counter: 1}) if counter else Linear())
-        place = place + index * math.prod(tensor.shape[dim + 1 :])
+        place = place + index * stride
     return place.text(str)
