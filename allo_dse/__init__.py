@@ -155,11 +155,11 @@ __all__ = [*_names, "__version__"]
 
 
 for _target in ("simulator", "llvm"):
-    register_target(_target, "allo_dse.eval.public.built:build_simulator")
+    register_target(_target, "allo_dse.eval.public.built:SimulatorModule")
 for _target in ("aie", "aie-mlir"):
     register_target(_target, "allo_dse.eval.public.built:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.eval.public.built:build_hls")
+    register_target(_target, "allo_dse.eval.public.built:HlsModule")
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.backends.rtl.circuit import Circuit, build_circuit
-from allo_dse.backends.rtl.errors import RtlError
+from allo_dse.backends.rtl.kernel_ports import RtlError
 from allo_dse.backends.rtl.resources import CircuitResources, circuit_resources
 from allo_dse.backends.rtl.simulate import CircuitRun, Waiting, run_circuit
 from allo_dse.backends.rtl.tools import unavailable

@@ -16,7 +16,7 @@ _BUILDERS: dict[str, str] = {}
 
 
 def register_target(name: str, builder: str) -> None:
-    """Make `df.build(region, target=name)` call `builder`, given as "module:function".
+    """Make `df.build(region, target=name)` call `builder`, given as "module:function" or "module:class".
 
     The function is called as `builder(region, **options)` and returns the built module, which is called with arrays.
     """

@@ -18,7 +18,6 @@ from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.program.directive import Directive
 
 from .fold.vmg import VMG
-from .graph.periods import GroupSchedule
 from .limits.check import array_violations, is_hopeless, node_violations
 from .limits.check_fpga import fpga_violations
 from .limits.fpga import FpgaCosts
@@ -84,11 +83,6 @@ class DeviceMapping:
     def local_memory_bytes(self) -> int:
         """Data memory of the node that needs most, with what the device reserves."""
         return max(memory.total for memory in self.memory)
-
-    @cached_property
-    def periods(self) -> tuple[GroupSchedule, ...]:
-        """Per node group, when its nodes need other tiles."""
-        return self.view.periods
 
     @cached_property
     def fpga(self) -> FpgaCosts:

@@ -52,7 +52,7 @@ def test_what_folds_of_a_program_share_changes_nothing(
             assert shared.transport.transfers == fresh.transport.transfers
             assert shared.transport.streams == fresh.transport.streams
             assert shared.memory == fresh.memory
-            assert [text(p) for p in shared.periods] == [text(p) for p in fresh.periods]
+            assert [text(p) for p in shared.view.periods] == [text(p) for p in fresh.view.periods]
 
 
 def text(schedule: Any) -> tuple[Any, ...]:

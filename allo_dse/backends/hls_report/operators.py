@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from .parts import NO_AMOUNTS, RESOURCES, HlsOperator, Resources
+from .parts import NO_AMOUNTS, HlsOperator, Resources
 
 _UNIT = re.compile(r"(?:^|_)([a-z]+)(?:_\d+n?s?)*_\d+_(\d+)_(full|max|med|no)_dsp(?:_|$)")
 _IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "fabric"}
@@ -26,16 +26,9 @@ def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]
     found = {(one.module, one.name): one for one in known}
     for other in others:
         key = other.module, other.name
-        found[key] = _with(found[key], other.resources) if key in found else other
+        mine = found.get(key, other)
+        found[key] = replace(mine, resources=mine.resources.filled(other.resources))
     return tuple(found.values())
-
-
-def _with(operator: HlsOperator, other: Resources) -> HlsOperator:
-    mine = operator.resources
-    both = {
-        name: getattr(mine, name) if getattr(mine, name) is not None else getattr(other, name) for name in RESOURCES
-    }
-    return replace(operator, resources=Resources(**both))
 
 
 def bound_operators(module: str, nodes: Iterable[dict[str, str]]) -> Iterator[HlsOperator]:

@@ -45,6 +45,11 @@ class Cycles:
 UNKNOWN = Cycles()
 
 
+def first_known(one: int | None, other: int | None) -> int | None:
+    """A number of two reports, of which either may lack it."""
+    return other if one is None else one
+
+
 @dataclass(frozen=True)
 class Resources:
     """Amounts of the device's resources; BRAM in blocks of 18 Kbit."""
@@ -54,6 +59,10 @@ class Resources:
     ff: int | None = None
     lut: int | None = None
     uram: int | None = None
+
+    def filled(self, other: Resources) -> Resources:
+        """These amounts, and another report's where they are None."""
+        return Resources(**{name: first_known(getattr(self, name), getattr(other, name)) for name in RESOURCES})
 
     def __str__(self) -> str:
         known = ((name, getattr(self, name)) for name in RESOURCES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .cosim_report import read_cosim_report
 from .operators import merged_operators
-from .parts import HlsFifo, HlsLoop, HlsReportError, Module
+from .parts import HlsFifo, HlsLoop, HlsReportError, Module, first_known
 from .report import HlsReport
 from .summary_report import read_summary_report
 from .text_report import read_text_report
@@ -136,9 +136,9 @@ def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tu
     return tuple(
         replace(
             loop,
-            ii=loop.ii if loop.ii is not None else other.ii,
+            ii=first_known(loop.ii, other.ii),
             ii_target=other.ii_target,
-            depth=loop.depth if loop.depth is not None else other.depth,
+            depth=first_known(loop.depth, other.depth),
             loops=_merged_loops(loop.loops, other.loops),
         )
         for loop, other in zip(known, others, strict=True)
@@ -147,14 +147,9 @@ def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tu
 
 def _merged_fifo(known: HlsFifo, other: HlsFifo) -> HlsFifo:
     """What XML says of a FIFO, with the width and the registers that only text reports have."""
-    mine, theirs = known.resources, other.resources
     return replace(
         known,
-        width=known.width if known.width is not None else other.width,
-        depth=known.depth if known.depth is not None else other.depth,
-        resources=replace(
-            theirs,
-            bram18=mine.bram18 if mine.bram18 is not None else theirs.bram18,
-            uram=mine.uram if mine.uram is not None else theirs.uram,
-        ),
+        width=first_known(known.width, other.width),
+        depth=first_known(known.depth, other.depth),
+        resources=known.resources.filled(other.resources),
     )

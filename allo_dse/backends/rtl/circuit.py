@@ -14,9 +14,8 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 
-from .errors import RtlError
 from .kernel import lower_kernel
-from .parts import RtlKernel
+from .kernel_ports import RtlError, RtlKernel
 
 if TYPE_CHECKING:
     from ..hls import Folding

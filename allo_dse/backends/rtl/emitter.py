@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from allo_dse.ir.bindings import ir
 from allo_dse.program.tasks import TaskClass
 
-from .errors import RtlError
-from .parts import Kind, LocalArray, RtlKernel, Site
+from .kernel_ports import Kind, LocalArray, RtlError, RtlKernel, Site
 
 
 @dataclass

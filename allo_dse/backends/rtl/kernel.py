@@ -20,8 +20,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 from .emitter import Emitter
-from .errors import RtlError
-from .parts import RtlKernel
+from .kernel_ports import RtlError, RtlKernel
 from .widths import index_width
 
 STRUCTURED = (

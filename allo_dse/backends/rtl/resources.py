@@ -11,7 +11,7 @@ from pathlib import Path
 from allo_dse.ir import kept
 
 from .circuit import Circuit
-from .errors import RtlError
+from .kernel_ports import RtlError
 from .tools import YOSYS, kernel_verilog, run_tool, unavailable
 
 FAMILY = "xcup"

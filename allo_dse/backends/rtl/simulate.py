@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .circuit import Circuit
-from .errors import RtlError
+from .kernel_ports import RtlError
 from .testbench import bench_text
 from .tools import SIMULATORS, kernel_verilog, renamed, run_tool, unavailable
 

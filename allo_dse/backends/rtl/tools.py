@@ -12,7 +12,7 @@ from pathlib import Path
 
 from allo_dse.ir import kept
 
-from .errors import RtlError
+from .kernel_ports import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
 # By this Python, whose scripts need not be on the search path.

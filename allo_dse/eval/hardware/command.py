@@ -8,9 +8,7 @@ import math
 import os
 import shlex
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +16,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
-from ..processes.tool import Overdue, exit_words, printable, run_tool, tail, within
+from ..processes.tool import Overdue, exit_words, printable, run_tool, tail, within, workspace
 from .design_folder import design_files, write_files
 
 PLACEHOLDER = "{design}"
@@ -104,7 +102,7 @@ class Command:
             DesignRefused: if the command says that it cannot take the design.
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
-        with self._workspace(design) as folder:
+        with workspace(self.directory, design.key) as folder:
             write_files(design_files(design, reference=self.reference), folder)
             return self._measured(self._run(folder), {})
 
@@ -140,16 +138,6 @@ class Command:
 
     def _measured(self, found: dict[str, Any], own: dict[str, Any]) -> Metrics:
         return Metrics(**{**found, **own, "evaluator": f"{self.name} {self.version}"})
-
-    @contextmanager
-    def _workspace(self, design: Design) -> Iterator[Path]:
-        if self.directory is None:
-            with tempfile.TemporaryDirectory(prefix="allo-dse-") as path:
-                yield Path(path)
-        else:
-            folder = self.directory / design.key
-            folder.mkdir(parents=True, exist_ok=True)
-            yield folder
 
     def _program(self, word: str | None = None) -> str | None:
         word = word or self.words[0]

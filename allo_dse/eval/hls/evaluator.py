@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -25,8 +22,9 @@ from ..evaluator import Metrics
 from ..fpga.evaluator import operations, run
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
+from ..processes.tool import workspace
 from .design import decided_depths, hls_project
-from .golden_data import golden_data, write_data
+from .golden_data import golden_data
 from .prediction import comparison
 from .tool import HlsToolError, run_steps, unavailable
 
@@ -83,19 +81,9 @@ class HlsTool:
         depths = decided_depths(design, self.depths)
         mapping = replace(design.mapping.fpga, depths=depths)
         project = hls_project(design, depths)
-        with self._workspace(design) as path:
+        with workspace(self.directory, f"{design.key}{'-cosim' if self.cosim else ''}") as path:
             report = self._report(design.program, project, path)
         return _metrics(design, mapping, project, report)
-
-    @contextmanager
-    def _workspace(self, design: Design) -> Iterator[Path]:
-        if self.directory is None:
-            with tempfile.TemporaryDirectory(prefix="allo-dse-hls-") as path:
-                yield Path(path)
-        else:
-            path_ = self.directory / f"{design.key}{'-cosim' if self.cosim else ''}"
-            path_.mkdir(parents=True, exist_ok=True)
-            yield path_
 
     def _report(self, program: Program, project: HlsProject, path: Path) -> HlsReport:
         """The report of a project, made now or in an earlier run."""
@@ -104,9 +92,7 @@ class HlsTool:
         if not done.exists() or done.read_text() != digest:
             done.unlink(missing_ok=True)
             shutil.rmtree(path / "hls", ignore_errors=True)
-            project.write(path)
-            if self.cosim:
-                write_data(golden_data(program), path)
+            replace(project, data=golden_data(program) if self.cosim else {}).write(path)
             run_steps(path, ["csynth", "cosim"] if self.cosim else ["csynth"], seconds=self.seconds)
         try:
             report = read_hls_report(path / "hls" if (path / "hls").is_dir() else path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +44,6 @@ def golden_data(program: Program, reference: Callable[..., object] | None = None
     for one in program.shared:  # keeps its contents from call to call
         files[f"data/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
     return files | {f"data/golden/{name}.bin": golden[name] for name in outputs}
-
-
-def write_data(data: Mapping[str, bytes], directory: Path) -> None:
-    """Write the files of a test bench beside a project's sources."""
-    for name, content in data.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def inputs_of(program: Program) -> Arrays:

@@ -17,8 +17,8 @@ from allo_dse.space.design import Design
 from ..evaluator import Metrics
 from .accuracy import accuracy_of
 from .bounds import NpuBounds
-from .network import TEMPLATE_PERIODS, TICKS_PER_CYCLE, NpuNetwork, build_npu_network
-from .work import blocks_of, host_us, macs_of, peak_of
+from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network
+from .work import TICKS_PER_CYCLE, blocks_of, host_us, macs_of, peak_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        transport, schedules = design.mapping.transport, design.mapping.periods
+        transport, schedules = design.mapping.transport, design.mapping.view.periods
         simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
         blocks = []
         for periods, count in blocks_of(schedules[0].periods, transport, NpuDevice.of(design.device).board):
@@ -101,17 +101,14 @@ class _Simulation:
         return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
 
     def _network(self, periods: int) -> NpuNetwork:
-        if periods < TEMPLATE_PERIODS:
-            return build_npu_network(
-                self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods
-            )
-        return self._template.with_periods(periods)
+        return self._built(periods) if periods < TEMPLATE_PERIODS else self._template.with_periods(periods)
 
     @cached_property
     def _template(self) -> NpuNetwork:
-        return build_npu_network(
-            self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), TEMPLATE_PERIODS
-        )
+        return self._built(TEMPLATE_PERIODS)
+
+    def _built(self, periods: int) -> NpuNetwork:
+        return build_npu_network(self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods)
 
 
 def _metrics(

@@ -8,7 +8,7 @@ shim channel holds them for the tile's bytes over the board's bandwidths and is 
 the channel's width. A tile that several cores need at the same place in their schedules is fetched once and sent to all
 of them together.
 
-Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle, so that rounding a short transfer does not matter.
+Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .cores import core_period
 from .costs import class_cycles
-
-TICKS_PER_CYCLE = 16
+from .work import TICKS_PER_CYCLE, TileTicks
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class _Parts:
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    shim_channels: dict[tuple[tuple[int, str, int, int, bool], ...], tuple[Table, float]] = field(default_factory=dict)
+    shim_channels: dict[tuple[tuple[int, str, TileTicks], ...], tuple[Table, float]] = field(default_factory=dict)
     memory: dict[tuple[str, int | None], int] = field(default_factory=dict)
 
     @contextmanager
@@ -126,30 +125,6 @@ class _Parts:
         self.tables.append(table)
         return self.builder.process(table, streams, resources)
 
-    def ticks(self, cycles: float) -> int:
-        return round(cycles * TICKS_PER_CYCLE)
-
-    def transfer_ticks(self, tile_bytes: int) -> int:
-        """A tile through one DMA channel."""
-        return self.ticks(tile_bytes / self.device.interconnect.stream_bytes_per_cycle)
-
-    def dram_ticks(self, staged: _Staged) -> int:
-        """DRAM service for one tile."""
-        board = self.device.board
-        return self.ticks(
-            board.dram_us(staged.flow.tile_bytes, staged.flow.run_bytes, staged.paged) * self.cycles_per_us
-        )
-
-    def column_ticks(self, staged: _Staged) -> int:
-        """What one tile takes of its column's share of the bandwidth."""
-        return self.ticks(
-            self.device.board.column_us(staged.flow.tile_bytes, staged.flow.run_bytes) * self.cycles_per_us
-        )
-
-    @property
-    def cycles_per_us(self) -> float:
-        return self.device.board.clock_ghz * 1e3
-
     def memory_ports(self, transfer: Transfer) -> tuple[int, int]:
         """The resources that a transfer's tiles need: DRAM in its direction, and its column's way there."""
         dram, column = (transfer.direction, None), (transfer.direction, transfer.column)
@@ -171,7 +146,8 @@ def build_npu_network(
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
         schedule = ports[flow.nodes[0], flow.tensor, flow.direction, flow.tile_bytes]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
-        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), paged))
+        ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged)
+        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         for node, fifo in zip(flow.nodes, local, strict=True):
             ends[node, ports[node, flow.tensor, flow.direction, flow.tile_bytes].key] = fifo
@@ -185,7 +161,7 @@ def build_npu_network(
         periods=periods,
         counts=parts.counted_rows(network),
         core_ticks=core_ticks,
-        dram_ticks=max(_dram_ticks(parts, staged, direction) for direction in ("in", "out")),
+        dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
         channel_ticks=parts.channel_ticks,
         dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
         memory_names=tuple(
@@ -197,12 +173,12 @@ def build_npu_network(
 
 @dataclass(frozen=True)
 class _Staged:
-    """A flow, when its tiles move, its buffer in the memory tile, and whether it walks down pages."""
+    """A flow, when its tiles move, its buffer in the memory tile, and what a tile takes."""
 
     flow: Flow
     schedule: PortSchedule
     buffer: Fifo
-    paged: bool
+    ticks: TileTicks
 
 
 def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
@@ -217,9 +193,9 @@ def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
     return stride_words * WORD_BYTES == board.page_bytes and rows > rows_of_tile
 
 
-def _dram_ticks(parts: _Parts, staged: list[_Staged], direction: str) -> tuple[int, int]:
+def _dram_ticks(staged: list[_Staged], direction: str) -> tuple[int, int]:
     """Ticks of DRAM service in one direction, in the first and in a later period."""
-    return _per_period([(parts.dram_ticks(s), s.schedule) for s in staged if s.flow.direction == direction])
+    return _per_period([(s.ticks.dram, s.schedule) for s in staged if s.flow.direction == direction])
 
 
 def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
@@ -244,8 +220,7 @@ def _memory_tile_channel(
     parts: _Parts, tables: dict[tuple[str, int, Cadence, int], Table], staged: _Staged, local: list[Fifo]
 ) -> None:
     """The memory-tile channel of one flow: to all its cores at once, or from its core."""
-    flow, schedule = staged.flow, staged.schedule
-    ticks = parts.transfer_ticks(flow.tile_bytes)
+    flow, schedule, ticks = staged.flow, staged.schedule, staged.ticks.channel
     key = (flow.direction, ticks, schedule.cadence, len(local))
     if key not in tables:
         cores = range(2, 2 + 2 * len(local), 2)
@@ -274,7 +249,7 @@ def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: 
 
 def _shim_channel(parts: _Parts, flows: list[_Staged], memory: tuple[int, int]) -> None:
     """One shim channel: the tiles of its flows in the order in which the cores need them."""
-    key = tuple((id(f.schedule), f.flow.direction, f.flow.tile_bytes, f.flow.run_bytes, f.paged) for f in flows)
+    key = tuple((id(f.schedule), f.flow.direction, f.ticks) for f in flows)
     channel = parts.shim_channels.get(key)
     if channel is None:
         channel = parts.shim_channels[key] = _shim_table(parts, flows)
@@ -294,8 +269,7 @@ def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
     else:
         _shim_moves(parts, table, flows, first, 1, 0)
         _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
-    times = [max(sum(_memory_ticks(parts, staged)), parts.transfer_ticks(staged.flow.tile_bytes)) for staged in flows]
-    return table, float(sum(times[f] for f in steady))
+    return table, float(sum(flows[f].ticks.shim for f in steady))
 
 
 def _order_of_moves(flags: list[Flags]) -> IntArray:
@@ -311,19 +285,13 @@ def _shim_moves(
     pattern, times = _shortest_pattern(order)
     with parts.repeat(table, periods, per_period), table.repeat(times):
         for position in pattern:
-            flow = flows[position].flow
-            (dram, column), channel = _memory_ticks(parts, flows[position]), parts.transfer_ticks(flow.tile_bytes)
-            taken, given = (1, 0) if flow.direction == "in" else (0, 1)
+            ticks = flows[position].ticks
+            taken, given = (1, 0) if flows[position].flow.direction == "in" else (0, 1)
             table.get(2 * position + taken)
-            table.request(0, dram)
-            table.request(1, column)
-            table.wait(max(0, channel - dram - column))
+            table.request(0, ticks.dram)
+            table.request(1, ticks.column)
+            table.wait(ticks.shim - ticks.dram - ticks.column)
             table.put(2 * position + given)
-
-
-def _memory_ticks(parts: _Parts, staged: _Staged) -> tuple[int, int]:
-    """What a tile takes of DRAM, and then of its column's way there."""
-    return parts.dram_ticks(staged), parts.column_ticks(staged)
 
 
 def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:

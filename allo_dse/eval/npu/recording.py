@@ -12,8 +12,8 @@ from allo_dse.mapper.streams.channels import Channel
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
-from .network import TICKS_PER_CYCLE, build_npu_network
-from .work import blocks_of
+from .network import build_npu_network
+from .work import TICKS_PER_CYCLE, blocks_of
 
 NAMED_NODES = 3
 
@@ -67,7 +67,7 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
         SimulationError: if it deadlocks.
     """
     device = NpuDevice.of(design.device)
-    transport, schedules = design.mapping.transport, design.mapping.periods
+    transport, schedules = design.mapping.transport, design.mapping.view.periods
     links = design.mapping.view.channels
     periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
     built = build_npu_network(schedules, links, transport, device, periods)

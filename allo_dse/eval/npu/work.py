@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -13,6 +14,39 @@ from allo_dse.mapper.graph.periods import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
+
+TICKS_PER_CYCLE = 16
+"""So that rounding a short transfer does not matter."""
+
+
+@dataclass(frozen=True)
+class TileTicks:
+    """What one tile of a flow takes, in ticks.
+
+    Attributes:
+        dram: of DRAM in its direction.
+        column: of its column's way there.
+        channel: of one DMA channel, of a memory tile or a shim.
+    """
+
+    dram: int
+    column: int
+    channel: int
+
+    @staticmethod
+    def of(device: NpuDevice, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
+        """Of a tile with contiguous runs of so many bytes; `paged` where it walks down pages (`network.is_paged`)."""
+        board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
+        return TileTicks(
+            round(board.dram_us(tile_bytes, run_bytes, paged) * per_us),
+            round(board.column_us(tile_bytes, run_bytes) * per_us),
+            round(tile_bytes / device.interconnect.stream_bytes_per_cycle * TICKS_PER_CYCLE),
+        )
+
+    @property
+    def shim(self) -> int:
+        """Of its shim channel, which holds DRAM and then the column's way, and is itself busy for the tile's bytes."""
+        return max(self.dram + self.column, self.channel)
 
 
 def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:

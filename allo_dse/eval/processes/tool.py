@@ -6,10 +6,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from .process_tree import end_tree, marked
@@ -21,6 +22,17 @@ _TAIL_BYTES = 64 << 10
 
 Overdue = Callable[[float], str]
 """Why a tool that has run for so many seconds must be ended; empty while it may go on."""
+
+
+@contextmanager
+def workspace(directory: Path | None, name: str) -> Iterator[Path]:
+    """A folder for one run of a tool: `name` in a directory, where it is kept, or else one that is deleted."""
+    if directory is not None:
+        (directory / name).mkdir(parents=True, exist_ok=True)
+        yield directory / name
+        return
+    with tempfile.TemporaryDirectory(prefix="allo-dse-") as path:
+        yield Path(path)
 
 
 def within(seconds: float) -> Overdue:

@@ -46,7 +46,7 @@ class _Built:
 
 
 class SimulatorModule(_Built):
-    """What `df.build(region)` returns: call it with the region's arguments.
+    """What `df.build(region)` returns (target "simulator" or "llvm"): call it with the region's arguments.
 
     Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
     warning; an error when it was built with `strict=True`.
@@ -106,11 +106,6 @@ def returned_values(returned: list[Array]) -> Any:
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
-def build_simulator(region: Any, **options: Any) -> SimulatorModule:
-    """The target "simulator" (and "llvm", the default) of `df.build`."""
-    return SimulatorModule(region, **options)
-
-
 def build_aie(region: Any, **options: Any) -> SimulatorModule:
     """The target "aie" without NPU tools: the folded design runs in the simulator, and says so."""
     print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
@@ -119,6 +114,10 @@ def build_aie(region: Any, **options: Any) -> SimulatorModule:
 
 class HlsModule(_Built):
     """What the targets "vhls" and "vitis_hls" of `df.build` return: generated C++, which can be run.
+
+    Args:
+        mode: "csim", "csynth", "cosim", "hw_emu" or "hw".
+        project: a directory, written at once.
 
     Attributes:
         hls_project: all files; `hls_code` is the kernel.
@@ -182,13 +181,3 @@ class HlsModule(_Built):
             self._simulation = CSimulation(self.hls_project)
         self._simulation(*arrays, *returned)
         return returned_values(returned)
-
-
-def build_hls(region: Any, **options: Any) -> HlsModule:
-    """The targets "vhls" and "vitis_hls" of `df.build`: C++ for Vitis HLS.
-
-    Args:
-        options: `mode` ("csim", "csynth", "cosim", "hw_emu", "hw"), `project` (a directory, written at once),
-            `mapping_primitives`, `depths`, `device`.
-    """
-    return HlsModule(region, **options)

@@ -1,6 +1,6 @@
 """Graphs of tasks, kernels and ports: schedule trees, names, axes of meshes, streams as arrays.
 
 Imports: backends, common, device, mapper.axes, mapper.layouts, mapper.model, program.
-Imported by: drawing, eval, mapper, mapper.fold, mapper.limits, mapper.place, mapper.search, mapper.streams,
-  mapper.target, space.
+Imported by: drawing, eval, mapper.fold, mapper.limits, mapper.place, mapper.search, mapper.streams, mapper.target,
+  space.
 """

@@ -18,6 +18,12 @@ MOST_PARTITIONED = 8
 """Programs of more kernels are partitioned into runs of neighbours in the order of streams only."""
 
 
+def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[Sequence[int]]:
+    """Kernels in sets that have nodes of their own: those of a chain together, others alone."""
+    chained = {kernel for members in chains for kernel in members}
+    return [*chains, *((kernel,) for kernel in kernels if kernel not in chained)]
+
+
 @dataclass(frozen=True, eq=False)
 class KernelGraph:
     """Attributes:

@@ -13,7 +13,7 @@ from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold
 from ..fold.fold_options import AxisSpace, KernelSpace
 from ..fold.joint import joint_orders
-from ..graph.kernel_graph import Chains, KernelGraph
+from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from .bounds import FoldBounds, Needs
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
@@ -67,10 +67,9 @@ class FoldUnit:
     chains: Chains
 
     @cached_property
-    def sets(self) -> tuple[tuple[int, ...], ...]:
+    def sets(self) -> list[Sequence[int]]:
         """The kernels in sets that have nodes of their own."""
-        chained = {kernel for members in self.chains for kernel in members}
-        return (*self.chains, *((kernel,) for kernel in self.kernels if kernel not in chained))
+        return node_sets(self.chains, self.kernels)
 
     def needs(self, max_nodes: int | None, bounds: FoldBounds | None) -> Counter[Needs]:
         """How many folds there are that need so much."""

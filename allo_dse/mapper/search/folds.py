@@ -21,7 +21,7 @@ from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold, MeshFold, unfolded, violations
 from ..fold.fold_options import AxisSpace, KernelSpace, axis_space
 from ..fold.joint import JointFold
-from ..graph.kernel_graph import Chains, KernelGraph
+from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..graph.program_graph import ProgramGraph
 from .bounds import FoldBounds, Needs
 from .fold_units import NOTHING, FoldUnit, Sizes, add_needs, independent_parts
@@ -243,10 +243,8 @@ class FoldSpace:
         fold = fold.normalised(self.program_graph)
         if not self.is_legal(fold) or not self.bounds:
             return self.is_legal(fold)
-        position = {kernel.kernel: number for number, kernel in enumerate(self.kernels)}
         sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
-        sets = [[position[name] for name in members] for members in fold.chains]
-        sets += [[k] for k in range(len(sizes)) if not any(k in members for members in sets)]
+        sets = node_sets(JointFold.of(self.program_graph, fold).chains, range(len(sizes)))
         needs = NOTHING
         for kernel, own in enumerate(sizes):
             needs = add_needs(needs, self.bounds.needs(kernel, own))

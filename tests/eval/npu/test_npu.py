@@ -54,7 +54,7 @@ def test_extrapolation_equals_the_full_simulation(design: Design) -> None:
 @given(designs(), st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
 def test_a_network_for_more_periods_is_the_one_built_for_them(design: Design, more: Any) -> None:
-    schedules, transport = design.mapping.periods, design.mapping.transport
+    schedules, transport = design.mapping.view.periods, design.mapping.transport
     links = design.mapping.view.channels
     periods = TEMPLATE_PERIODS + more
     device = NpuDevice.of(design.device)

@@ -14,7 +14,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.rtl import tools
 from allo_dse.backends.rtl.circuit import build_circuit
-from allo_dse.backends.rtl.errors import RtlError
+from allo_dse.backends.rtl.kernel_ports import RtlError
 from allo_dse.backends.rtl.resources import _counted
 from allo_dse.common.aliases import Array
 from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate

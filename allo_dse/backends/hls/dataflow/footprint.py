@@ -11,6 +11,7 @@ from allo_dse.ir.bindings import ir
 from allo_dse.program.index_maps import IntArray
 
 from ..cpp.linear import Atom, Linear, linear_forms
+from ..task.arrays import subview_parts
 
 
 @dataclass(frozen=True)
@@ -146,20 +147,10 @@ class _Finder:
         return found
 
     def _part(self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
-        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        operands = iter(list(op.operands)[1:])
-        offsets = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-        sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
-        steps = ir.DenseI64ArrayAttr(op.attributes["static_strides"])
-        inner, own = list(place), []
-        dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
-        for dim, offset, size, step in zip(dims, offsets, sizes, steps, strict=True):
-            start = self.forms[next(operands)] if offset == dynamic else Linear(offset)
+        inner, parts = list(place), subview_parts(op, self.forms.__getitem__)
+        for dim, (start, step, _) in zip(dims, parts, strict=True):
             inner[dim] = (place[dim][0] + start * place[dim][1], place[dim][1] * step)
-            if dropped and size == 1:
-                dropped -= 1
-            else:
-                own.append(dim)
+        own = [dim for dim, (_, _, kept) in zip(dims, parts, strict=True) if kept is not None]
         return self._of(op.results[0], inner, own)
 
     def _element(
@@ -168,16 +159,15 @@ class _Finder:
         forms = [start for start, _ in place]
         for dim, index in zip(dims, indices, strict=True):
             forms[dim] = forms[dim] + self.forms[index] * place[dim][1]
-        loops = self._loops(op)
+        loops, always = _loops(op)
         ranges = tuple(self._range(form, loops) for form in forms)
-        certain = write and loops is not None and self._dense(forms, loops)
-        return _Access(ranges, write, certain)
+        return _Access(ranges, write, write and always and self._dense(forms, loops))
 
     def _block(
         self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int], shape: Sequence[int]
     ) -> _Access:
         """A block that is put from a tile, or received into one."""
-        loops = self._loops(op)
+        loops, always = _loops(op)
         ranges: list[_Range | None] = []
         for dim, (start, step) in enumerate(place):
             side = self._range(start, loops)
@@ -185,30 +175,19 @@ class _Finder:
             ranges.append(None if side is None else _Range(side.low, side.high + (extent - 1) * step))
         fixed = all(not set(start.terms) - set(self.axes) for start, _ in place)
         unit = all(step == 1 for _, step in place)
-        certain = op.name == "df.get_block" and loops is not None and fixed and unit
+        certain = op.name == "df.get_block" and always and fixed and unit
         return _Access(tuple(ranges), "get_block" in op.name, certain)
 
-    def _loops(self, op: ir.Operation) -> dict[Atom, ir.Operation] | None:
-        """The counted loops around an operation, by variable; None if it also stands under a condition."""
-        loops: dict[Atom, ir.Operation] = {}
-        certain, outer = True, op.parent
-        while outer is not None and outer.name != "func.func":
-            if outer.name == "scf.for":
-                loops[outer.regions[0].blocks[0].arguments[0]] = outer
-            else:
-                certain = False
-            outer = outer.parent
-        self._around = loops
-        return loops if certain else None
-
-    def _range(self, form: Linear, _certain: dict[Atom, ir.Operation] | None) -> _Range | None:
+    def _range(self, form: Linear, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
         """The values of an index over all iterations."""
         low = high = form
-        for _ in range(len(self._around) + 1):
+        # A linear form is least and greatest where each variable is at its first or last value, by the sign of its
+        # factor. The bounds of a loop may name variables of loops around it: one step for each level replaces all.
+        for _ in range(len(loops) + 1):
             if not (set(low.terms) | set(high.terms)) - set(self.axes):
                 named: dict[Atom, Linear] = {pid: Linear(0, {axis: 1}) for pid, axis in self.axes.items()}
                 return _Range(low.replaced(named), high.replaced(named))
-            bounds = {v: b for v, loop in self._around.items() if (b := self._bounds(loop)) is not None}
+            bounds = {v: b for v, loop in loops.items() if (b := self._bounds(loop)) is not None}
             low = low.replaced({v: bounds[v][low.terms[v] < 0] for v in low.terms if v in bounds})
             high = high.replaced({v: bounds[v][high.terms[v] > 0] for v in high.terms if v in bounds})
         return None
@@ -223,7 +202,7 @@ class _Finder:
             return (low, low + (length.const - 1) // step.const * step.const) if length.const > 0 else None
         return low, high - 1
 
-    def _dense(self, forms: list[Linear], loops: dict[Atom, ir.Operation]) -> bool:
+    def _dense(self, forms: list[Linear], loops: Mapping[Atom, ir.Operation]) -> bool:
         """Whether a store reaches every element of its box: each dimension follows a loop of its own, in steps of 1."""
         used: set[Atom] = set()
         for form in forms:
@@ -237,3 +216,16 @@ class _Finder:
             if not runs or (variable in used and step != Linear(1)):
                 return False
         return True
+
+
+def _loops(op: ir.Operation) -> tuple[dict[Atom, ir.Operation], bool]:
+    """The counted loops around an operation, by variable, and whether nothing else decides if it is carried out."""
+    loops: dict[Atom, ir.Operation] = {}
+    always, outer = True, op.parent
+    while outer is not None and outer.name != "func.func":
+        if outer.name == "scf.for":
+            loops[outer.regions[0].blocks[0].arguments[0]] = outer
+        else:
+            always = False
+        outer = outer.parent
+    return loops, always

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -95,7 +95,6 @@ class ClassPlan:
     """
 
     kernel: Kernel
-    position: int
     task_class: TaskClass
     symbol: str
     module: ir.Module
@@ -171,7 +170,7 @@ def class_plans(
         pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
         numbers = kernel.class_of(pids)
         for position, task_class in enumerate(kernel.classes):
-            found.append(_lowered(kernel, position, task_class, symbols, pids[numbers == position], options.fifos))
+            found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], options.fifos))
     access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
     access |= {one.tensor.name: "shared" for one in program.shared}
     return [_with_access(plan, access, options.word_bits) for plan in found]
@@ -179,7 +178,6 @@ def class_plans(
 
 def _lowered(
     kernel: Kernel,
-    position: int,
     task_class: TaskClass,
     symbols: dict[str, str],
     members: IntArray,
@@ -194,7 +192,7 @@ def _lowered(
     ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
     marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
     planned = tuple(PortPlan(port, "unused", mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
-    return ClassPlan(kernel, position, task_class, symbols[task_class.body.symbol], module, function, members, planned)
+    return ClassPlan(kernel, task_class, symbols[task_class.body.symbol], module, function, members, planned)
 
 
 def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
@@ -226,19 +224,12 @@ def _origin(port: TensorPort) -> tuple[Linear, ...]:
 
 
 def _with_access(plan: ClassPlan, access: Mapping[str, Access], word_bits: Mapping[str, int]) -> ClassPlan:
-    ports = tuple(
-        PortPlan(
-            p.port,
-            access[p.port.tensor.name] if p.footprint.box is not None else "unused",
-            p.footprint,
-            p.origin,
-            word_bits.get(p.port.tensor.name, 0),
-        )
-        for p in plan.ports
-    )
-    return ClassPlan(
-        plan.kernel, plan.position, plan.task_class, plan.symbol, plan.module, plan.function, plan.members, ports
-    )
+    ports = []
+    for port in plan.ports:
+        name = port.port.tensor.name
+        used: Access = access[name] if port.footprint.box is not None else "unused"
+        ports.append(replace(port, access=used, word_bits=word_bits.get(name, 0)))
+    return replace(plan, ports=tuple(ports))
 
 
 def _access(tensor: Tensor, plans: Sequence[ClassPlan], folded: bool) -> Access:

@@ -71,22 +71,29 @@ def whole(array: Array) -> View:
 
 def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) -> View:
     """The view that a `memref.subview` of a view is."""
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    offsets = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))
-    sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
-    steps = list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
-    operands = iter(list(op.operands)[1:])
-    starts = [form(next(operands)) if offset == dynamic else Linear(offset) for offset in offsets]
-    rank = ir.MemRefType(op.results[0].type).rank
-    dropped = len(sizes) - rank
-    dims: list[int | None] = []
-    for size in sizes:  # which of several extents of one is dropped makes no difference: their index is 0
-        drop = dropped > 0 and size == 1
-        dims.append(None if drop else sum(d is not None for d in dims))
-        dropped -= drop
+    parts = subview_parts(op, form)
     begin, step, dim = [], [], []
     for start, stride, own in zip(source.starts, source.steps, source.dims, strict=True):
-        begin.append(start if own is None else start + starts[own] * stride)
-        step.append(stride if own is None else stride * steps[own])
-        dim.append(None if own is None else dims[own])
+        first, pace, place = (Linear(), 1, None) if own is None else parts[own]
+        begin.append(start + first * stride)
+        step.append(stride * pace)
+        dim.append(place)
     return View(source.array, tuple(begin), tuple(step), tuple(dim))
+
+
+def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[tuple[Linear, int, int | None]]:
+    """Per dimension that a `memref.subview` is taken of: where it begins, its step, and its dimension in the result."""
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
+    )
+    operands = iter(list(op.operands)[1:])
+    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+    parts: list[tuple[Linear, int, int | None]] = []
+    kept = 0
+    for offset, size, step in zip(offsets, sizes, steps, strict=True):
+        start = form(next(operands)) if offset == dynamic else Linear(offset)
+        drop = dropped > 0 and size == 1  # which of several extents of one is dropped is all the same: their index is 0
+        parts.append((start, step, None if drop else kept))
+        dropped, kept = dropped - drop, kept + (not drop)
+    return parts

@@ -1,11 +1,17 @@
-"""A kernel on its way to a circuit: its text for CIRCT, and its ports."""
+"""A kernel on its way to a circuit: its text for CIRCT, its ports, and what can go wrong with it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from allo_dse.common.errors import AlloDseError
+
 Kind = Literal["load", "store", "get", "put"]
+
+
+class RtlError(AlloDseError):
+    """A program that the open RTL flow cannot make a circuit of, a tool that is missing or failed, a wrong argument."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,251 @@
+"""What a program costs on an NPU however it is folded, and what moving its tiles takes at least on so many nodes.
+
+The bounds of `bounds.py` are made of these: nothing here looks at a folded graph or a transport plan.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.graph.ports import PortSide
+from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
+from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.model.movement import Direction
+from allo_dse.mapper.program import Program
+from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.transport.plan import column_limits
+from allo_dse.program.index_maps import IntArray
+
+from ..bounds import Bounds, Interval
+from .costs import class_cycles
+from .work import TICKS_PER_CYCLE, TileTicks, host_us, macs_of_class, peak_of
+
+ANYTHING = float("inf")
+_SLACK = 1e-9
+"""Share by which a bound stays below what it was computed to be: sums of the evaluator are in another order."""
+DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
+
+Sizes = tuple[int, ...]
+"""Nodes along each axis of a kernel."""
+
+Walk = tuple[Sizes, tuple[int, ...]]
+"""How the nodes of a kernel go through their tasks: how many there are, and the order of loops, outermost first."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramWork:
+    """What a program costs on a device however it is folded. Times are ticks."""
+
+    program: Program
+    device: NpuDevice
+
+    @cached_property
+    def class_ticks(self) -> list[list[int]]:
+        """What one task computes: per kernel and class."""
+        layouts = self.program.vmg.graph.layouts(self.device)
+        return [
+            [round(TICKS_PER_CYCLE * class_cycles(cls, self.device, layouts.free_sites(cls))) for cls in kernel.classes]
+            for kernel in self.program.kernels
+        ]
+
+    @cached_property
+    def kernel_ticks(self) -> list[float]:
+        """What all tasks of each kernel compute together."""
+        pairs = zip(self._tasks, self.class_ticks, strict=True)
+        return [float(tasks @ np.array(ticks, float)) for tasks, ticks in pairs]
+
+    @cached_property
+    def _tasks(self) -> list[IntArray]:
+        """How many tasks there are: per kernel and class."""
+        tables = [(kernel, kernel.varying_classes) for kernel in self.program.kernels]
+        return [
+            np.bincount(table.reshape(-1), minlength=len(kernel.classes)) * (kernel.task_count // table.size)
+            for kernel, table in tables
+        ]
+
+    @cached_property
+    def ports(self) -> list[list[_Port]]:
+        """Per kernel the tensor ports that no kernel before it has."""
+        return [
+            [_Port.of(self, kernel, side) for side in sides] for kernel, sides in enumerate(self.limits.moved)
+        ]  # fmt: skip
+
+    @cached_property
+    def channels(self) -> dict[Direction, int]:
+        """Shim channels of the array that feed it, and that drain it."""
+        limits = column_limits(self.device)
+        return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
+
+    @cached_property
+    def moved_once(self) -> tuple[float, float]:
+        """As `moved`, whatever the fold."""
+        return self.moved(None)
+
+    def moved(self, walks: Sequence[Sequence[Walk]] | None) -> tuple[float, float]:
+        """Ticks and bytes that moving tiles takes at least: of DRAM in one direction, of a channel, or of its shims.
+
+        Args:
+            walks: that each kernel may take through its tiles; None for any, in which each is moved once at least.
+        """
+        sums, longest = np.zeros(5), 0.0
+        for number in range(len(self.ports)):
+            own, channel = self._moved_of(number, None if walks is None else tuple(walks[number]))
+            sums, longest = sums + own, max(longest, channel)
+        dram, shims, total = sums[:2].tolist(), sums[2:4].tolist(), float(sums[4])
+        shared = (own / self.channels[way] for own, way in zip(shims, DIRECTIONS, strict=True))
+        return max(longest, *dram, *shared), total
+
+    def _moved_of(self, kernel: int, walks: tuple[Walk, ...] | None) -> tuple[NDArray[np.float64], float]:
+        """What one kernel's tiles take in the best of some walks: of DRAM and of the shims' channels in each direction
+        and in bytes, (5,); of one channel."""
+        key = kernel, walks
+        if key not in self._moved:
+            every = [self._moved_by(kernel, walk) for walk in walks or (None,)]
+            self._moved[key] = np.min([sums for sums, _ in every], 0), min(channel for _, channel in every)
+        return self._moved[key]
+
+    @cached_property
+    def _moved(self) -> dict[tuple[int, tuple[Walk, ...] | None], tuple[NDArray[np.float64], float]]:
+        return {}
+
+    def _moved_by(self, kernel: int, walk: Walk | None) -> tuple[list[float], float]:
+        sums, longest = [0.0] * 5, 0.0
+        for port in self.ports[kernel]:
+            flows, tiles = (1, port.tiles) if walk is None else port.moved(*walk)
+            way, count = DIRECTIONS.index(port.way), flows * tiles
+            sums[way] += count * port.ticks.dram
+            sums[2 + way] += count * port.ticks.shim
+            sums[4] += count * port.tile_bytes
+            longest = max(longest, tiles * port.ticks.shim) if walk is not None else longest
+        return sums, longest
+
+    def walks(self, sizes: Sequence[Sizes]) -> list[list[Walk]]:
+        """The walks that each kernel may take on so many nodes: with its loops in any order, and then those that follow
+        a chain of another kernel."""
+        found = []
+        for kernel, rules, own in zip(self.program.kernels, self.program.vmg.graph.rules, sizes, strict=True):
+            several = [axis for axis, nodes in enumerate(own) if kernel.mesh[axis] > nodes]
+            loops = [axis for axis in several if rules[axis].how == "bundle"]
+            last = [axis for axis in loops if rules[axis].follows]
+            orders = itertools.permutations([axis for axis in loops if axis not in last])
+            found.append([(tuple(own), (*order, *last)) for order in orders])
+        return found
+
+    @cached_property
+    def limits(self) -> FoldBounds:
+        return FoldBounds(self.program.vmg.graph, self.device)
+
+    @cached_property
+    def macs_and_peak(self) -> tuple[int, float]:
+        """Multiply-accumulates of the program, and per cycle of one core at most."""
+        every = [
+            (int(count), cls)
+            for kernel, tasks in zip(self.program.kernels, self._tasks, strict=True)
+            for cls, count in zip(kernel.classes, tasks, strict=True)
+            if count
+        ]
+        return sum(count * macs_of_class(cls) for count, cls in every), peak_of([cls for _, cls in every], self.device)
+
+    @property
+    def cycles_per_us(self) -> float:
+        return self.device.board.clock_ghz * 1e3
+
+    def tree_ticks(self, tree: Tree) -> int:
+        """What the tasks of a node compute."""
+        if isinstance(tree, Repeat):
+            return tree.count * self.tree_ticks(tree.child)
+        if isinstance(tree, Seq):
+            return sum(self.tree_ticks(child) for child in tree.children)
+        return self.class_ticks[tree.kernel][tree.cls]
+
+    def laid_out(
+        self,
+        nodes: int,
+        sizes: Sequence[Sizes],
+        sharing: Sequence[Sequence[int]],
+        buffering: Buffering,
+        moved: tuple[float, float],
+    ) -> Bounds:
+        """Bounds from the numbers of nodes along all axes: a node that has most to do has no less than the mean.
+
+        Args:
+            sizes: per kernel.
+            sharing: kernels that share nodes.
+            moved: ticks and bytes that moving tiles takes.
+        """
+        busiest = max(sum(self.kernel_ticks[k] for k in members) / prod(sizes[members[0]]) for members in sharing)
+        cores = ([(k, sizes[k]) for k in members] for members in sharing)
+        memory = max(self.limits.core_bytes(core, buffering) for core in cores)
+        moving, total = moved
+        return self.bounds(nodes, max(busiest, moving), 0, (memory, ANYTHING), (total, ANYTHING))
+
+    def bounds(self, nodes: int, ticks: float, rewrites: int, memory: Interval, dram: Interval) -> Bounds:
+        """Bounds of all metrics.
+
+        Args:
+            ticks: that the array runs at least.
+            rewrites: of descriptors by the host, at least.
+        """
+        run_us = ticks / TICKS_PER_CYCLE / self.cycles_per_us
+        latency_us = (run_us + host_us(self.program, self.device, rewrites)) * (1 - _SLACK)
+        macs, peak = self.macs_and_peak
+        most = (1 + _SLACK) / latency_us if latency_us else ANYTHING
+        return {
+            "latency_us": (latency_us, ANYTHING),
+            "latency_cycles": (round(latency_us * self.cycles_per_us), ANYTHING),
+            "throughput_gops": (0.0, 2 * macs * most * 1e-3),
+            "pe_count": (nodes, nodes),
+            "utilization": (0.0, macs * most / (peak * nodes * self.cycles_per_us) if peak else 0.0),
+            "local_memory_bytes": memory,
+            "dram_bytes": dram,
+        }
+
+
+@dataclass(frozen=True)
+class _Port:
+    """A tensor port of a kernel, and what a tile of it takes. Times are ticks.
+
+    Attributes:
+        apart: mesh axes along which nodes have flows of their own.
+        telling: mesh axes along which tiles surely differ; `alike`: along which all tasks use the port if one does.
+        tiles: different ones that are needed at least.
+    """
+
+    way: Direction
+    mesh: tuple[int, ...]
+    alike: frozenset[int]
+    telling: frozenset[int]
+    apart: tuple[int, ...]
+    tiles: int
+    tile_bytes: int
+    ticks: TileTicks
+
+    @staticmethod
+    def of(work: ProgramWork, kernel: int, side: PortSide) -> _Port:
+        limits, port, way = work.limits, side.port, side.key[1]
+        alike, telling = limits.alike(kernel, side), limits.telling(kernel, side)
+        return _Port(
+            way, work.program.kernels[kernel].mesh, frozenset(alike), frozenset(telling),
+            tuple(telling if way == "in" else alike), limits.tiles(kernel, side), port.tile_bytes,
+            TileTicks.of(work.device, port.tile_bytes, port.run_bytes, paged=False),
+        )  # fmt: skip
+
+    def moved(self, sizes: Sizes, order: tuple[int, ...]) -> tuple[int, int]:
+        """Flows, and tiles that each moves: a node fetches a tile again whenever a loop outside of the innermost one
+        that tiles depend on goes on."""
+        flows = prod(sizes[axis] for axis in self.apart)
+        tiles = rounds = 1
+        for axis in (*order, *(axis for axis in range(len(self.mesh)) if axis not in order)):
+            trips = self.mesh[axis] // sizes[axis]
+            if axis in self.alike and trips > 1:
+                rounds *= trips
+                tiles = rounds if axis in self.telling else tiles
+        return flows, tiles
