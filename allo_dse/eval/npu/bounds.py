@@ -103,6 +103,7 @@ def _transport_bounds(design: Design, work: ProgramWork) -> Bounds:
         return _fold_bounds(design, work)
     plan = _Plan(work, transport, schedules)
     blocks = blocks_of(schedules[0].periods, transport, work.device.board)
+    # The host rewrites a descriptor when nothing is in flight, so blocks do not overlap and their bounds add up.
     ticks = sum(count * plan.block_ticks(periods) for periods, count in blocks)
     dram = float(sum(count * plan.dram_bytes(periods) for periods, count in blocks))
     memory = float(mapping.local_memory_bytes)

@@ -109,6 +109,7 @@ class ProgramWork:
         key = kernel, walks
         if key not in self._moved:
             every = [self._moved_by(kernel, walk) for walk in walks or (None,)]
+            # Each figure is that of its best walk, though no walk may be best in all: below what any of them takes.
             self._moved[key] = np.min([sums for sums, _ in every], 0), min(channel for _, channel in every)
         return self._moved[key]
 
@@ -132,6 +133,7 @@ class ProgramWork:
         a chain of another kernel."""
         found = []
         for kernel, rules, own in zip(self.program.kernels, self.program.vmg.graph.rules, sizes, strict=True):
+            # A chained axis is innermost and its order fixed: only bundled loops are exchanged for each other.
             several = [axis for axis, nodes in enumerate(own) if kernel.mesh[axis] > nodes]
             loops = [axis for axis in several if rules[axis].how == "bundle"]
             last = [axis for axis in loops if rules[axis].follows]

@@ -100,6 +100,7 @@ def folded_wiring(vmg: VMG, depths: IntArray) -> Wiring:
     same_task = (np.diff(edges.source[order]) == 0) | (np.diff(edges.target[order]) == 0)
     one_by_one = single[edges.stream][order]
     mixed = same_task & ~(one_by_one[1:] & one_by_one[:-1])
+    # In the order of puts; one FIFO serves them if gets come in that order, too. A pair that does not splits its set.
     out_of_turn = np.concatenate(([False], (~later | mixed) & ~new[1:]))
     bundle = np.cumsum(new) - 1
     split = np.isin(bundle, bundle[out_of_turn])
@@ -155,6 +156,7 @@ def _local_depth(
 ) -> IntArray:
     """Per FIFO, the most tokens in it at one time if its producer and consumer run on one node."""
     tokens = _tokens(program, stream)
+    # A task gets before it puts: at one place of the schedule, room is made before it is taken.
     when = np.concatenate([2 * position[source] + 1, 2 * position[target]])
     change = np.concatenate([tokens, -tokens])
     of = np.concatenate([fifo, fifo])

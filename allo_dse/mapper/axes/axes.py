@@ -108,6 +108,8 @@ def _kernel_rules(
         elif axis in irregular:
             rules.append(spatial(extent, True, _RETURNS if looped else irregular[axis]))
         elif looped and streams:
+            # Tokens leave the kernel and come back: a task may wait for what a later task of its own node makes, and
+            # index maps do not say whether it does.
             rules.append(spatial(extent, streams, _RETURNS))
         elif streams and mixed is not None:
             rules.append(spatial(extent, True, f"streams run both ways along axis {mixed}"))

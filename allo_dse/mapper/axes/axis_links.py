@@ -21,6 +21,7 @@ AxisPeers = dict[Place, set[Place]]
 def closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether a path of one or more streams leads from a kernel to another."""
     reach = feeds.copy()
+    # Warshall 1962: after each round, paths through the kernels so far are known.
     for middle in range(len(reach)):
         reach |= np.outer(reach[:, middle], reach[middle])
     return reach
@@ -90,6 +91,8 @@ def _obstacle(
             return f"streams lead to {program.kernels[other].name}, which follows a chain of another kernel itself"
     inside = sorted(set(kernels))
     outside = [kernel for kernel in range(len(feeds)) if kernel not in inside]
+    # A path out of the set and back, through any number of others: folded together, a node could wait for tokens that
+    # its own later tasks cause.
     between = closure(feeds[np.ix_(outside, outside)]) | np.eye(len(outside), dtype=bool)
     if (feeds[np.ix_(inside, outside)] @ between @ feeds[np.ix_(outside, inside)]).any():
         return f"streams lead from {names} to another kernel and back"

@@ -167,6 +167,7 @@ def fold_steps(loops: Sequence[Sequence[Loop]], chains: Chains) -> list[Step] | 
                 if link is not None:
                     bundle = links.index(link)
                     before.add((number, bundle) if depth < shared else (bundle, number))
+    # Kahn 1962, always with the first step that is free: equal folds are carried out in equal order.
     order, left = [], list(range(len(steps)))
     while left:
         free = next((s for s in left if not any((other, s) in before for other in left)), None)

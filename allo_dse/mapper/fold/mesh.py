@@ -181,5 +181,7 @@ def _class_sequences(
     digits = table.reshape(split)
     lengths = [mesh[a] // fold.axes[a].spatial if a in chained else 1 for a in range(rank)]
     spatial = tuple(split[0::2])
+    # Every axis is two digits now, its node and its place in the chain. With the nodes' digits in front, rows of the
+    # reshaped array are coordinates, and their columns the chain from the outermost loop to the innermost.
     digits = digits.transpose(*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
     return np.broadcast_to(digits, (*spatial, *lengths)).reshape(math.prod(spatial), -1), spatial

@@ -97,6 +97,7 @@ class PeriodTable:
         """The schedule of every node group of one fold; all of them have the same number of periods."""
         shapes = [_shape(self._program, group) for group in groups]
         periods = 0
+        # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
         for group, shape in zip(groups, shapes, strict=True):
             periods = gcd(periods, prod(_loops(group)[: self._steady_levels(group, shape)]))
         return tuple(self._schedule(group, shape, periods) for group, shape in zip(groups, shapes, strict=True))

@@ -108,6 +108,7 @@ def _fit(loops: list[_Loop], descriptor: Descriptor) -> AccessPattern:
     left = list(loops)
     length = 1
     while left and left[0].step and len(dims) < descriptor.dims:
+        # The last loop ends with the descriptor's length and needs no register that counts it.
         outermost = len(left) == 1 or len(dims) == descriptor.dims - 1
         room = descriptor.max_words // length
         split = _split(left[0], room if outermost else min(room, descriptor.max_wrap), descriptor)

@@ -201,6 +201,7 @@ def _regrouped(loops: Digits, shape: Shape) -> tuple[Digits, ...] | None:
         digits: list[Loop] = []
         while extent > 1:
             count, step = left.pop()
+            # As with the digits of a number: a dimension takes loops, the innermost first, up to its extent.
             if extent % count == 0:
                 digits.append(Loop(count, step))
                 extent //= count
@@ -227,8 +228,10 @@ def _part(digits: Digits, start: int, count: int, step: int) -> tuple[int, Digit
         return None if found is None else (found[0] + start // inner * outer, found[1])
     if not rest:
         return start * outer, (Loop(count, outer * step),)
+    # Whole rounds of the inner digits: the outermost one begins later and counts less far.
     if step == 1 and start % inner == 0 and count % inner == 0:
         return start // inner * outer, (Loop(count // inner, outer), *rest)
+    # Steps of whole rounds: the inner digits stay where they are at the start.
     if step % inner == 0:
         found = _part(tuple(rest), start % inner, 1, 1)
         assert found is not None

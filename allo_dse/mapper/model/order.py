@@ -19,6 +19,7 @@ def topological_ranks(source: IntArray, target: IntArray, count: int) -> IntArra
     starts = np.searchsorted(source[by_source], np.arange(count + 1))
     ready = np.flatnonzero(waiting == 0)
     ranked = 0
+    # Kahn 1962, a whole level at a time.
     while len(ready):
         ranks[ready] = np.arange(ranked, ranked + len(ready))
         ranked += len(ready)

@@ -23,6 +23,8 @@ def loop_nest(sequence: IntArray) -> Nest | None:
         count = int(changes[0]) + 1 if len(changes) else len(sequence)
         if len(sequence) % count or (steps.reshape(-1)[_inside(len(sequence), count)] != step).any():
             return None
+        # The innermost loop ends where the step first changes. In a nest all of its runs are as long and step alike,
+        # and their first elements are the sequence of the loops around it.
         nest.append((count, step))
         sequence = sequence[::count]
     return tuple(reversed(nest))

@@ -114,6 +114,7 @@ def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, i
         if position == len(ends):
             return True
         direction, _, _, descriptors = ends[position]
+        # Fullest last: it evens out the banks, so that a choice has to be taken back rarely.
         for bank in sorted(range(memory.banks), key=lambda b: (-room[b], b)):
             if room[bank] < descriptors or not free[direction, bank]:
                 continue

@@ -121,6 +121,7 @@ class JointModel(PlacementModel):
             model.add(sum(entering) + sum(start) == reached[tile])
         for link, taken in used.items():
             model.add_implication(taken, reached[link.source])
+            # Depths that grow along links keep out cycles apart from the source (Miller, Tucker and Zemlin 1960).
             model.add(depth[link.target] > depth[link.source]).only_enforce_if(taken)
         return _Net(used, reached)
 

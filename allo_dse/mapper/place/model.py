@@ -89,6 +89,7 @@ class PlacementModel:
         for number, stream in enumerate(self.problem.streams):
             shared, at_source, at_target = self.shared[number], self.at_source[number], self.at_target[number]
             source, target = self.on[stream.source], self.on[stream.target]
+            # Shared and one buffer, or routed and one at each end.
             self.model.add(at_source + at_target + shared == 2)
             if not stream.routable:
                 self._at_most("word_alignment", number, stream.token_bytes % WORD_BYTES * (1 - shared), 0)
@@ -97,6 +98,7 @@ class PlacementModel:
                 add(~shared, ~source[tile], *(target[t] for t in around))
                 add(~shared, ~target[tile], *(source[t] for t in around))
                 for other in around:
+                    # A shared buffer lies where the core of the other end can address it.
                     if not limits.addresses(other, tile):
                         add(~shared, ~source[tile], ~target[other], ~at_source)
                     if not limits.addresses(tile, other):

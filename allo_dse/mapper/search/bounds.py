@@ -83,6 +83,7 @@ class FoldBounds:
         tile = side.port.tile
         if not tile.is_affine or any(sum(map(bool, row)) > 1 for row in tile.matrix):
             return []
+        # With one axis for each coordinate of a tile, no move along another axis takes back a move along this one.
         return [axis for axis in self.alike(kernel, side) if tile.depends_on(axis)]
 
     def core_bytes(self, members: Sequence[tuple[int, Sizes]], buffering: Buffering) -> int:
@@ -92,6 +93,7 @@ class FoldBounds:
             for kernel, _ in members
             for ports in self.graph.ports.classes[kernel]
         ]
+        # Some core runs the class with the largest ports and holds them; each core holds those that no class lacks.
         used = max(_fifo_bytes(sides, buffering) for sides in (self._sides(members), *every))
         return self.device.reserved_core_bytes + used
 
@@ -162,6 +164,7 @@ class FoldBounds:
         for classes in self.graph.ports.classes:
             own: dict[tuple[str, str], PortSide] = {}
             for ports in classes:
+                # A later kernel may need the same tiles in step and share the flow: only the first is sure to have one.
                 own.update({side.key[:2]: side for side in ports.sides if side.key[:2] not in seen})
             seen |= own.keys()
             result.append(list(own.values()))

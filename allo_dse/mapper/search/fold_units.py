@@ -143,6 +143,8 @@ class FoldUnit:
         self, first: int, chosen: dict[int, list[int]], max_nodes: int | None
     ) -> Iterator[dict[int, list[int]]]:
         """All ways to set the variables from `first` on; those not set yet have the fewest nodes they can have."""
+        # Variables that are not set have their fewest nodes, and more never make fewer in all: what exceeds the budget
+        # now exceeds it however the others are set.
         if max_nodes is not None and self._node_count(chosen) > max_nodes:
             return
         if first == len(self._variables):
@@ -156,6 +158,7 @@ class FoldUnit:
             yield from self._choices(first + 1, own, max_nodes)
 
     def _node_count(self, sizes: dict[int, list[int]] | Sizes) -> int:
+        # Kernels that share nodes have equal grids in the end; until all are set, the largest is what they come to.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
 
     def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:

@@ -52,6 +52,8 @@ def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fit
             yield NodeFold.of(graph, sets)
             return
         task = order[position]
+        # Twins are exchanged without a change of the graph: only their order by nodes is made. And all empty nodes are
+        # alike, so that one of them is opened at a time: each partition into sets is made once.
         least = place.get(before[task], 0)
         for number in range(least, len(sets)):
             if fits([*sets[number], task]):

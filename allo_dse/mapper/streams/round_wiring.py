@@ -82,6 +82,7 @@ class Wiring:
         inside = {(s.put_leaf, s.put) for s in self.streams}
         lives: dict[tuple[int, int], tuple[int, PortKey | None, bool]] = {}
         absorbed: set[tuple[int, int]] = set()
+        # Backwards: a block that is updated in place lives as long as the block it becomes, which a later task gets.
         for stream in sorted(self.streams, key=lambda s: -s.get_leaf):
             sink = self.classes[stream.get_leaf].sinks.get(stream.get)
             life: tuple[int, PortKey | None, bool] = (stream.get_leaf, None, False)

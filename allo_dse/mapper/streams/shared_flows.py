@@ -44,6 +44,8 @@ def phases(streams: Sequence[StreamFlow], node_count: int) -> list[int]:
     channel must not wait for each other, or the array hangs: they have to be of one phase.
     """
     result = [0] * node_count
+    # Each round settles lines one stream longer. Without a cycle none has as many streams as there are nodes, so a
+    # change in the last round shows a cycle.
     for _ in range(node_count):
         changed = False
         for stream in streams:

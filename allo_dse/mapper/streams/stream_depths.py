@@ -46,12 +46,15 @@ def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDep
     search = _Search(schedules, links)
     declared = {name: depth for (_, _, name), depth in links.depth.items()}
     depth = dict(declared)
+    # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
+    # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
     while not (result := search.run(depth)).finished:
         full = {name for _, (_, _, name) in search.blocked(result, by="room")}
         if not full or max(depth[name] for name in full) > search.most_tokens:
             return NeededDepths({}, tuple(search.blocked(result)))
         depth |= {name: 2 * depth[name] for name in full}
     for name in [name for name in depth if depth[name] > declared[name]]:
+        # What runs at a depth runs at every larger one (Kahn 1974), so halving finds the least.
         fails, works = declared[name] - 1, depth[name]
         while works - fails > 1:
             middle = (fails + works) // 2

@@ -68,6 +68,7 @@ class GroupTiles:
 
     def _mesh_sequences(self, leaves: MeshLeaves, users: Users) -> TileSequences:
         factors = users[0][1].factors
+        # A tile's first byte is linear in the pid, and the pid is so in the loops' digits: each loop has one step.
         steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
         first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
         starts = first_side.first_bytes(self._base_pids) + _advance(first_use.first_leaf, leaves.loops, steps)

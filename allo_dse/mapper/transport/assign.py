@@ -140,6 +140,7 @@ def _transfer_sizes(inputs: Counts, channels: int) -> list[list[int]] | None:
     """How many flows each transfer of each family carries, so that there are at most `channels` transfers."""
     transfers = list(inputs)
     while sum(transfers) > channels:
+        # The family with the most transfers can do with one less at the least cost: its flows stay the most even.
         largest = max(range(len(transfers)), key=lambda f: transfers[f])
         if transfers[largest] == 1:
             return None
@@ -165,6 +166,7 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
         columns_left = replace(limits, columns=limits.columns - column)
         if state in visited or not columns_left.fit(limits.totals(left[:split], left[split:])):
             return None
+        # What is left at a column decides all that follows: a state that failed fails however it is reached.
         visited.add(state)
         for take in _column_loads(left, split, limits):
             trials += 1

@@ -218,6 +218,7 @@ def _function(name: str, node: _Node, tasks: Sequence[str]) -> str:
     lines = [f"// {len(tasks)} tasks one after the other: {shown}", f"void {name}({', '.join(node.parameters)}) {{"]
     functions = [function for function, _ in node.calls]
     shared = [f for f in dict.fromkeys(functions) if functions.count(f) > 1 and "<" not in f]
+    # Tasks of a node run in turn: one instance of a function serves all of its calls, as the fold intends.
     lines += [f"#pragma HLS allocation function instances={function} limit=1" for function in shared]
     lines += node.local
     position = 0

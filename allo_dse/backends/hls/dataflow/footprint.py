@@ -96,6 +96,7 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
     low, high = known[0].low, known[0].high
     for other in known[1:]:
         down, up = other.low - low, other.high - high
+        # Forms that differ by a constant are in one order for every pid; others cannot be compared.
         if not (down.is_const and up.is_const):
             return everything
         low, high = (other.low if down.const < 0 else low), (other.high if up.const > 0 else high)

@@ -193,6 +193,8 @@ def call_group(top: Top, number: int, group: Group) -> None:
 def _must_enumerate(group: Group, function: TaskFunction) -> bool:
     bindings = group.plan.task_class.body.streams
     tables = any(not isinstance(b, StreamArray) and not b.index.is_affine for b in bindings)
+    # A pointer is another argument for each call, and template arguments and entries of tables are constants: none of
+    # them follows the counter of a loop.
     return tables or function.has_state or any(p.kind == "pointer" for p in function.parameters)
 
 
