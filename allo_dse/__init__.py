@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from .eval.hls.design import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .eval.hls.evaluator import HlsTool as HlsTool
-    from .eval.hls.tool import HlsToolError as HlsToolError
-    from .eval.hls.trace import timed_by_report as timed_by_report
+    from .eval.hls.hls_tool import HlsToolError as HlsToolError
+    from .eval.hls.report_trace import timed_by_report as timed_by_report
     from .eval.npu.evaluator import NpuSimulator as NpuSimulator
     from .eval.public.functions import check as check
     from .eval.public.functions import draw as draw
@@ -124,8 +124,8 @@ _names, __getattr__ = lazy_exports(
         "eval.hardware.npu_run": ["DeviceWedged", "NpuRun"],
         "eval.hls.evaluator": ["HlsEvaluator", "HlsTool"],
         "eval.hls.design": ["hls_project"],
-        "eval.hls.tool": ["HlsToolError"],
-        "eval.hls.trace": ["timed_by_report"],
+        "eval.hls.hls_tool": ["HlsToolError"],
+        "eval.hls.report_trace": ["timed_by_report"],
         "eval.npu.evaluator": ["NpuSimulator"],
         "simulator.engine.sim_result": ["SimResult"],
         "eval.rtl": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],

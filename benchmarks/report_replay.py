@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 import allo_dse as dse
-from allo_dse.eval.hls.trace import timed_by_report, with_times
+from allo_dse.eval.hls.report_trace import timed_by_report, with_times
 from allo_dse.simulator.replay.trace import Trace
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -18,17 +18,17 @@ from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.program.directive import Directive
 
 from .fold.vmg import VMG
-from .limits.check import array_violations, is_hopeless, node_violations
-from .limits.check_fpga import fpga_violations
 from .limits.fpga import FpgaCosts
+from .limits.fpga_limits import fpga_violations
+from .limits.npu_limits import array_violations, is_hopeless, node_violations
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
 from .place.problem import problem_of
 from .place.result import Infeasible, PlacedDesign
-from .streams.memory import NodeMemory, group_memory
+from .streams.node_memory import NodeMemory, group_memory
 from .streams.view import MappingView
-from .transport.plan import plan_transport
+from .transport.transport_plan import plan_transport
 
 PLACE_SECONDS = 120.0
 """Time limit of a placement, unless another one is given: work limits it first, so that load does not decide."""

@@ -5,8 +5,8 @@ Imported by: allo_dse, eval, tune.
 """
 
 from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
-from .project import read_hls_report
 from .report import HlsReport
+from .report_files import read_hls_report
 
 __all__ = [
     "Cosim",

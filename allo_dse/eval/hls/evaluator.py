@@ -25,8 +25,8 @@ from ..fpga.retime import Retiming, retimed, retiming
 from ..processes.tool import workspace
 from .design import decided_depths, hls_project
 from .golden_data import golden_data
+from .hls_tool import HlsToolError, run_steps, unavailable
 from .prediction import comparison
-from .tool import HlsToolError, run_steps, unavailable
 
 _DONE = "allo_dse_done"
 _MARGIN_S = 120.0

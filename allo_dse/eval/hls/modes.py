@@ -13,7 +13,7 @@ from allo_dse.backends.hls import HlsProject
 from allo_dse.backends.hls.csim import load_results, save_arguments
 from allo_dse.common.errors import AlloDseError
 
-from .tool import find_tool, run_steps
+from .hls_tool import find_tool, run_steps
 
 CSIM = "csim"
 STEPS = {"csyn": ("csynth",), "debug": ("csynth",), "csynth": ("csynth",), "cosim": ("csynth", "cosim")}

@@ -21,7 +21,7 @@ from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.movement import Direction
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.transport.plan import column_limits
+from allo_dse.mapper.transport.transport_plan import column_limits
 from allo_dse.program.index_maps import IntArray
 
 from ..bounds import Bounds, Interval

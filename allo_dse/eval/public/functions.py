@@ -143,7 +143,7 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.eval.program.record import record_graph
+    from allo_dse.eval.program.trace_recording import record_graph
 
     vmg = _graph(program, "record_trace")
     return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)

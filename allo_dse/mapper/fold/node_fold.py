@@ -11,7 +11,7 @@ from allo_dse.common.aliases import JsonObject
 
 from ..graph.names import chain_name
 from ..graph.program_graph import ProgramGraph
-from .export import Primitives
+from .mesh_primitives import Primitives
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from allo_dse.program.index_maps import IntArray
 from ..graph.canonical import graph_key
 from ..graph.groups import Leaves, NodeGroup
 from ..graph.names import node_name
+from ..graph.precedence import precedence_cycle
 from ..graph.program_graph import ProgramGraph
-from ..graph.schedule import precedence_cycle
 from ..graph.tree import Repeat
-from .build import Builder, Primitive
-from .export import Primitives, list_source, mesh_primitives, mesh_source
-from .export_joint import joint_primitives
 from .fold import MeshFold, unfolded, violations
+from .graph_builder import Builder, Primitive
 from .joint import JointFold
-from .mesh import mesh_groups
+from .joint_primitives import joint_primitives
+from .mesh_groups import mesh_groups
+from .mesh_primitives import Primitives, list_source, mesh_primitives, mesh_source
 from .node_edges import NodeEdges, node_edges
 from .node_fold import NodeFold
 

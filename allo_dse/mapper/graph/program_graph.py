@@ -15,7 +15,7 @@ from allo_dse.backends.fpga.costs import ClassCosts
 from allo_dse.device.device import NpuDevice
 
 from ..axes.axes import kernel_feeds
-from ..layouts.plan import layout_plan
+from ..layouts.layout_plan import layout_plan
 from ..model.movement import LayoutPlan
 from .class_tasks import ClassTasks, class_tasks
 from .kernel_graph import KernelGraph

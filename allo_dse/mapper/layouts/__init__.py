@@ -5,6 +5,6 @@ Imported by: eval, mapper.graph, mapper.limits, mapper.place, mapper.transport.
 """
 
 from .affine import Arrangement
-from .plan import layout_plan
+from .layout_plan import layout_plan
 
 __all__ = ["Arrangement", "layout_plan"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..model.movement import Direction
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
-from .model import Placement
+from .placement_model import Placement
 from .problem import Problem, TransferNeed
 from .result import Hop, PlacedDesign, Port, Route, RouteKind
 from .router import Net, Tree

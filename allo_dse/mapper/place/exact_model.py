@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
-from .model import Literal, Placement, PlacementModel
+from .placement_model import Literal, Placement, PlacementModel
 from .problem import Problem
 from .router import Net, Tree
 

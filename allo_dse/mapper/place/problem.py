@@ -12,7 +12,7 @@ from allo_dse.device.device import NpuDevice
 from ..graph.names import short_node_name
 from ..layouts.access import WORD_BYTES
 from ..model.movement import Direction, Transport
-from ..streams.memory import NodeMemory
+from ..streams.node_memory import NodeMemory
 from ..streams.view import MappingView
 from ..transport.tile_limits import LOCKS_PER_END
 from .array import ArrayLimits

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ortools.sat.python import cp_model
 
 from ..model.violation import Violation
-from .model import Excess, PlacementModel
+from .placement_model import Excess, PlacementModel
 from .problem import Problem
 
 MAX_REASONS = 8

@@ -21,7 +21,7 @@ from ortools.sat.python import cp_model
 from ..model.violation import Violation
 from .dma_channels import nets_of, numbered
 from .exact_model import JointModel
-from .model import Placement, PlacementModel, make_solver
+from .placement_model import Placement, PlacementModel, make_solver
 from .problem import Problem
 from .reasons import violations_of
 from .result import Infeasible, PlacedDesign

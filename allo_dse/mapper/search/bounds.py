@@ -22,7 +22,7 @@ from ..graph.ports import PortKey, PortSide
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..transport.assign import ColumnLimits
-from ..transport.plan import column_limits
+from ..transport.transport_plan import column_limits
 
 Sizes = Sequence[int]
 """Nodes along each mesh axis of a kernel."""

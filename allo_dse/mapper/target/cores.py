@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..fold.export import plans
+from ..fold.mesh_primitives import plans
 from ..fold.vmg import VMG
 from ..graph.groups import MeshLeaves
 from ..graph.names import bundle_name, chain_name

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
-from allo_dse.mapper.fold.build import Primitive
 from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.graph_builder import Primitive
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.space.choices.folds import Fold

@@ -25,7 +25,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import retiming
 from allo_dse.eval.hls.evaluator import HlsTool
-from allo_dse.eval.hls.tool import HlsToolError
+from allo_dse.eval.hls.hls_tool import HlsToolError
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.program.directive import Directive

@@ -10,7 +10,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls_report import Cycles, HlsLoop, HlsReport, Module
 from allo_dse.common.errors import SimulationError
-from allo_dse.eval.hls.trace import timed_by_report
+from allo_dse.eval.hls.report_trace import timed_by_report
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from benchmarks.report_replay import without_times
 

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from allo_dse.common.aliases import Array
 from allo_dse.mapper.axes.axes import class_varies
-from allo_dse.mapper.fold.mesh import _distinct
+from allo_dse.mapper.fold.mesh_groups import _distinct
 from allo_dse.program.kernel import Kernel
 
 TABLES = st.lists(st.integers(1, 3), min_size=1, max_size=3).flatmap(

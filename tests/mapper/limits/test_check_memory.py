@@ -14,7 +14,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.streams.memory import NodeMemory, group_memory
+from allo_dse.mapper.streams.node_memory import NodeMemory, group_memory
 from allo_dse.mapper.streams.view import MappingView
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.streams import StreamArray

@@ -16,7 +16,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.exact_model import JointModel
-from allo_dse.mapper.place.model import PlacementModel, make_solver
+from allo_dse.mapper.place.placement_model import PlacementModel, make_solver
 from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
 from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve

@@ -14,7 +14,7 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
 from allo_dse.mapper import mapping
-from allo_dse.mapper.limits.check import node_violations
+from allo_dse.mapper.limits.npu_limits import node_violations
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.place.result import Infeasible

@@ -17,7 +17,7 @@ from allo_dse.program.kernel import Kernel
 from ..axes.axes import AxisRule
 from ..graph.names import bundle_name, chain_name
 from .fold import KernelFold, MeshFold
-from .mesh import axis_steps, chained_axes
+from .mesh_groups import axis_steps, chained_axes
 
 Primitives = list[tuple[str, list[Any]]]
 Rules = Sequence[Sequence[AxisRule]]

@@ -66,7 +66,7 @@ def test_interfaces() -> None:
     mapping = FpgaCosts(program.vmg, device)
     use = mapping.tensors[0]
     object.__setattr__(mapping, "tensors", (use,) * 17)
-    from allo_dse.mapper.limits.check_fpga import _interfaces
+    from allo_dse.mapper.limits.fpga_limits import _interfaces
 
     assert [v.constraint for v in _interfaces(mapping)] == ["axi_interfaces"]
 
@@ -119,7 +119,7 @@ def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() 
     """A graph of 32,768 nodes: what its processing elements take is known from its three kinds of task."""
     program = dse.load_program(gemm(Pm=32, Pn=32, Pk=32))
     mapping = FpgaCosts(program.vmg, U280)
-    from allo_dse.mapper.limits.check_fpga import fpga_violations
+    from allo_dse.mapper.limits.fpga_limits import fpga_violations
 
     violations = {v.constraint: v for v in fpga_violations(mapping)}
     assert program.vmg.node_count == 32_768

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..graph.names import bundle_name, chain_name
-from .export import Coordinate, Plan, Primitives, bundle_nodes, chain_nodes, plans
 from .joint import JointFold, Step
+from .mesh_primitives import Coordinate, Plan, Primitives, bundle_nodes, chain_nodes, plans
 
 
 @dataclass

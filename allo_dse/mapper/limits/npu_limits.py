@@ -18,7 +18,7 @@ from ..layouts.access import WORD_BYTES, is_word_aligned, tile_loops
 from ..model.buffering import Buffering
 from ..model.movement import StreamFlow, Transport
 from ..model.violation import Violation
-from ..streams.memory import NodeMemory
+from ..streams.node_memory import NodeMemory
 from ..streams.tiles import GroupTiles
 from ..streams.view import MappingView
 from ..transport.tile_limits import LOCKS_PER_END, tile_violations
