@@ -5,7 +5,7 @@ hls_project(design).write("best/hls")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..fpga.evaluator import solve_depths
+from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of
 from .golden_data import golden_data
 from .prediction import predicted
@@ -77,22 +78,25 @@ def board_project(
     *,
     reference: Callable[..., object] | None = None,
     verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    inputs: Callable[[Program], Sequence[Inputs]] | None = None,
 ) -> HlsProject:
     """The HLS project of a design with what it takes to test it and to judge what tools make of it.
 
-    It has random inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of
-    a smaller instance in `small/`, because C++ takes minutes for large ones.
+    It has inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of a
+    smaller instance in `small/`, because C++ takes minutes for large ones.
 
     Args:
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
+        inputs: the sets of inputs of a program; random ones without.
     """
     project = hls_project(design, depths)
     prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
-    small = _small_project(design, depths, reference, verify_with)
-    own = {} if small is not None and reference is None else _data_of(design.program, reference)
+    sets = inputs or (lambda _: ())
+    small = _small_project(design, depths, reference, verify_with, sets)
+    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
@@ -105,6 +109,7 @@ def _small_project(
     depths: Mapping[str, int] | None,
     reference: Callable[..., object] | None,
     verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
+    sets: Callable[[Program], Sequence[Inputs]],
 ) -> HlsProject | None:
     """The design of the instance that it is verified with; None where there is none that can be tested."""
     if verify_with is None:
@@ -112,15 +117,17 @@ def _small_project(
     try:
         program = design.program.with_params(**verify_with(design.program.params))
         small = replace(design, program=program)
-        data = golden_data(program, reference)
+        data = golden_data(program, reference, sets(program))
         return replace(hls_project(small, depths), data=data) if data else None
     except AlloDseError:
         return None
 
 
-def _data_of(program: Program, reference: Callable[..., object] | None) -> dict[str, bytes]:
-    """Inputs and golden outputs; none of a program that cannot be run on random numbers."""
+def _data_of(
+    program: Program, reference: Callable[..., object] | None, sets: Callable[[Program], Sequence[Inputs]]
+) -> dict[str, bytes]:
+    """Inputs and golden outputs; none of a program that cannot be run on them."""
     try:
-        return golden_data(program, reference)
+        return golden_data(program, reference, sets(program))
     except SimulationError:
         return {}

@@ -1,8 +1,8 @@
-"""What an exported project is tested with: random inputs, and the outputs that they should give."""
+"""What an exported project is tested with: random or given inputs, and the outputs that they should give."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +12,42 @@ from allo_dse.lang.storage import is_wide, numpy_dtype, stored
 from allo_dse.mapper.program import Program
 
 from ..program.functional import run_graph
+from ..program.observe import Inputs, arrays_of
 from ..verify import as_computable, directions, random_arrays
 
+DATA = "data"
+"""The directory of a test bench's first inputs."""
 SEED = 0
 _SECONDS = 120.0
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def golden_data(program: Program, reference: Callable[..., object] | None = None) -> dict[str, bytes]:
+def golden_data(
+    program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
+) -> dict[str, bytes]:
     """Files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of those that the program writes.
 
     Args:
         reference: from the input arrays to the output array (or a tuple of them); without it the program itself is run.
+        sets: of inputs, in place of random ones; the second and further ones are in `data/set2`, `data/set3`, ...
 
     Raises:
-        SimulationError: when the program cannot be run on random numbers.
+        SimulationError: when the program cannot be run on these numbers.
     """
-    before = inputs_of(program)
+    if not sets:
+        return _golden_set(program, reference, inputs_of(program), DATA)
+    files: dict[str, bytes] = {}
+    for number, given in enumerate(sets, 1):
+        arrays = Arguments(program, arrays_of(program, given)).by_name
+        directory = DATA if number == 1 else f"{DATA}/set{number}"
+        files |= _golden_set(program, reference, {t.name: arrays[t.name] for t in program.tensors}, directory)
+    return files
+
+
+def _golden_set(
+    program: Program, reference: Callable[..., object] | None, before: Arrays, directory: str
+) -> dict[str, bytes]:
     inputs, outputs = directions(program)
     after = {name: array.copy() for name, array in before.items()}
     if reference is None:
@@ -40,10 +58,10 @@ def golden_data(program: Program, reference: Callable[..., object] | None = None
         for name, value in zip(outputs, results, strict=True):
             after[name] = np.asarray(value).astype(after[name].dtype).reshape(after[name].shape)
     golden = _files(program, after)
-    files = {f"data/{name}.bin": content for name, content in _files(program, before).items()}
+    files = {f"{directory}/{name}.bin": content for name, content in _files(program, before).items()}
     for one in program.shared:  # keeps its contents from call to call
-        files[f"data/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
-    return files | {f"data/golden/{name}.bin": golden[name] for name in outputs}
+        files[f"{directory}/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
+    return files | {f"{directory}/golden/{name}.bin": golden[name] for name in outputs}
 
 
 def inputs_of(program: Program) -> Arrays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ from .explain import design_layouts
 
 if TYPE_CHECKING:
     from allo_dse.backends.hls.project import HlsProject
+    from allo_dse.eval.program.observe import Inputs
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
 
 # Files that not every design has: those of an earlier export must not stay beside another design's.
@@ -74,7 +77,23 @@ def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -
     """The design's HLS project, at the stream depths that were solved for it."""
     from allo_dse.eval.hls.design import board_project
 
-    return board_project(design, metrics.get("stream_depths"), reference=study.reference, verify_with=study.verify_with)
+    return board_project(
+        design,
+        metrics.get("stream_depths"),
+        reference=study.reference,
+        verify_with=study.verify_with,
+        inputs=None if study.inputs is None else partial(_slowest_first, study, metrics),
+    )
+
+
+def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
+    """The study's inputs for a program; first those that the design's latency is of."""
+    from allo_dse.eval.program.observe import sets_of
+
+    sets = sets_of(study.inputs, program.params)
+    cycles = metrics.get("timed_on", {}).get("latency_cycles", [])
+    slowest = cycles.index(max(cycles)) if len(cycles) == len(sets) else 0
+    return [sets[slowest], *sets[:slowest], *sets[slowest + 1 :]]
 
 
 def _layouts(design: Design) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from allo_dse.backends.hls.csim import load_results, save_arguments
 from allo_dse.device.device import FpgaDevice
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.backends.hls import programs
+from tests.eval.fpga import test_observed as observed
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +54,27 @@ def test_the_exported_project_runs(exported: Path) -> None:
     assert done.returncode == 0, done.stderr
     load_results(project, arguments, exported / "hls" / "data")
     np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None or shutil.which("make") is None, reason="needs g++ and make")
+def test_the_inputs_of_a_study_are_those_of_the_test_bench(tmp_path: Path) -> None:
+    """The set that the predicted latency is of comes first, and each has golden outputs of its own."""
+    few, many = (np.full(observed.SIZE, start, np.int32) for start in (20, 0))
+    study = dse.Study(
+        "kept", program=observed.rows(True), device="u280", inputs=[{"X": few}, {"X": many}],
+        schedules=[dse.pipeline("k:j", [1])], objectives=[dse.minimize("latency_us")],
+    )  # fmt: skip
+    result = study.run(trials=1, run_dir=tmp_path / "run", progress=QuietReporter(), verify=False)
+    first, second = result.best().metrics["timed_on"]["latency_cycles"]
+    assert first < second
+    project = result.run_dir / "best" / "latency_us" / "hls"
+    for directory, given in (("data", many), ("data/set2", few)):
+        np.testing.assert_array_equal(np.fromfile(project / directory / "X.bin", np.int32), given)
+    done = subprocess.run(["make", "csim"], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("as they should be") == 2
+    golden = project / "data" / "set2" / "golden" / "B.bin"
+    (np.fromfile(golden, np.int32) + 1).tofile(golden)
+    done = subprocess.run(["make", "csim"], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "first difference" in done.stderr
