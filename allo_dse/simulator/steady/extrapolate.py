@@ -127,6 +127,7 @@ class _Search:
         self.is_over = False
         self._anchor: tuple[int, int] | None = None
         self._rounds = 1
+        self._per_round = 0
         self._tried: set[tuple[int, int]] = set()
         self._known: dict[bytes, list[State]] = {}
         self._kept = 0
@@ -135,7 +136,8 @@ class _Search:
     def wait(self, arena: Arena) -> int:
         """Set the anchor; returns the budget for getting there."""
         if self._anchor is None:
-            self._anchor, self._rounds = self.part.anchor(arena, self._tried), 1
+            self._anchor = self.part.anchor(arena, self._tried)
+            self._rounds, self._per_round = 1, 0
             if self._anchor is None:
                 self._tried.clear()
         arena.header[Header.ANCHOR] = NO_ANCHOR if self._anchor is None else sum(self._anchor)
@@ -149,6 +151,9 @@ class _Search:
             self._has_not_come(arena)
             return 0
         per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
+        last, self._per_round = self._per_round or per_round, per_round
+        # While a network fills, ever more nodes take part in a round: the next ones take as much more again.
+        per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds end between looks then
         state = snapshot(self.part, arena)
