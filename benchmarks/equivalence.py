@@ -5,9 +5,10 @@
     python benchmarks/equivalence.py --only mistakes --count 200
     python benchmarks/equivalence.py --only folds --count 1000
 
-Mistakes are put into the programs of `equivalence_programs.py`, one each: another stream, another process id, an index
-or a range off by one, a token that is not sent, a sum that begins with something else, another bank. Those that the
-compiler refuses do not count, nor those that are found neither by comparing nor on random numbers: they change nothing.
+Mistakes of six kinds in turn are put into the programs of `equivalence_programs.BROKEN`, one each: another stream,
+another process id, an index or a range off by one, a token that is not sent, a sum that begins with something else,
+another bank. Those that the compiler refuses do not count, nor those that are found neither by comparing nor on random
+numbers: they change nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import argparse
 import ast
 import copy
 import importlib.util
+import inspect
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import allo_dse as dse
 from allo_dse.eval.verify import directions, random_arrays
+from allo_dse.lang.types import int16
 from allo_dse.mapper.search.folds import fold_choices
 from benchmarks import equivalence_programs as programs
+from tests.eval.equivalence.programs import matmul
+from tests.eval.program.test_folded_results import pipeline
+from tests.frontend.samples import gemm, systolic
 
 SIMULATE_SECONDS = 20.0
+KINDS = ("swapped stream", "wrong pid", "off by one", "dropped token", "wrong reset", "wrong bank")
+Mistake = tuple[Callable[..., Any], str, int, Callable[..., dse.Program]]
+"""The program, what it is, its line, and how to load the program that has it."""
 
 
 def speed(size: int) -> None:
     """A systolic array of `size` x `size` against three loops."""
-    array = dse.load_program(programs.systolic, M=size, N=size, K=size)
-    loops = dse.load_program(programs.matmul, M=size, N=size, K=size)
+    array = dse.load_program(systolic(size, size, size, int16))
+    loops = dse.load_program(matmul(size, size, size, int16))
     started = time.perf_counter()
     found = dse.equivalent(array, loops)
     seconds = time.perf_counter() - started
@@ -53,12 +62,12 @@ def mistakes(count: int, seed: int) -> int:
     rng, kinds, missed = random.Random(seed), Counter[str](), list[str]()
     refused = harmless = unseen = 0
     with tempfile.TemporaryDirectory() as folder:
-        broken = list(_broken(Path(folder)))
-        rng.shuffle(broken)
-        for (name, kind, line, load), params in [(one, p(one[0])) for p in (_own_size, _other_size) for one in broken]:
+        broken = _in_turn(list(_broken(Path(folder))), rng)
+        for size, (function, kind, line, load) in product((0, 1), broken):
+            params = programs.BROKEN[function][size]
             if sum(kinds.values()) + len(missed) >= count:
                 break
-            original = dse.load_program(programs.BROKEN[name], **params)
+            original = dse.load_program(function(**params))
             try:
                 mutant = load(**params)
             except dse.AlloDseError:
@@ -70,7 +79,7 @@ def mistakes(count: int, seed: int) -> int:
                 kinds[kind] += 1
                 unseen += not shows
             elif shows:
-                missed.append(f"{name} {params or ''}, line {line}: {kind}")
+                missed.append(f"{function.__name__} {params}, line {line}: {kind}")
             else:
                 harmless += 1
     total = sum(kinds.values()) + len(missed)
@@ -81,14 +90,23 @@ def mistakes(count: int, seed: int) -> int:
     return len(missed)
 
 
+def _in_turn(broken: list[Mistake], rng: random.Random) -> list[Mistake]:
+    """Mistakes of all kinds in turn, so that there are as many of each as there can be; at random within a kind."""
+    rng.shuffle(broken)
+    kinds = [[one for one in broken if one[1] == kind] for kind in KINDS]
+    return [one for turn in zip_longest(*kinds) for one in turn if one is not None]
+
+
 def folds(count: int, seed: int) -> int:
     """Legal folds against the program; returns how many were called different."""
-    cases = [(programs.reduced, {"R": r, "C": c}) for r in (1, 2, 4) for c in (2, 3)]
-    cases += [(programs.tiles, {"P0": a, "P1": b, "P2": k}) for a in (2, 4) for b in (1, 2, 4) for k in (1, 2, 4)]
+    cases: list[tuple[Callable[..., Any], dict[str, int]]]
+    cases = [(pipeline, {"R": r, "C": c, "turned": True}) for r in (1, 2, 4) for c in (2, 3)]
+    meshes = [{"Pm": a, "Pn": b, "Pk": k} for a in (2, 4) for b in (1, 2, 4) for k in (1, 2, 4)]
+    cases += [(gemm, {"M": 8, "N": 8, "K": 8, **mesh}) for mesh in meshes]
     tried, deadlocks, wrong = 0, 0, []
     started = time.perf_counter()
     for number, (function, params) in enumerate(cases):
-        program = dse.load_program(function, **params)
+        program = dse.load_program(function(**params))
         legal = list(islice(fold_choices(program), 20_000))
         random.Random(seed).shuffle(legal)
         for fold in legal[: -(-(count - tried) // (len(cases) - number))]:
@@ -124,30 +142,27 @@ def _numbers_differ(a: dse.Program, b: dse.Program) -> bool:
     return False
 
 
-def _own_size(name: str) -> dict[str, int]:
-    return {}
-
-
-def _other_size(name: str) -> dict[str, int]:
-    return programs.OTHER_SIZES[name]
-
-
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 
-def _broken(folder: Path) -> Iterator[tuple[str, str, int, Callable[..., dse.Program]]]:
-    """Every mistake: the program, what it is, its line, and how to load the program that has it."""
-    module = ast.parse(Path(programs.__file__).read_text())
-    for function in [
-        node for node in module.body if isinstance(node, ast.FunctionDef) and node.name in programs.BROKEN
-    ]:
-        count = len(list(_changes(function)))
-        for position in range(count):
+def _broken(folder: Path) -> Iterator[Mistake]:
+    """Every mistake of the programs."""
+    for function in programs.BROKEN:
+        module = ast.parse(Path(inspect.getfile(function)).read_text())
+        for position in range(len(list(_changes(_named(module, function.__name__))))):
             changed = copy.deepcopy(module)
-            (own,) = [n for n in changed.body if isinstance(n, ast.FunctionDef) and n.name == function.name]
-            kind, line, apply = list(_changes(own))[position]
+            kind, line, apply = list(_changes(_named(changed, function.__name__)))[position]
             apply()
-            yield function.name, kind, line, _loader(changed, function.name, folder / f"{function.name}{position}.py")
+            yield (
+                function,
+                kind,
+                line,
+                _loader(changed, function.__name__, folder / f"{function.__name__}{position}.py"),
+            )
+
+
+def _named(module: ast.Module, name: str) -> ast.FunctionDef:
+    return next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def _loader(module: ast.Module, name: str, path: Path) -> Callable[..., dse.Program]:
@@ -158,7 +173,7 @@ def _loader(module: ast.Module, name: str, path: Path) -> Callable[..., dse.Prog
         assert spec.loader is not None
         made = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(made)
-        return dse.load_program(getattr(made, name), **params)
+        return dse.load_program(getattr(made, name)(**params))
 
     return load
 
@@ -168,12 +183,12 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[str, int, Callable[[],
     streams, sizes = _declared(function)
     kernels = [n for n in ast.walk(function) if isinstance(n, ast.FunctionDef) and "kernel" in _decorators(n)]
     for kernel in kernels:
-        pids, values = _pids(kernel), _values(kernel)
+        pids = _pids(kernel)
         for parent, field, value, loop in _children(kernel, ""):
             children = value if isinstance(value, list) else [value]
             for k, child in enumerate(children):
                 put = _put(value, k) if isinstance(value, list) else _set(parent, field)
-                for kind, new in (*_scalars(child, streams, pids, values), *_indices(parent, child, field, sizes)):
+                for kind, new in (*_scalars(child, streams, pids), *_indices(parent, child, field, sizes)):
                     yield kind, child.lineno, put(new)
                 for kind, new in _statements(child, loop):
                     yield kind, child.lineno, put(new)
@@ -209,9 +224,7 @@ def _declared(function: ast.FunctionDef) -> tuple[dict[str, str], dict[str, list
     return streams, sizes
 
 
-def _scalars(
-    child: ast.AST, streams: dict[str, str], pids: list[str], values: list[str]
-) -> Iterator[tuple[str, ast.AST]]:
+def _scalars(child: ast.AST, streams: dict[str, str], pids: list[str]) -> Iterator[tuple[str, ast.AST]]:
     if not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)):
         return
     for other in streams:
@@ -220,10 +233,6 @@ def _scalars(
     if child.id in pids:
         for text in (*(p for p in pids if p != child.id), "0"):
             yield "wrong pid", ast.parse(text, mode="eval").body
-    if child.id in values:
-        for other in values:
-            if other != child.id:
-                yield "swapped value", ast.Name(other, ast.Load())
 
 
 def _indices(parent: Any, child: ast.AST, field: str, sizes: dict[str, list[str]]) -> Iterator[tuple[str, ast.AST]]:
@@ -236,7 +245,7 @@ def _indices(parent: Any, child: ast.AST, field: str, sizes: dict[str, list[str]
                 moved[k] = ast.parse(f"({ast.unparse(part)} + {by}) % ({size})", mode="eval").body
                 yield "off by one", ast.Tuple(moved, ast.Load()) if isinstance(child, ast.Tuple) else moved[0]
     if isinstance(child, ast.BinOp) and isinstance(child.op, ast.Mod):
-        for by in ("1", "2"):
+        for by in ("1", "2", "3"):
             yield (
                 "wrong bank",
                 ast.parse(f"({ast.unparse(child.left)} + {by}) % {ast.unparse(child.right)}", mode="eval").body,
@@ -294,12 +303,6 @@ def _indented(text: str) -> str:
 
 def _decorators(function: ast.FunctionDef) -> str:
     return " ".join(map(ast.unparse, function.decorator_list))
-
-
-def _values(kernel: ast.FunctionDef) -> list[str]:
-    """Scalars of a kernel."""
-    found = [n for n in ast.walk(kernel) if isinstance(n, ast.AnnAssign) and "[" not in ast.unparse(n.annotation)]
-    return list(dict.fromkeys(ast.unparse(node.target) for node in found))
 
 
 def _renamed(kernel: ast.FunctionDef, names: dict[str, str]) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +35,7 @@ from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
-from .run import Side
+from .run import EndedEarly, Side
 
 ERROR = 1e-12
 """The probability of a wrong answer is at most this."""
@@ -85,6 +86,7 @@ class Equivalence:
         operations: operations on data that one run of both performs.
         seconds: that all took.
         difference: where they differ.
+        reordered: the first float in which they are equal for real numbers only: one of them reassociates.
         message: what ended one of them early.
         ended: which of the two that was: 0 or 1.
         paths: on the paths of how many sets of inputs they were compared; 0: for all inputs.
@@ -97,6 +99,7 @@ class Equivalence:
     operations: int
     seconds: float
     difference: Difference | None = None
+    reordered: Difference | None = None
     message: str = ""
     ended: int | None = None
     paths: int = 0
@@ -106,12 +109,14 @@ class Equivalence:
 
     def __str__(self) -> str:
         if not self.equal:
-            return f"different: {self.difference or self.message}"
+            hint = "\n  but equal for real numbers, which is enough with `allow_reassociation=True`"
+            return f"different: {self.difference or self.message}{hint if self.reordered else ''}"
+        order = f"; in another order: {self.reordered}" if self.reordered else ""
         plural = "s" if self.paths > 1 else ""
         path = f", on the path{plural} of {self.paths} set{plural} of inputs" if self.paths else ""
         return (
             f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations{path}: "
-            f"error probability below {self.error:.1e}"
+            f"error probability below {self.error:.1e}{order}"
         )
 
 
@@ -130,6 +135,7 @@ def equivalent(
     Args:
         a, b: programs, folded graphs or designs with the same tensors, in the same order.
         allow_reassociation: floating-point sums and products as those of real numbers; without, their order counts.
+            `reordered` of the answer says where it makes the difference.
         seed: of the prime and the points.
         seconds: time limit of each run.
         most_operations: on data, that one run of either may have; also how many elements its tensors may have.
@@ -141,32 +147,52 @@ def equivalent(
         Undecidable: where data decides on more than values (loops, indices, use of streams) and no inputs are given,
             or on what neither formulas nor inputs tell, naming the place.
         TooMuchWork: where it takes more operations, or time, than was allowed.
-        SimulationError: for programs whose tensors are not alike.
+        SimulationError: for programs whose tensors are not alike, and what keeps one of them from being run at all.
     """
-    started = time.perf_counter()
     sides = [_side(one, allow_reassociation) for one in (a, b)]
-    _require_alike(sides[0].vmg.program, sides[1].vmg.program)
+    program = sides[0].vmg.program
+    _require_alike(program, sides[1].vmg.program)
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
+    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, {})]
+    found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
+    if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
+        others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
+        with suppress(Undecidable):  # then it is not told, but the answer is one
+            other = _compared(others, given, limits)
+            return (
+                replace(found, reordered=found.difference or other.difference) if found.equal != other.equal else found
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The seed, and what runs may take."""
+
+    seed: int
+    seconds: float | None
+    most_operations: int | None
+
+
+def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limits) -> Equivalence:
+    started = time.perf_counter()
+    by_path = given[0] is not None
     counted: list[tuple[int, int, int]] = []
-    given = [None] if inputs is None else [_numbers(sides[0].vmg.program, one) for one in sets_of(inputs, {})]
-    paths = 0 if inputs is None else len(given)
     try:
-        counted.extend(_degree(side, seconds, most_operations, given) for side in sides)
+        counted.extend(_degree(side, limits, given) for side in sides)
         degree, (operations, hashes) = max(c[0] for c in counted), (sum(c[k] for c in counted) for k in (1, 2))
         points, error = points_for(degree, hashes)
-        difference, tried = _difference(sides, points, seed, seconds, given)
-        if difference is not None and inputs is None:
-            difference = replace(difference, formulas=_formulas(sides, difference, operations, seconds))
-    except Undecidable:
-        raise
+        difference, tried = _difference(sides, points, limits, given)
+        if difference is not None and not by_path:
+            difference = replace(difference, formulas=_formulas(sides, difference, operations, limits.seconds))
     except TimeLimitError as failure:
         raise TooMuchWork(failure.message, hint=failure.hint) from None
-    except SimulationError as failure:
+    except EndedEarly as failure:
         taken = time.perf_counter() - started
         return Equivalence(False, 0, 0, 0.0, 0, taken, message=failure.message, ended=min(len(counted), 1))
-    taken = time.perf_counter() - started
+    taken, paths = time.perf_counter() - started, len(given) if by_path else 0
     return Equivalence(difference is None, tried, degree, error, operations, taken, difference, paths=paths)
 
 
@@ -263,28 +289,29 @@ def _run(
     return [log.formulas(word) for word in found], counts
 
 
-def _degree(
-    side: Side, seconds: float | None, most_operations: int | None, given: Sequence[Numbers | None]
-) -> tuple[int, int, int]:
+def _degree(side: Side, limits: _Limits, given: Sequence[Numbers | None]) -> tuple[int, int, int]:
     """The highest degree, and the numbers of operations and of hashes."""
     ones = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
-    found = [_run(side, DegreeDomain(), ones, one, seconds=seconds, most_operations=most_operations) for one in given]
+    found = [
+        _run(side, DegreeDomain(), ones, one, seconds=limits.seconds, most_operations=limits.most_operations)
+        for one in given
+    ]
     degree = max(int(words.max(initial=0)) for tensors, _ in found for words in tensors)
     operations, hashes = (sum(counts[k] for _, counts in found) for k in (0, 1))
     return degree, operations, hashes
 
 
 def _difference(
-    sides: list[Side], points: int, seed: int, seconds: float | None, given: Sequence[Numbers | None]
+    sides: list[Side], points: int, limits: _Limits, given: Sequence[Numbers | None]
 ) -> tuple[Difference | None, int]:
     """The first difference, and how many points were tried."""
-    field = FieldDomain(random_prime(seed))
+    field = FieldDomain(random_prime(limits.seed))
     for point in range(points):
-        rng = np.random.default_rng([seed, point])
+        rng = np.random.default_rng([limits.seed, point])
         key = int(rng.integers(1 << 62))
         words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
         for one in given:
-            found = [_run(side, field, words, one, key=key, seconds=seconds)[0] for side in sides]
+            found = [_run(side, field, words, one, key=key, seconds=limits.seconds)[0] for side in sides]
             for position, (own, other) in enumerate(zip(*found, strict=True)):
                 if (own != other).any():
                     return _described(sides, position, own, other, field), point + 1

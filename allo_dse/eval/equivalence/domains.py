@@ -52,6 +52,8 @@ class Log(Constants, Protocol):
 class Domain(Constants, Protocol):
     """What the functions of a rewritten body work on."""
 
+    def __hash__(self) -> int: ...
+
     def code(self, name: str) -> int:
         """The number that stands for an operation."""
 

@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
@@ -24,6 +26,13 @@ from ..program.vendor_kernels import Externals
 from .data_values import TooMuchWork
 from .domains import OWN_WORDS, Constants, Domain, Log
 from .rewrite import rewritten
+
+KEPT_ENGINES = 8
+"""A program is compared with one fold after the other, over two domains."""
+
+
+class EndedEarly(SimulationError):
+    """A program that began to run and did not come to its end: it deadlocks, or leaves its arrays."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,13 @@ class Side:
 
         Raises:
             TooMuchWork: if it has more operations than it may.
+            EndedEarly: if it does not come to its end.
         """
         program = self.vmg.program
         state = _initial_state(self.vmg, log or domain, (key, 0, 0 if log is None else log.address))
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
-        run = Run(self._engine(domain), named | state.shared, self.wiring, state, Externals(program))
+        engine = _engine(program, domain, self.allow_reassociation)
+        run = Run(engine, named | state.shared, self.wiring, state, Externals(program))
         network, task_id = network_of(self.vmg, run)
         own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]
 
@@ -71,22 +82,20 @@ class Side:
             if most_operations is not None and _counted(own)[0] > most_operations:
                 raise TooMuchWork(f"more than {most_operations:,} operations")
 
-        result = run.engine.run(network, seconds=seconds, progress=require_little_work)
+        result = engine.run(network, seconds=seconds, progress=require_little_work)
         result.labels, result.name = Labels(program, task_id, self.wiring), program.name
-        result.require_finished()
+        try:
+            result.require_finished()
+        except SimulationError as failure:
+            raise EndedEarly(failure.message, hint=failure.hint) from None
         require_little_work()
         return _counted(own)
 
-    @cached_property
-    def _engines(self) -> dict[Domain, Engine]:
-        return {}
 
-    def _engine(self, domain: Domain) -> Engine:
-        if domain not in self._engines:
-            classes = [task_class for kernel in self.vmg.program.kernels for task_class in kernel.classes]
-            bodies = rewritten(classes, domain, allow_reassociation=self.allow_reassociation)
-            self._engines[domain] = compile_bodies(bodies)
-        return self._engines[domain]
+@lru_cache(KEPT_ENGINES)
+def _engine(program: CompiledProgram, domain: Domain, allow_reassociation: bool) -> Engine:
+    classes = [task_class for kernel in program.kernels for task_class in kernel.classes]
+    return compile_bodies(rewritten(classes, domain, allow_reassociation=allow_reassociation))
 
 
 def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:

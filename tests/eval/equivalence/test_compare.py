@@ -35,6 +35,26 @@ def test_the_order_of_floating_point_sums_counts_unless_it_may_change() -> None:
     assert compared(forwards, backwards, allow_reassociation=True)
 
 
+def test_what_is_equal_for_real_numbers_only_is_named() -> None:
+    forwards, backwards = programs.matmul(T=float32), programs.matmul(T=float32, backwards=True)
+    strict, loose = (compared(forwards, backwards, allow_reassociation=allowed) for allowed in (False, True))
+    assert strict.reordered == strict.difference == loose.reordered
+    assert (loose.difference, loose.reordered and loose.reordered.index) == (None, (0, 0))
+    assert "but equal for real numbers" in str(strict)
+    assert "; in another order: C[0, 0] is " in str(loose)
+    assert all("programs.py:" in place for place in loose.reordered.writers) if loose.reordered else False
+    assert compared(forwards, forwards).reordered is None
+
+
+def test_what_keeps_a_side_from_being_compiled_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise dse.SimulationError("gemm.py:3:1: no room", hint="make room")
+
+    monkeypatch.setattr("allo_dse.eval.equivalence.run.compile_bodies", broken)
+    with pytest.raises(dse.SimulationError, match=r"gemm\.py:3:1: no room\n  hint: make room"):
+        compared(programs.chain(first=5), programs.chain())
+
+
 def test_the_order_of_integer_sums_does_not_count() -> None:
     assert compared(programs.matmul(T=int32), programs.matmul(T=int32, backwards=True))
 
