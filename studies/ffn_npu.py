@@ -20,7 +20,8 @@ import allo_dse as dse
 
 S, R = Layout.Shard, Layout.Replicate
 # gelu(x) = x / (1 + exp(SCALE * (x + CUBIC * x**3))), spelled out: Allo has no code for `allo.gelu` on the AI engine.
-# Its kernel for `allo.add` takes one shape per program, that of the partial sums: differences take any.
+# The cubic is a loop over the elements: every operation on tiles has an array of its own in Allo. Its kernel for
+# `allo.add` takes one shape per program, that of the partial sums: differences take any.
 CUBIC, SCALE = 0.044715, -2 * math.sqrt(2 / math.pi)
 
 
@@ -36,8 +37,10 @@ def feed_forward(M=512, D=128, H=512, Pm=16, Ph=16, Ty=bfloat16):
         def up(local_X: Ty[M, D] @ [S(0), R], local_W1: Ty[D, H] @ [R, S(1)]):
             pm, ph = df.get_pid()
             product: Ty[Mt, Ht] = allo.matmul(local_X, local_W1)
-            cube: Ty[Mt, Ht] = allo.mul(allo.mul(product, product), product)
-            inner: Ty[Mt, Ht] = allo.mul(allo.sub(product, allo.mul(cube, -CUBIC)), SCALE)
+            inner: Ty[Mt, Ht]
+            for i, j in allo.grid(Mt, Ht):
+                x: Ty = product[i, j]
+                inner[i, j] = x * (x * x * (CUBIC * SCALE) + SCALE)
             activated: Ty[Mt, Ht] = allo.div(product, allo.sub(allo.exp(inner), -1.0))
             hidden[pm, ph].put(activated)
 

@@ -159,6 +159,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
         layouts=task.layouts.uses(),
         index_checks=tuple(task.index_checks),
         arrays=tuple(_named_arrays(task, [name for name, _ in arguments])),
+        loop_arrays=tuple(task.loop_arrays.values()),
     )
 
 

@@ -22,7 +22,8 @@ class TileUse:
         part_bytes: bytes of the operands that are parts of tiles.
         result_bytes: bytes of the operands that the task has computed.
         sums: whether it adds to a product in the same expression.
-        is_new: whether the result is the first thing that an array of the task holds, or part of an array.
+        is_new: whether the result is the first thing that an array of the task holds, or part of an array, or what a
+            function, other than a sum, makes of what the array holds.
         is_part: whether it is part of an array.
         copy: the iterations of the loops at compile time around it that `meta_if` looks at.
     """
@@ -124,6 +125,7 @@ class TaskClass:
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
         index_checks: what must be checked when the body runs.
         arrays: what its functions call their arrays.
+        loop_arrays: bytes of each local array that is first written element by element.
         layouts: tensor arguments that are only read, or only written, in another layout.
     """
 
@@ -141,6 +143,7 @@ class TaskClass:
     layouts: tuple[LayoutUse, ...] = ()
     index_checks: tuple[IndexCheck, ...] = ()
     arrays: tuple[SourceArray, ...] = ()
+    loop_arrays: tuple[int, ...] = ()
 
     @property
     def polls(self) -> bool:

@@ -91,7 +91,11 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, g
     shape = broadcast(task, shapes, node)
     if any(extent == 1 < whole for one in shapes for extent, whole in zip(one[::-1], shape[::-1], strict=False)):
         task.notice("broadcast of one", node)
-    dtype = _natural(operands) if grows is None else _grown(grows, operands)
+    natural = _natural(operands)
+    tiles = {dtype_of(operand) for operand in operands if is_tile(operand)}
+    if tiles - {natural} if grows is not None and natural.is_float else grows is None and len(tiles) > 1:
+        task.notice("tiles of two types", node)
+    dtype = natural if grows is None else _grown(grows, operands)
     if op in UNARY and op not in ("relu", "neg") and not dtype.is_float:
         task.notice("function of integers", node)
         dtype = dtype if op == "abs" else float32
@@ -258,16 +262,17 @@ def _use(task: Task, operands: Sequence[Value], target: Buffer, op: str = "") ->
     held = [o for o in operands if isinstance(o, Buffer) and o.arg is None and o.ssa == o.root not in task.got]
     return TileUse(
         scalars=sum(not is_tile(operand) for operand in operands),
-        part_bytes=sum(map(_bytes, parts)),
-        result_bytes=sum(map(_bytes, results)) + sum(map(_bytes, held)),
+        part_bytes=sum(map(size_bytes, parts)),
+        result_bytes=sum(map(size_bytes, results)) + sum(map(size_bytes, held)),
         sums=op == "add" and any(result.op == "matmul" for result in results),
-        is_new=target.ssa != target.root or (target.arg is None and not task.layouts.writes[target.root]),
+        is_new=target.ssa != target.root
+        or (target.arg is None and (op not in ("", "add") or not task.layouts.writes[target.root])),
         is_part=target.ssa != target.root,
         copy=task.copy,
     )
 
 
-def _bytes(tile: Buffer | TileExpr) -> int:
+def size_bytes(tile: Buffer | TileExpr) -> int:
     return math.prod(tile.shape) * tile.dtype.bits // 8
 
 

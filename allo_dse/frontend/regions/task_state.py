@@ -94,6 +94,7 @@ class Task:
     count: Count = 1
     work: list[TileOp] = field(default_factory=list)
     source_loops: list[SourceLoop] = field(default_factory=list)
+    loop_arrays: dict[tuple[ast.AST | None, tuple[int, ...]], int] = field(default_factory=dict)
     stream_ops: list[StreamOp] = field(default_factory=list)
     index_checks: list[IndexCheck] = field(default_factory=list)
     ports: dict[Any, PortUse] = field(default_factory=dict)

@@ -219,6 +219,8 @@ def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast
 
 def _store_element(task: Task, buffer: Buffer, where: Position, value: Value, node: ast.stmt) -> None:
     scalar = tiles.element(task, value, buffer.dtype, node)
+    if buffer.arg is None and buffer.ssa == buffer.root and not task.layouts.writes[buffer.root]:
+        task.loop_arrays[task.declared_at.get(buffer.root), task.copy] = tiles.size_bytes(buffer)
     task.touch(buffer, write=True)
     note_elements(task, buffer)
     task.scalar_op()

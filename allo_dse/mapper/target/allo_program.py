@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from allo_dse.program.tensors import TensorPort
@@ -38,6 +39,7 @@ CONSTRUCTS: Mapping[str, str] = {
     "chained comparison": "write `a < b and b < c`",
     "scalar relu": "Allo takes tiles only: assign inside of `if a < 0:`",
     "type call": "declare a variable of that type: `x: float32 = ...`",
+    "tiles of two types": "Allo's functions take tiles of one type, and its operators mix integers only: write a loop",
     "tile of another type": "Allo's compiler aborts: convert element by element",
     ".copy()": "write allo.copy(tile)",
     "view": "write it as a loop over the elements",
@@ -101,16 +103,30 @@ class TaskCount:
 
 
 class HostBuffers:
-    """Tensors of one element type and direction are packed into one buffer, or several while there are any left."""
+    """Tensors of one element type and direction are packed into one buffer, or several while there are any left.
+
+    Buffers go to the kinds by turns. Allo leaves out those that no tensor is packed into, and counts them nevertheless.
+    """
 
     name, folded = "host_buffers", False
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        kinds = {(str(port.tensor.dtype), "out" if port.writes else "in"): None for port in _used_ports(subject)}
+        written = {port.tensor.name: port.writes for port in sorted(_used_ports(subject), key=lambda port: port.writes)}
+        kinds: Counter[tuple[str, str]] = Counter()
+        for tensor in subject.program.tensors:
+            if tensor.name in written:
+                kinds[str(tensor.dtype), "out" if written[tensor.name] else "in"] += 1
+        said = ", ".join(f"{dtype} {way}" for dtype, way in kinds)
         if len(kinds) > MOST_HOST_BUFFERS:
-            detail = "one per element type and direction: " + ", ".join(f"{dtype} {way}" for dtype, way in kinds)
+            detail = f"one per element type and direction: {said}"
             yield Violation(self.name, "the host", len(kinds), MOST_HOST_BUFFERS, detail)
+            return
+        buffers = [range(first, MOST_HOST_BUFFERS, len(kinds)) for first in range(len(kinds))]
+        used = {slot for own, count in zip(buffers, kinds.values(), strict=True) for slot in own[:count]}
+        if used and max(used) >= len(used):
+            detail = f"Allo leaves one of them empty, and miscounts: those with more tensors come first, of {said}"
+            yield Violation(self.name, "the host", max(used) + 1, len(used), detail)
 
 
 class Tensors:

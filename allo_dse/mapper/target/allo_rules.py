@@ -22,7 +22,7 @@ from .requests import full_queues, unanswered
 from .rule import Rule, Subject
 from .stream_layouts import crowded_memory_tile, turned_streams
 from .token_order import TokenOrder
-from .transfers import NoPorts, TransferPlan
+from .transfers import NoTransfer, TransferPlan
 
 FIFO_DEPTH = 2
 """Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
@@ -50,12 +50,14 @@ class Transfers:
 
     def check(self, subject: Subject) -> Iterator[Violation]:
         refusal = subject.transfers
-        if isinstance(refusal, NoPorts):
+        if isinstance(refusal, NoTransfer):
             first = refusal.stream[0]
             detail = (
                 f"Allo has no ports left for {subject.node_name(first.node)}; tiles lie next to each "
                 "other where nodes take them by turns (cyclic), not where each has a block"
             )
+            if refusal.parts:
+                detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
             yield Violation(self.name, f"tensor {first.port.tensor.name}", 1, 0, detail)
 
 

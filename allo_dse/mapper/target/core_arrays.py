@@ -1,10 +1,11 @@
 """Arrays that a node's tasks have in the memory of their core, as Allo's compiler leaves them.
 
-Every result of an operation on tiles has an array, and so have a single value that is repeated to a tile, a copy of a
-part of a tile, an operand or a result of a vectorised product that is put into the kernel's layout, and each token that
-is got, also where the FIFO is worked on in place. None has the sum of products that is handed on, what is copied to a
-tensor as a whole, and what the only put into a FIFO puts. `allo.meta_for` is a loop, whose body has its arrays once,
-but where `allo.meta_if` looks at its variable. A bundle is a loop, too; the tasks of a chain have their arrays each.
+Every result of an operation on tiles has an array, and so have a tile that is filled element by element, a single value
+that is repeated to a tile, a copy of a part of a tile, an operand or a result of a vectorised product that is put into
+the kernel's layout, and each token that is got, also where the FIFO is worked on in place. None has the sum of products
+that is handed on, what is copied to a tensor as a whole, and what the only put into a FIFO puts. `allo.meta_for` is a
+loop, whose body has its arrays once, but where `allo.meta_if` looks at its variable. A bundle is a loop, too; the tasks
+of a chain have their arrays each.
 
 Source: `allo_opt` in `allo.backend.aie`, `CodeGenerator.build_core_function` in `allo.backend.aie.mlir_codegen` and
 `mlir/lib/Transforms/CopyOnWrite.cpp`, commit a098603, and the buffers of the designs that were compared with it.
@@ -65,7 +66,7 @@ def _token_bytes(op: StreamOp) -> int:
 def _computes(cls: TaskClass, put: StreamOp) -> bool:
     """Whether the token that is put has an array that was counted."""
     new = (op for op in cls.work if op.use.is_new and _shape(op) == put.stream.block)
-    return any(new) and not _sums_products(cls)
+    return (any(new) or _token_bytes(put) in cls.loop_arrays) and not _sums_products(cls)
 
 
 def _sums_products(cls: TaskClass) -> bool:
@@ -74,9 +75,9 @@ def _sums_products(cls: TaskClass) -> bool:
 
 def _result_bytes(cls: TaskClass, architecture: str) -> int:
     """Bytes of what a task computes, whatever becomes of it."""
+    total = sum(cls.loop_arrays)
     if _sums_products(cls):
-        return 0
-    total = 0
+        return total
     work = list({(op.kind, op.shape, op.location, op.use.copy): op for op in cls.work if op.shape}.values())
     for position, op in enumerate(work, 1):
         use, result = op.use, math.prod(_shape(op)) * op.dtypes[-1].bits // 8

@@ -23,7 +23,7 @@ from .cores import place_graph
 from .fifos import fifo_counts
 from .interfaces import Interface, PortShortage, node_interfaces, tensor_order
 from .placer import Core, NotPlaced
-from .transfers import NoPorts, TransferPlan, TransferRun
+from .transfers import NoTransfer, TransferPlan, TransferRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Subject:
         return list(node_interfaces(self.vmg))
 
     @cached_property
-    def plan(self) -> TransferPlan | NoPorts | None:
+    def plan(self) -> TransferPlan | NoTransfer | None:
         """How tensors are moved, or the stream that finds no ports; None when a node has too many interfaces."""
         by_tensor: dict[int, list[Interface]] = {number: [] for number in tensor_order(self.program)}
         for own in self.interfaces:
@@ -75,12 +75,12 @@ class Subject:
         plan = TransferPlan(self.device.array.columns, self.device.array.columns)
         try:
             plan.add_tensors(interfaces for interfaces in by_tensor.values() if interfaces)
-        except NoPorts as refusal:
+        except NoTransfer as refusal:
             return refusal
         return plan
 
     @property
-    def transfers(self) -> tuple[TransferRun, ...] | NoPorts | None:
+    def transfers(self) -> tuple[TransferRun, ...] | NoTransfer | None:
         """The transfers, or the stream that finds no ports; None when a node has too many interfaces."""
         return tuple(self.plan.runs) if isinstance(self.plan, TransferPlan) else self.plan
 

@@ -4,7 +4,8 @@ Interfaces that need the same tiles at the same times are served by one stream (
 to each other in the tensor's grid are served by one transfer between DRAM and a memory tile, as far as the tile has
 ports. The only transfer of a tensor is spread over the columns first, where it can be (Allo's examples ask for that
 with ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs). A transfer that finds no ports is cut into
-smaller ones until they do; one that cannot be cut any further makes Allo give up ("Fail to partition").
+smaller ones until they do; one that cannot be cut any further makes Allo give up ("Fail to partition"), and so does one
+that is spread into parts of some rows and a piece ("Invalid slice size").
 
 Source: `CodeGenerator.map_data_transfer` in `allo.backend.aie.mlir_codegen`, `coalesce_memory_access` in `allo.memory`,
 commit a098603. Written anew from what they do; `docs/allo_target.md` says how the verdicts were compared.
@@ -34,11 +35,16 @@ Adjacent = tuple[tuple[Stream, ...], Size]
 """Streams whose tiles lie next to each other, and how many tiles they make up in each of the 4 dimensions."""
 
 
-class NoPorts(Exception):
-    """A transfer of one stream for which no memory tile or no shim tile has ports left."""
+class NoTransfer(Exception):
+    """A transfer that Allo cannot make.
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+    Attributes:
+        stream: the first that it serves.
+        parts: into how many parts it would be spread; 0 where no memory tile or no shim tile has ports for the stream.
+    """
+
+    def __init__(self, stream: Stream, parts: int = 0) -> None:
+        self.stream, self.parts = stream, parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +101,7 @@ class TransferPlan:
         """Plan all transfers, tensor by tensor.
 
         Raises:
-            NoPorts: where Allo cannot partition a transfer.
+            NoTransfer: where Allo cannot partition one.
         """
         for transfers in spread([list(adjacent_streams(multicast(own))) for own in tensors], self.shims):
             self._turn = 0
@@ -112,7 +118,7 @@ class TransferPlan:
             while True:
                 dimension = next((d for d in range(3) if part[d] > 1), None)
                 if dimension is None:
-                    raise NoPorts(streams[0])
+                    raise NoTransfer(streams[0])
                 smaller = (*part[:dimension], part[dimension] - 1, *part[dimension + 1 :])
                 along = dimension if along is None else along
                 if along != dimension:  # cut away all but one row: go on inside the row
@@ -167,7 +173,11 @@ class TransferPlan:
 
 
 def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjacent]]:
-    """Cut the only transfer of a tensor into equal parts, as many as there are channels for, or shim tiles."""
+    """Cut the only transfer of a tensor into equal parts, as many as there are channels for, or shim tiles.
+
+    Raises:
+        NoTransfer: where a part would be some rows and a piece of the next.
+    """
     count = {True: 0, False: 0}
     for transfers in tensors:
         count[transfers[0][0][0][0].is_input] += len(transfers)
@@ -183,11 +193,13 @@ def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjac
         count[is_input] += parts - 1
         width = len(streams) // parts
         part = _last_places(size, width)
+        if math.prod(part) != width:
+            raise NoTransfer(streams[0], parts)
         yield [(streams[first : first + width], part) for first in range(0, len(streams), width)]
 
 
 def _last_places(size: Size, width: int) -> Size:
-    """The size of a part of `width` tiles: whole rows where they fit, else a part of one."""
+    """The size of a part of `width` tiles: whole rows where they fit, else a part of one; of fewer where neither is."""
     part = [1, 1, 1, 1]
     for dimension in (3, 2, 1, 0):
         part[dimension] = min(width, size[dimension])

@@ -42,10 +42,10 @@ def test_what_a_memory_tile_turns_is_at_both_ends() -> None:
 
 
 def test_results_tokens_and_repeated_values_have_arrays() -> None:
-    """GELU: a product, its other layout, and ten tiles of 64 x 32; the sum is in the tensor's FIFO."""
+    """GELU: a product, its other layout, and four tiles of 64 x 32; what is put has a FIFO, the sum the tensor's."""
     program = load_program(ffn_npu.feed_forward, Pm=8, Ph=16)
     up, down, acc = (kernel.classes for kernel in program.kernels)
-    assert array_bytes(up, (), {"hidden": 1}, "xdna1") == 12 * 64 * 32 * 2
+    assert array_bytes(up, (), {"hidden": 1}, "xdna1") == 6 * 64 * 32 * 2
     assert array_bytes(down, {"hidden"}, {"parts": 1}, "xdna1") == 64 * 32 * 2
     assert array_bytes(acc, {"parts"}, {}, "xdna1") == 64 * 128 * 2
 
@@ -53,7 +53,7 @@ def test_results_tokens_and_repeated_values_have_arrays() -> None:
 def test_arrays_do_not_shrink_with_what_is_put_into_several_fifos() -> None:
     program = load_program(ffn_npu.feed_forward, Pm=8, Ph=16)
     (up, _, _) = (kernel.classes for kernel in program.kernels)
-    assert array_bytes(up, (), {"hidden": 2}, "xdna1") == 13 * 64 * 32 * 2
+    assert array_bytes(up, (), {"hidden": 2}, "xdna1") == 7 * 64 * 32 * 2
 
 
 def test_tasks_of_a_chain_have_their_arrays_each() -> None:

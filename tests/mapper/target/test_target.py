@@ -24,7 +24,7 @@ install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32, int16
+from allo.ir.types import Stream, float32, int16, int32
 from allo.memory import Layout
 
 NPU = Device.load("npu1_4col")
@@ -86,6 +86,42 @@ def test_tensors_of_one_type_and_direction_share_a_host_buffer() -> None:
     program = load_program(six)
     assert [v.constraint for v in DeviceMapping(program.vmg, NPU).violations] == ["host_buffers"]
     assert refused(program) == {}
+
+
+def test_a_host_buffer_that_stays_empty_comes_after_those_in_use() -> None:
+    """Of four, two go to each kind, by turns: one input leaves the third empty, and two outputs need the fourth."""
+
+    @df.region()
+    def outputs_last(X: int16[8], Y: int16[8], Z: int16[8]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def core(x: int16[8], y: int16[8], z: int16[8]):
+            y[:] = allo.add(x, 1)
+            z[:] = allo.sub(x, 1)
+
+    @df.region()
+    def outputs_first(Y: int16[8], Z: int16[8], X: int16[8]):
+        @df.kernel(mapping=[1], args=[Y, Z, X])
+        def core(y: int16[8], z: int16[8], x: int16[8]):
+            y[:] = allo.add(x, 1)
+            z[:] = allo.sub(x, 1)
+
+    assert refused(load_program(outputs_first)) == {}
+    assert refused(load_program(outputs_last))["host_buffers"].endswith("come first, of int16 in, int16 out)")
+
+
+def test_tiles_of_two_types_are_no_operands_of_one_function() -> None:
+    @df.region()
+    def top(A: int16[8], B: float32[8], C: float32[8]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def core(a: int16[8], b: float32[8], c: float32[8]):
+            x: float32 = 2
+            wide: int32[8] = a + a  # integers of one type, or of two
+            c[:] = allo.mul(b, x)
+            c[:] = a * b
+            c[:] = allo.sub(b, wide)
+
+    texts = [one.text for one in load_program(top).constructs if one.kind == "tiles of two types"]
+    assert texts == ["a * b", "allo.sub(b, wide)"]
 
 
 def test_tensors_of_more_than_two_dimensions_and_unused_ones() -> None:

@@ -15,7 +15,7 @@ from allo_dse.mapper.graph.tree import Task, repeat, seq
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.target.interfaces import PortShortage, one_iteration
 from allo_dse.mapper.target.rule import Subject
-from allo_dse.mapper.target.transfers import NoPorts, adjacent_places
+from allo_dse.mapper.target.transfers import NoTransfer, adjacent_places, spread
 from tests.support.programs import gemm_program
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
@@ -33,7 +33,7 @@ def test_tiles_by_turns_find_ports_and_tiles_in_blocks_do_not() -> None:
     assert [run.sample.port.tensor.name for run in runs] == [*"AAAABBBBCCCC"]
     assert [len(run.streams) for run in runs] == [1] * 8 + [4] * 4
     assert {sum(map(len, run.streams)) for run in runs} == {4}
-    assert isinstance(subject(AxisFold(4, "cyclic"), AxisFold(4, "block")).transfers, NoPorts)
+    assert isinstance(subject(AxisFold(4, "cyclic"), AxisFold(4, "block")).transfers, NoTransfer)
 
 
 def test_few_blocks_find_ports() -> None:
@@ -53,6 +53,17 @@ def test_the_only_transfer_of_a_tensor_is_spread_over_the_columns() -> None:
     assert isinstance(runs, tuple)
     assert [len(run.streams) for run in runs if run.sample.port.tensor.name == "B"] == [2, 2, 2, 2]
     assert {run.size for run in runs if run.sample.port.tensor.name == "B"} == {(1, 2, 1, 1)}
+
+
+def test_a_transfer_is_spread_into_whole_rows_or_refused() -> None:
+    own = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic")).interfaces[0]
+    assert not isinstance(own, PortShortage)
+    streams = ((own[0],),) * 18
+    ((half, _),) = list(spread([[(streams, (1, 1, 6, 3))]], shims=8))
+    assert (len(half[0]), half[1]) == (9, (1, 1, 3, 3))
+    with pytest.raises(NoTransfer) as refusal:  # a half is four rows and a tile
+        list(spread([[(streams, (1, 1, 9, 2))]], shims=8))
+    assert refusal.value.parts == 2
 
 
 def test_arguments_for_one_tensor_are_merged_only_when_there_are_too_many() -> None:
@@ -88,4 +99,4 @@ def test_every_place_is_in_exactly_one_run(places: set[tuple[int, int]]) -> None
 def test_a_smaller_array_has_fewer_ports(columns: int) -> None:
     small = NpuDevice.of(Device.load(f"npu1_{columns}col"))
     whole = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
-    assert isinstance(Subject(DeviceMapping(whole.vmg, small)).transfers, NoPorts)
+    assert isinstance(Subject(DeviceMapping(whole.vmg, small)).transfers, NoTransfer)
