@@ -13,7 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.periods import GroupSchedule
-from ..graph.port_families import port_families
+from ..graph.port_families import PortFamily, port_families
 
 Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""
@@ -97,7 +97,7 @@ def stream_links(program: CompiledProgram, schedules: Sequence[GroupSchedule], c
 def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses:
     """The stream ports of one period of every node."""
     kernels = {kernel.name: position for position, kernel in enumerate(program.kernels)}
-    parts: list[tuple[IntArray, IntArray, IntArray, NDArray[np.bool_]]] = []
+    ports: list[tuple[PortFamily, IntArray, IntArray, IntArray]] = []
     first = 0
     for schedule in schedules:
         tasks = schedule.group.leaves.tasks(0, len(schedule.classes))
@@ -106,12 +106,22 @@ def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses
             leaves = np.flatnonzero(schedule.classes == c)
             pids = program.pids(kernels[task_class.kernel], tasks[:, leaves].reshape(-1))
             for family in port_families(task_class.stream_ports):
-                members, tokens = len(family.members), min(family.port.tokens or 1, MOST_TOKENS)
-                number = family.streams(program, pids).reshape(-1).repeat(tokens)
-                at_node = np.tile(np.repeat(nodes, len(leaves)), members).repeat(tokens)
-                at_leaf = np.tile(leaves, len(nodes) * members).repeat(tokens)
-                parts.append((number, at_node, at_leaf, np.full(len(number), family.port.direction == "put")))
+                members = len(family.members)
+                at_node, at_leaf = (
+                    np.tile(np.repeat(nodes, len(leaves)), members),
+                    np.tile(leaves, len(nodes) * members),
+                )
+                ports.append((family, family.streams(program, pids).reshape(-1), at_node, at_leaf))
         first += schedule.group.count
+    # Where a task does not say how many tokens it moves, it moves those that the task at the stream's other end does.
+    said = np.ones(program.stream_count, np.int64)
+    for family, number, *_ in ports:
+        if family.port.tokens is not None:
+            said[number] = min(max(family.port.tokens, 1), MOST_TOKENS)
+    parts = []
+    for family, number, at_node, at_leaf in ports:
+        columns = [column.repeat(said[number]) for column in (number, at_node, at_leaf)]
+        parts.append((*columns, np.full(len(columns[0]), family.port.direction == "put")))
     return _Uses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
