@@ -13,7 +13,6 @@ from ..model.movement import StreamFlow
 from ..model.violation import Violation
 from ..transport.tile_limits import LOCKS_PER_END
 from .allo_program import PROGRAM_RULES
-from .chains import ChainedLoops, ChainedTensors, RolledStreams
 from .core_memory import core_memory
 from .cores import by_position
 from .interfaces import PORTS_PER_CORE, PortShortage
@@ -21,7 +20,7 @@ from .placer import NotPlaced
 from .requests import full_queues, unanswered
 from .rule import Rule, Subject
 from .stream_layouts import crowded_memory_tile, turned_streams
-from .token_order import TokenOrder
+from .stream_rules import ChainedLoops, ChainedTensors, RolledStreams, TokenOrder
 from .transfers import NoTransfer, TransferPlan
 
 FIFO_DEPTH = 2

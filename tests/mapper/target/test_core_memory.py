@@ -10,8 +10,7 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.target.core_arrays import array_bytes
-from allo_dse.mapper.target.core_memory import stream_bytes
+from allo_dse.mapper.target.core_memory import array_bytes, stream_bytes
 from allo_dse.mapper.target.target import TARGETS
 
 install()

@@ -1,6 +1,6 @@
-"""Chains of tasks that exchange tokens: Allo makes buffers of the streams between them.
+"""Rules about streams: Allo makes buffers of those inside of chains, and one FIFO of those that a bundle merges.
 
-Source: `ComputationGraph.chain` and `refactor` in `allo.backend.aie.mapping`, commit a098603.
+Source: `ComputationGraph.chain`, `refactor` and `bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
-from ..graph.tree import Repeat, Seq, Task, Tree
+from ..graph.tree import Repeat, Seq, Task, Tree, leaf_tasks
 from ..model.violation import Violation
 from ..streams.round_wiring import LocalStream, Wiring
 from ..streams.tiles import GroupTiles
@@ -180,3 +183,55 @@ def _depth(tree: Tree, leaf: int) -> int:
             return _depth(child, leaf)
         leaf -= child.leaf_count
     raise IndexError(leaf)
+
+
+class TokenOrder:
+    """Streams that a bundle has merged into one FIFO are read in the order in which they are written.
+
+        bundle [src_3, src_2, src_1, src_0]   read by p[0].get(), p[1].get(), ...     delivers 3 first
+
+    Mesh folds keep the order by construction (`JointFold`); graphs folded node by node are compared token by token.
+    """
+
+    name, folded = "allo_token_order", True
+    source = "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        if subject.vmg.mesh_fold is not None:
+            return
+        puts, gets = _streams_in_order(subject, "put"), _streams_in_order(subject, "get")
+        for link in subject.fifos:
+            if link.count > 1:  # FIFOs of their own
+                continue
+            put, got = puts.get((link.stream, link.source)), gets.get((link.stream, link.target))
+            if put is None or got is None:
+                continue
+            put, got = put[np.isin(put, got)], got[np.isin(got, put)]
+            if len(put) == len(got) and not np.array_equal(put, got):
+                first = int(np.flatnonzero(put != got)[0])
+                name = subject.program.stream_name
+                detail = f"is read as {name(int(got[first]))} where {name(int(put[first]))} was written before"
+                where = f"{subject.node_name(link.source)} to {subject.node_name(link.target)}"
+                yield Violation(self.name, f"{where}, FIFO of {link.stream}", 1, 0, detail)
+
+
+def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int], IntArray]:
+    """Per stream array and node, the streams that its tasks put to or get from, in order."""
+    program, found = subject.program, dict[tuple[str, int], list[tuple[int, int, int]]]()
+    first_node = 0
+    for group in subject.vmg.groups:
+        tasks = group.leaves.tasks()
+        kinds: dict[tuple[int, int], list[int]] = {}
+        for leaf, task in enumerate(leaf_tasks(group.tree)):
+            kinds.setdefault((task.kernel, task.cls), []).append(leaf)
+        for (kernel, cls), leaves in kinds.items():
+            pids = program.pids(kernel, tasks[:, leaves].reshape(-1))
+            for place, port in enumerate(program.kernels[kernel].classes[cls].stream_ports):
+                if port.direction != direction:
+                    continue
+                streams = program.first_stream[port.stream.name] + port.index.linear(pids)
+                for number, row in enumerate(streams.reshape(len(tasks), -1).tolist()):
+                    own = found.setdefault((port.stream.name, first_node + number), [])
+                    own += [(leaf, place, stream) for leaf, stream in zip(leaves, row, strict=True)]
+        first_node += group.count
+    return {key: np.array([stream for _, _, stream in sorted(own)], np.int64) for key, own in found.items()}
