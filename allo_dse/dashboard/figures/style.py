@@ -77,9 +77,10 @@ def packed(values: NDArray[np.generic] | list[object]) -> Any:
     array = np.ascontiguousarray(values)
     if array.dtype.kind not in "fiu" or not array.size:
         return array.tolist()
-    code = {"f8": "f8", "f4": "f4", "i8": "i4", "i4": "i4", "i2": "i2", "i1": "i1"}.get(array.dtype.str[1:], "f8")
-    if code == "i4" and abs(array).max() >= 1 << 31:
-        code = "f8"
+    code = {"f4": "f4", "i2": "i2", "i1": "i1"}.get(array.dtype.str[1:], "f8")
+    if code == "f8":  # whole numbers take half as much, or a quarter
+        largest = abs(array).max() if (array == np.rint(array)).all() else np.inf
+        code = "i2" if largest < 1 << 15 else "i4" if largest < 1 << 31 else "f8"
     made = {"dtype": code, "bdata": base64.b64encode(array.astype(f"<{code}").tobytes()).decode()}
     return made if array.ndim == 1 else {**made, "shape": ", ".join(map(str, array.shape))}
 

@@ -78,8 +78,8 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     ]
     if len(few) == 3:
         x, y, z = few
-        view = View(x, y, z, log=_log(board, x), reference=reference, hover=True)
-        views.append(("front-3d", "Three objectives", view))
+        # Without what differs of each design, which the plots of pairs say: it would be a quarter of all plots' bytes.
+        views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
         return lambda look: front_figure(board, view, look).figure

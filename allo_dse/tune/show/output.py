@@ -90,6 +90,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
             console.print(f"{count} break the constraint {displayed(repr(name))}", soft_wrap=True)
+        console.print("[bold]hint:[/] loosen what rules designs out, or let it try more of them")
     else:
         console.print(front_table(result, console))
         best = result.best()
@@ -103,7 +104,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     if result.correction.pairs:
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):
-        console.print(f"[bold red]{displayed(failed)}[/]", soft_wrap=True)
+        console.print(f"[bold red]{displayed(failed)}[/]")
     for title, causes in (("ruled out by", _ruled_out(result)), ("what decides", _decides(result))):
         if causes:
             console.print(f"{title}: {causes}")
@@ -164,7 +165,8 @@ def front_table(result: Result, console: Console) -> Table:
 def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table:
     """The front with its first `count` parameters."""
     objectives, free = [o.name for o in result.study.objectives], parameters[:count]
-    title = f"Pareto front: {len(result.front)} designs{timed_on_words(result.best().metrics)}"
+    size = "1 design" if len(result.front) == 1 else f"{len(result.front)} designs"
+    title = f"Pareto front: {size}{timed_on_words(result.best().metrics)}"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:
