@@ -8,7 +8,7 @@ waits while as many banks are in use as there are; its reader takes that token o
     writer:  put banks;  fill ...;  put filled
     reader:  get filled; read ...;  get banks
 
-The depth of `banks` is the number of banks. `filled` is as deep, so that it never holds the writer up.
+The depth of `banks` is the number of banks. `filled` is as deep, so that it never holds the writer up (T14).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ BY_DEPTH = -1
 
 
 def default_latency(depth: ArrayLike) -> IntArray:
-    """Cycles from put to get: 1 for depths up to 2 (shift register), 2 above (RAM)."""
+    """Cycles from put to get (T4): 1 for depths up to 2 (shift register), 2 above (RAM)."""
     return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
 
 

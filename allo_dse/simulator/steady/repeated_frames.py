@@ -16,7 +16,7 @@ from .extrapolate import can_repeat
 def repeated(network: Network, frames: int, *, restart: int = 1) -> Network:
     """The network with its tasks run once per frame.
 
-    A node begins its next frame `restart` cycles after it has done the one before, whatever the others do; streams
+    A node begins its next frame `restart` cycles after it has done the one before (T14), whatever others do; streams
     and arrays carry on from frame to frame. Where each node runs one table process, its table says so, and tasks keep
     their numbers. Otherwise task t of frame f is task `f * network.task_count + t`; after these come the restarts.
 
