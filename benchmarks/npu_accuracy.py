@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse import Device, NpuSimulator
-from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.kernel_tables import type_key
 from allo_dse.eval.npu.accuracy import operations_of
 from benchmarks import npu_cases
 from benchmarks.npu_cases import FACTS, Case, gemm_design

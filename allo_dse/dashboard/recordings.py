@@ -15,7 +15,7 @@ from allo_dse.eval.recording import Recording
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
-from allo_dse.simulator.network.labels import Labels, node_label, stream_group
+from allo_dse.simulator.network.labels import Labels, node_label
 from allo_dse.simulator.network.stream_ends import stream_ends
 
 if TYPE_CHECKING:
@@ -282,8 +282,8 @@ def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
     found = record_fpga(design, metrics.get("stream_depths"), report=report)
     kinds = tuple(_fpga_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
     streams = range(found.network.stream_count)
-    buffers = tuple(_NUMBERS.sub("", stream_group(found.labels, stream)) for stream in streams)
-    own = [stream_group(found.labels, stream) if stream < found.fifos else "" for stream in streams]
+    buffers = tuple(_NUMBERS.sub("", found.labels.array(stream)) for stream in streams)
+    own = [found.labels.array(stream) if stream < found.fifos else "" for stream in streams]
     nodes = _fpga_nodes(found, design.vmg.node_of_task)
     return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, nodes, tuple(own))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,7 +20,6 @@ from pydantic import ValidationError, model_validator
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.notebooks import table_html
-from allo_dse.lang.types import DType
 
 from .fpga_model import (
     RESOURCES,
@@ -36,35 +35,23 @@ from .fpga_model import (
     Resources,
     at_clock,
 )
+from .kernel_tables import KernelTables
 from .loader import DeviceTable, device_names, read_device_table, suggest
 from .model import (
     Accuracy,
     Array,
     Board,
     Core,
-    ElementwiseCost,
     Host,
     Interconnect,
-    KernelCost,
-    KernelLibrary,
     MemoryTile,
     Model,
-    ScalarLoop,
     Size,
     Tile,
 )
 from .validation import device_error, option_error
 
-_TYPE_PREFIX = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf", "index": "i", "bool": "u"}
-_OTHER = "other"
-_VECTOR = "vector"
 _LUT_PER_NODE = 100
-
-
-def type_key(dtype: DType) -> str:
-    """How device files write an element type: `i16`, `u8`, `bf16`, `f32`; other kinds keep their own name."""
-    prefix = _TYPE_PREFIX.get(dtype.kind)
-    return f"{prefix}{dtype.bits}" if prefix else dtype.name
 
 
 class Device(Model):
@@ -158,15 +145,13 @@ class Device(Model):
         return repr(self)
 
 
-class NpuDevice(Device):
-    """An NPU: its tiles, and what its board and kernel libraries make of them.
+class NpuDevice(Device, KernelTables):
+    """An NPU: its tiles, its kernels' costs (see `KernelTables`), and what its board makes of them.
 
     Attributes:
         boards: named variants of everything that differs by board; `board_name` selects `board`.
         reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
             kernel library, because it depends on the tools that build the kernels.
-        kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
-        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
         accuracy: how good the predictions made with these numbers are, where they were compared with measurements.
     """
 
@@ -181,19 +166,11 @@ class NpuDevice(Device):
     board_name: str = "default"
     board: Board
     reserved_bytes: Mapping[str, Size]
-    kernels: Mapping[str, KernelLibrary]
-    kernel_library: str
-    elementwise: Mapping[str, ElementwiseCost]
-    scalar_loop: ScalarLoop
     accuracy: tuple[Accuracy, ...] = ()
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> NpuDevice:
-        if self.kernel_library not in self.kernels:
-            raise ValueError(f"kernel_library {self.kernel_library!r} is not in kernels ({', '.join(self.kernels)})")
-        for library, costs in self.kernels.items():
-            if _OTHER not in costs:
-                raise ValueError(f"kernels.{library}: needs an entry {_OTHER!r} for element types that are not listed")
+    def _leaves_memory(self) -> NpuDevice:
+        for library in self.kernels:
             reserved = self.reserved_bytes.get(library)
             if reserved is None:
                 raise ValueError(f"reserved_bytes.{library}: missing; every kernel library needs one")
@@ -202,8 +179,6 @@ class NpuDevice(Device):
                     f"reserved_bytes.{library}: {reserved} is not between core.stack_bytes {self.core.stack_bytes} "
                     f"and core.memory_bytes {self.core.memory_bytes}"
                 )
-        if _OTHER not in self.elementwise:
-            raise ValueError(f"elementwise: needs an entry {_OTHER!r} for operations that are not listed")
         return self
 
     def with_options(self, **options: Any) -> Self:
@@ -258,44 +233,6 @@ class NpuDevice(Device):
     def _prose(self) -> set[str]:
         return {"name", "description", "boards", "board_name", "accuracy"}
 
-    def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
-        """Cost of a matrix multiplication by its element types: operands, then the result.
-
-        The most specific entry of the library wins: "i8->i16" before "i8", "i16xi8->i32" before "i16xi8"; element
-        types without an entry are scalar code ("other").
-        """
-        *operands, result = (t if isinstance(t, str) else type_key(t) for t in types)
-        distinct = list(dict.fromkeys(operands)) or [result]
-        costs = self.kernels[library or self.kernel_library]
-        name = "x".join(distinct)
-        candidates = [f"{name}->{result}", name, *(["x".join(reversed(distinct))] if len(distinct) > 1 else [])]
-        return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
-
-    def has_kernel(self, library: str, types: Sequence[DType | str], shape: Sequence[int]) -> bool:
-        """Whether a library has a kernel for a multiplication of these element types and this shape (m, k, n)."""
-        cost = self.kernel_cost(*types, library=library)
-        return cost is not self.kernels[library][_OTHER] and cost.takes(*shape)
-
-    def matmul_kernel(self, types: Sequence[DType | str], shape: Sequence[int]) -> KernelCost:
-        """The kernel that multiplies tiles of a shape (m, k, n).
-
-        A matrix by a vector (n = 1) has one of its own, "vector", in libraries that say so. Else it is the selected
-        library's kernel where its contract allows, else that of the first other library that has one, else scalar code.
-        """
-        selected = self.kernels[self.kernel_library]
-        if shape[2] == 1 and _VECTOR in selected:
-            return selected[_VECTOR]
-        others = (name for name in self.kernels if name != self.kernel_library)
-        for library in (self.kernel_library, *others):
-            if self.has_kernel(library, types, shape):
-                return self.kernel_cost(*types, library=library)
-        return selected[_OTHER]
-
-    def matmul_cycles(self, types: Sequence[DType | str], shape: Sequence[int]) -> float:
-        """Core cycles of a multiplication of tiles of a shape (m, k, n)."""
-        m, k, n = shape
-        return self.matmul_kernel(types, shape).cycles(m, k, n)
-
     def accuracy_of(self, operations: tuple[str, ...], element: str, latency_us: float) -> Accuracy | None:
         """How good predictions of programs with these operations are; None where nothing says so.
 
@@ -306,10 +243,6 @@ class NpuDevice(Device):
         known = (a for a in self.accuracy if a.board == self.board_name and a.kernels in ("", self.kernel_library))
         fitting = [a for a in known if (a.operations, a.element) == (operations, element) and a.least_us <= latency_us]
         return max(fitting, key=lambda a: a.least_us, default=None)
-
-    def elementwise_cost(self, kind: str) -> ElementwiseCost:
-        """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
-        return self.elementwise.get(kind, self.elementwise[_OTHER])
 
     @property
     def _has(self) -> dict[str, object]:

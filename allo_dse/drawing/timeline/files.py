@@ -14,7 +14,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
-from allo_dse.simulator.network.labels import Labels, resource_label
+from allo_dse.simulator.network.labels import Labels
 
 from .svg import timeline_svg
 
@@ -93,7 +93,7 @@ def interval_table(explanation: Explanation) -> pd.DataFrame:
     resource = table["activity"].isin([Activity.WAIT_RESOURCE, Activity.SERVICE])
     tasks = {task: labels.task(task) for task in np.unique(table["task"]).tolist()}
     streams = {s: labels.stream(s) for s in np.unique(table["on"][~resource & (table["on"] >= 0)]).tolist()}
-    servers = {r: resource_label(labels, r) for r in np.unique(table["on"][resource]).tolist()}
+    servers = {r: labels.resource(r) for r in np.unique(table["on"][resource]).tolist()}
     named = table["on"].map(streams).where(~resource, table["on"].map(servers))
     return table.assign(
         activity=table["activity"].map({int(a): a.name.lower() for a in Activity}),

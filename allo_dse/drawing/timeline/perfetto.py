@@ -13,7 +13,7 @@ from pathlib import Path
 from allo_dse.simulator.engine.critical_path import KINDS, CriticalPath
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
-from allo_dse.simulator.network.labels import Labels, node_label, resource_label
+from allo_dse.simulator.network.labels import Labels, node_label
 
 NODES, FIFOS, PATH = 1, 2, 3
 """Process numbers of the groups of tracks."""
@@ -76,7 +76,7 @@ def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iter
     for node, task, activity, start, end, on, op in timeline.intervals.itertuples(index=False, name=None):
         kind = Activity(activity)
         is_resource = kind in (Activity.WAIT_RESOURCE, Activity.SERVICE)
-        target = "" if on < 0 else resource_label(labels, on) if is_resource else labels.stream(on)
+        target = "" if on < 0 else labels.resource(on) if is_resource else labels.stream(on)
         args: dict[str, object] = {"task": labels.task(task), "start_cycle": start, "cycles": end - start}
         if op >= 0:
             args["operation"] = labels.operation(task, op)
@@ -92,7 +92,7 @@ def _chain(chain: CriticalPath, labels: Labels, us_per_cycle: float) -> Iterator
     for kind, task, on, start, end in chain.frame.itertuples(index=False, name=None):
         name = labels.task(task)
         if on >= 0:
-            name = f"{name}: {resource_label(labels, on) if kind == KINDS[1] else labels.stream(on)}"
+            name = f"{name}: {labels.resource(on) if kind == KINDS[1] else labels.stream(on)}"
         yield {
             "name": name,
             "cat": kind,

@@ -14,7 +14,8 @@ import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import DeviceError
-from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.kernel_tables import type_key
 from allo_dse.device.model import Accuracy
 from allo_dse.space.design import Design
 

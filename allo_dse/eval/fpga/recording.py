@@ -10,6 +10,7 @@ import numpy as np
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
+from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.stream_ends import Ends, stream_ends
 from allo_dse.space.design import Design
 
@@ -20,7 +21,7 @@ from .retime import ReportTimes, retimed
 
 
 @dataclass(frozen=True)
-class FpgaLabels:
+class FpgaLabels(Labels):
     """Names of the tasks, copies and FIFOs of an FPGA design's network.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from allo_dse.device.device import NpuDevice, type_key
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.kernel_tables import type_key
 from allo_dse.device.model import Accuracy
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design

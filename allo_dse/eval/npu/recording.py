@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.model.movement import Flow, Transport
 from allo_dse.mapper.streams.channels import Channel
+from allo_dse.simulator.network.labels import Labels
 from allo_dse.space.design import Design
 
 from ..recording import MAX_EVENTS, Recording, whole_run
@@ -19,7 +20,7 @@ NAMED_NODES = 3
 
 
 @dataclass(frozen=True)
-class NpuLabels:
+class NpuLabels(Labels):
     """Names of the processes, buffers and shared resources of an NPU design's network."""
 
     processes: tuple[str, ...]

@@ -26,6 +26,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.labels import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.steady.repeated_frames import repeated
 
@@ -38,7 +39,7 @@ RESTART = -1
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(NetworkLabels):
     """Names of tasks and streams for explanations."""
 
     program: CompiledProgram

@@ -9,7 +9,6 @@ import numpy as np
 
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.deadlock.explain import DeadlockError
-from allo_dse.simulator.network.labels import stream_group
 from allo_dse.simulator.replay.trace import Trace
 
 from .functional import run_graph
@@ -31,13 +30,13 @@ def record_graph(
     except DeadlockError as error:
         if error.increase is None or not error.increase.changes:
             raise
-        changes = {stream_group(error.labels, stream): (old, new) for stream, old, new in error.increase.changes}
+        changes = {error.labels.array(stream): (old, new) for stream, old, new in error.increase.changes}
     deeper = {array: new for array, (_, new) in changes.items()}
     given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
     result = run_graph(vmg, *given, depths={**(depths or {}), **deeper}, seconds=seconds, record=True)
     depth = result.network.depth.copy()
     for stream in range(len(depth)):
-        old, new = changes.get(stream_group(result.labels, stream), (0, 0))
+        old, new = changes.get(result.labels.array(stream), (0, 0))
         if depth[stream] == new:
             depth[stream] = old
     return Trace(replace(Trace.recorded(result).data, stream_depth=depth))

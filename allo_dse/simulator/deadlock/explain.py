@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from allo_dse.common.errors import SimulationError
 
-from ..network.labels import Labels, Numbers, stream_group
+from ..network.labels import Labels
 from .depths import Increase
 
 
@@ -22,7 +21,7 @@ class DeadlockError(SimulationError):
     """
 
     def __init__(self, deadlock: Deadlock, labels: Labels, increase: Increase | None = None) -> None:
-        hint = increase.describe(partial(stream_group, labels)) if increase and increase.changes else deadlock.hint
+        hint = increase.describe(labels.array) if increase and increase.changes else deadlock.hint
         super().__init__(deadlock.describe(labels), hint=hint)
         self.deadlock = deadlock
         self.labels = labels
@@ -85,7 +84,7 @@ class Deadlock:
 
     def describe(self, labels: Labels | None = None) -> str:
         """What happened, one line per task of the cycle."""
-        labels = labels or Numbers()
+        labels = labels or Labels()
         if self.cycle:
             head = f"deadlock: {len(self.cycle)} of {len(self.blocked)} blocked tasks wait for each other"
             return "\n".join([head, *(f"  {b.describe(labels)}" for b in self.cycle)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 
-from ..network.labels import Labels, node_label, resource_label
+from ..network.labels import Labels, node_label
 from .critical_path import KINDS, CriticalPath, critical_path
 from .timeline import Activity, Timeline
 
@@ -71,7 +71,7 @@ class Explanation:
         return node_label(self.labels, self.timeline.network, node)
 
     def _resource(self, resource: int) -> str:
-        return resource_label(self.labels, resource)
+        return self.labels.resource(resource)
 
     @property
     def bottleneck(self) -> Bottleneck | None:

@@ -15,7 +15,7 @@ from ..codegen.run_time.record_fields import Header, Node, Resource, Slot, Strea
 from ..deadlock.depths import Increase
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..network.arena import Arena
-from ..network.labels import Labels, Numbers, index_label, node_label, stream_group
+from ..network.labels import Labels, node_label
 from ..network.network import IntArray, Network
 from .blocked import blocked_tasks
 from .depth_tries import MAX_DEPTH, SEARCH_WORK, Rerun, smallest_increase
@@ -39,7 +39,7 @@ class IndexFault:
 
     def describe(self, labels: Labels) -> str:
         """What happened, in a sentence."""
-        return f"{index_label(labels, self.task, self.check)} is {self.index} in {labels.task(self.task)}"
+        return f"{labels.index_check(self.task, self.check)} is {self.index} in {labels.task(self.task)}"
 
 
 class RunResult:
@@ -64,7 +64,7 @@ class RunResult:
         """Stream operations that were not executed one by one, because they repeat what was."""
         self.samples = samples
         """How far each node had come now and then, if the run was to note that."""
-        self.labels: Labels = Numbers()
+        self.labels: Labels = Labels()
         """Names for messages and drawings, where a call does not give others."""
         self.turns = 0
         """Turns of the scheduler: the work that the run was."""
@@ -113,7 +113,7 @@ class RunResult:
             raise SimulationError(self.fault.describe(names), hint="hardware would go on with some other element")
         if self.deadlock is None:
             return
-        arrays = [stream_group(names, stream) for stream in range(self.network.stream_count)]
+        arrays = [names.array(stream) for stream in range(self.network.stream_count)]
         increase = self.smallest_increase(arrays=arrays, work=search_work) if search_work else None
         raise DeadlockError(self.deadlock, names, increase)
 
@@ -174,7 +174,7 @@ class RunResult:
         found: dict[str, int] = {}
         tokens = self._arena.streams[:, Stream.TAIL] - self._arena.streams[:, Stream.HEAD]
         for stream in np.flatnonzero(tokens).tolist():
-            name = stream_group(self.labels, stream)
+            name = self.labels.array(stream)
             found[name] = found.get(name, 0) + int(tokens[stream])
         return found
 

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from .network import Network
 
 
-class Labels(Protocol):
-    """Names of the tasks, streams and stream operations of a network."""
-
-    def task(self, task: int) -> str: ...
-
-    def stream(self, stream: int) -> str: ...
-
-    def operation(self, task: int, op: int) -> str: ...
-
-
-class Numbers:
-    """Labels of a network that has no names."""
+class Labels:
+    """Names of the parts of a network: their numbers, unless a class that derives from this knows better."""
 
     def task(self, task: int) -> str:
         return f"task {task}"
@@ -26,8 +14,21 @@ class Numbers:
     def stream(self, stream: int) -> str:
         return f"stream {stream}"
 
+    def array(self, stream: int) -> str:
+        """What shares one depth with a stream."""
+        return self.stream(stream)
+
     def operation(self, task: int, op: int) -> str:
+        """A stream operation of a task."""
         return f"operation {op}"
+
+    def index_check(self, task: int, check: int) -> str:
+        """An index that a task checks when it runs."""
+        return f"index {check}"
+
+    def resource(self, resource: int) -> str:
+        """A shared resource."""
+        return f"resource {resource}"
 
 
 def node_label(labels: Labels, network: Network, node: int) -> str:
@@ -37,21 +38,3 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
         return f"processing element {node}"
     name = labels.task(int(network.order[first]))
     return name if end - first == 1 else f"{name} and {end - first - 1} more"
-
-
-def stream_group(labels: Labels, stream: int) -> str:
-    """What shares one depth with a stream: labels may have a method `array`, else the stream itself."""
-    name = getattr(labels, "array", None)
-    return str(name(stream)) if name is not None else labels.stream(stream)
-
-
-def index_label(labels: Labels, task: int, check: int) -> str:
-    """An index that a task checks when it runs: labels may have a method `index_check`."""
-    name = getattr(labels, "index_check", None)
-    return str(name(task, check)) if name is not None else f"index {check}"
-
-
-def resource_label(labels: Labels, resource: int) -> str:
-    """Labels may have a method `resource`."""
-    name = getattr(labels, "resource", None)
-    return str(name(resource)) if name is not None else f"resource {resource}"

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..deadlock.explain import Blocked
+from ..network.labels import Labels
 from ..trace.data import IntArray, TraceData
 from .plan import Plan
 
 
 @dataclass(frozen=True)
-class PlaceLabels:
+class PlaceLabels(Labels):
     """How a trace calls its processes and streams, and the places where processes are."""
 
     trace: TraceData

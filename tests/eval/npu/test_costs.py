@@ -41,7 +41,8 @@ def test_adding_a_tile_of_another_shape_than_the_accumulator_costs_as_much_as_wi
             y[:, :] = allo.add(x, x)
 
     (cls,) = load_program(region).kernels[0].classes
-    kernel = DEVICE.matmul_cycles(next(op for op in cls.work if op.kind == "matmul").dtypes, (8, 8, 8))
+    dtypes = next(op for op in cls.work if op.kind == "matmul").dtypes
+    kernel = DEVICE.matmul_kernel(dtypes, (8, 8, 8)).cycles(8, 8, 8)
     addition = DEVICE.elementwise_cost("add").cycles(8 * 16 * 4)
     assert class_cycles(cls, DEVICE) >= kernel + addition
 

@@ -9,6 +9,7 @@ from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
@@ -33,7 +34,7 @@ func.func @merge(%left: index, %right: index) {
 }"""
 
 
-class Names:
+class Names(Labels):
     def task(self, task: int) -> str:
         return ["split", "merge"][task]
 

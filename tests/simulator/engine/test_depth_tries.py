@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
+from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import BY_DEPTH, Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from tests.simulator.engine_reference import Script, simulate
@@ -120,7 +121,7 @@ func.func @merge(%left: index, %right: index) {
 }"""
 
 
-class Names:
+class Names(Labels):
     def task(self, task: int) -> str:
         return ["split", "merge"][task]
 

@@ -21,6 +21,7 @@ from allo_dse.simulator.engine.critical_path import KINDS
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Activity
+from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
@@ -279,7 +280,7 @@ def check_chrome_trace(events: list[dict[str, Any]]) -> None:
             counted[counter] = event["ts"]
 
 
-class Strange:
+class Strange(Labels):
     """Names that need care in JSON."""
 
     def task(self, task: int) -> str:

@@ -36,9 +36,9 @@ def test_a_library_is_offered_where_its_contract_fits() -> None:
 def test_what_does_not_fit_is_done_by_another_library() -> None:
     tuned = NPU.with_options(kernel_library="tuned")
     types = ("i16", "i16", "i16")
-    assert tuned.matmul_cycles(types, (64, 64, 64)) == NPU.kernels["tuned"]["i16"].cycles(64, 64, 64)
-    assert tuned.matmul_cycles(types, (64, 63, 64)) == NPU.kernels["allo"]["i16"].cycles(64, 63, 64)
-    assert tuned.matmul_cycles(("f32",) * 3, (8, 8, 8)) == NPU.kernels["tuned"]["other"].cycles(8, 8, 8)
+    assert tuned.matmul_kernel(types, (64, 64, 64)).cycles(64, 64, 64) == NPU.kernels["tuned"]["i16"].cycles(64, 64, 64)
+    assert tuned.matmul_kernel(types, (64, 63, 64)).cycles(64, 63, 64) == NPU.kernels["allo"]["i16"].cycles(64, 63, 64)
+    assert tuned.matmul_kernel(("f32",) * 3, (8, 8, 8)).cycles(8, 8, 8) == NPU.kernels["tuned"]["other"].cycles(8, 8, 8)
 
 
 def test_the_library_is_a_dimension_of_the_space(space: Space) -> None:

@@ -19,53 +19,22 @@ that are due after operations behind them go through `deferred`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from allo_dse.ir.bindings import Op, async_dialect, ir, memref
+from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS
 
 from ..run_time import deferred, events, fifo
-from ..run_time.emit import USUALLY, Emitter, Variable, Word
+from ..run_time.emit import USUALLY, Emitter, Word
 from ..run_time.operation_tables import PUSH_REQUEST
 from ..run_time.record_fields import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from ..run_time.variant import Variant
+from .coroutine_frame import Coroutine, Inputs, cut, lower_return, prologue, suspend
 from .pipelines import PIPELINE, PLACE, site
 from .signature import Pipeline
 from .stream_ops import find, storage_bytes
 
-FRAME_BYTES = 1024
-"""Local arrays up to this size live in the coroutine's frame, where LLVM can keep scalars in registers; larger ones
-are allocated."""
 NEVER = 2**62
 """A clock that no run reaches."""
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What a coroutine gets beside the body's parameters."""
-
-    variant: Variant
-    header: ir.Value
-    node: ir.Value
-    costs: ir.Value
-    pipelines: Sequence[Pipeline]
-    records: Sequence[tuple[ir.Value, ir.Value]]
-    """Numbers of streams that are parameters, and the streams' records."""
-
-
-@dataclass(frozen=True)
-class _Coroutine(_Inputs):
-    """Values of the prologue that every suspension refers to."""
-
-    streams: ir.Value
-    handle: ir.Value
-    clock: Variable
-    stall_get: Variable
-    stall_put: Variable
-    cleanup: ir.Block
-    suspended: ir.Block
-    tails: Sequence[Variable]
-    """Per pipeline, cycles from the begin of the last round to the end of the loop."""
 
 
 def to_coroutine(
@@ -89,7 +58,7 @@ def to_coroutine(
         polls = find(function, lambda name: name in POLLS)
         plain_ops = find(function, lambda name: name in _PLAIN_OPS)
         returns = find(function, lambda name: name == "func.return")
-        c = _prologue(function, entry, _Inputs(variant, header, node, costs, pipelines, records))
+        c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records))
         for op in plain_ops:
             _lower_plain_op(c, op, entry)
         for op in stream_ops:
@@ -97,109 +66,31 @@ def to_coroutine(
         for op in polls:
             _lower_poll(c, op, entry)
         for op in returns:
-            _lower_return(c, op, entry)
+            lower_return(c, op, entry)
 
 
-def _prologue(function: ir.Operation, entry: ir.Block, inputs: _Inputs) -> _Coroutine:
-    """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
-    body = _cut(entry, entry.operations[0])
-    e = Emitter(entry)
-    with e.here():
-        identity = async_dialect.coro_id()
-        handle = async_dialect.coro_begin(identity)
-        frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
-    e.store(frame, inputs.node, Node.HANDLE)
-    clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
-    streams = e.load_ptr(inputs.header, Header.STREAMS)
-    tails = [e.variable(0) for _ in inputs.pipelines]
-    owned = _hoist_arrays(function, e)
-    cleanup = _last_block(function).create_after()
-    suspended = cleanup.create_after()
-    e.branch(body)
-    end = Emitter(cleanup, entry)
-    with end.here():
-        for array in owned:
-            memref.DeallocOp(array)
-        async_dialect.coro_free(identity, handle)
-    end.branch(suspended)
-    with ir.InsertionPoint(suspended):
-        async_dialect.coro_end(handle)
-    Emitter(suspended, entry).return_()
-    return _Coroutine(
-        **vars(inputs),
-        streams=streams,
-        handle=handle,
-        clock=clock,
-        stall_get=stall_get,
-        stall_put=stall_put,
-        cleanup=cleanup,
-        suspended=suspended,
-        tails=tails,
-    )
-
-
-def _hoist_arrays(function: ir.Operation, e: Emitter) -> list[ir.Value]:
-    """Move the body's arrays to the prologue, so that every way out can free them; returns those to be freed."""
-    owned: list[ir.Value] = []
-    for op in find(function, lambda name: name == "memref.dealloc"):
-        if _is_static_alloc(op.operands[0].owner):
-            op.erase()
-    for op in find(function, lambda name: name in ("memref.alloc", "memref.alloca")):
-        if len(op.operands):
-            continue
-        small = op.name == "memref.alloca" or storage_bytes(op.results[0].type) <= FRAME_BYTES
-        with e.here():
-            kind = memref.AllocaOp if small else memref.AllocOp
-            array = kind(op.results[0].type, [], []).result
-        op.results[0].replace_all_uses_with(array)
-        op.erase()
-        if not small:
-            owned.append(array)
-    return owned
-
-
-def _is_static_alloc(op: ir.Operation) -> bool:
-    return op.name == "memref.alloc" and not len(op.operands)
-
-
-def _last_block(function: ir.Operation) -> ir.Block:
-    blocks = list(function.regions[0].blocks)
-    return blocks[-1]
-
-
-def _cut(block: ir.Block, op: Op) -> ir.Block:
-    """Move `op` and what follows it to a new block behind `block`."""
-    rest = block.create_after()
-    moving = False
-    for other in list(block.operations):
-        moving = moving or other.operation == op.operation
-        if moving:
-            rest.append(other.operation)
-    return rest
-
-
-def _lower_plain_op(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+def _lower_plain_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     block = op.block
-    rest = _cut(block, op)
+    rest = cut(block, op)
     e = Emitter(block, entry)
     _PLAIN_OPS[op.name](c, e, op)
     e.branch(rest)
     op.erase()
 
 
-def _advance(c: _Coroutine, e: Emitter, cycles: Word) -> None:
+def _advance(c: Coroutine, e: Emitter, cycles: Word) -> None:
     e.set(c.clock, e.add(e.get(c.clock), cycles))
 
 
-def _cost(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _cost(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.load(c.costs, site(op, "site")))
 
 
-def _cost_times(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0])))
 
 
-def _enter(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _enter(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
     number = site(op, PIPELINE)
     ii = e.load(c.costs, c.pipelines[number].ii)
@@ -207,13 +98,13 @@ def _enter(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.sub(0, ii))
 
 
-def _issue(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _issue(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     number = site(op, PIPELINE)
     e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
     _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
 
 
-def _leave(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _leave(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     if c.variant.registers:
         _flush(c, e, e.word(NEVER))
         _advance(c, e, e.load(c.node, Node.FROZEN))
@@ -221,11 +112,11 @@ def _leave(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
 
 
-def _breathe(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _breathe(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _yield_at_times(c, e, site(op, "turns"))
 
 
-def _fault(c: _Coroutine, e: Emitter, op: ir.Operation) -> None:
+def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     """Note the first wrong index, and let compiled code return to Python."""
     with e.when(e.is_(e.load(c.header, Header.FAULT), "==", 0)):
         e.store(site(op, "check") + 1, c.header, Header.FAULT)
@@ -246,10 +137,10 @@ _PLAIN_OPS = {
 """Operations that move no tokens."""
 
 
-def _lower_stream_op(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+def _lower_stream_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     result = op.results[0]
     block = op.block
-    rest = _cut(block, op)
+    rest = cut(block, op)
     e = Emitter(block, entry)
     stream = _record(c, e, op.operands[0])
     getting = op.name == "df.take"
@@ -262,7 +153,7 @@ def _lower_stream_op(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     op.erase()
 
 
-def _stage(c: _Coroutine, e: Emitter, op: ir.Operation) -> Word:
+def _stage(c: Coroutine, e: Emitter, op: ir.Operation) -> Word:
     """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
     if PIPELINE not in op.attributes:
         return 0
@@ -270,7 +161,7 @@ def _stage(c: _Coroutine, e: Emitter, op: ir.Operation) -> Word:
     return 0 if stage is None else e.load(c.costs, stage)
 
 
-def _perform(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay: Word) -> ir.Value:
+def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay: Word) -> ir.Value:
     """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
 
     Args:
@@ -285,7 +176,7 @@ def _perform(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, dela
     e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
     e.go(wait)
     fifo.block(e, c.node, stream, state, number)
-    _suspend(c, e, go)
+    suspend(c, e, go)
     e.go(go)
     clock = e.get(c.clock)
     before = clock if isinstance(delay, int) else e.add(clock, delay)
@@ -301,10 +192,10 @@ def _perform(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, dela
     return token
 
 
-def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
     block = op.block
-    rest = _cut(block, op)
+    rest = cut(block, op)
     e = Emitter(block, entry)
     stream = _record(c, e, op.operands[0])
     moves = op.name in ("df.try_take", "df.try_offer")
@@ -323,7 +214,7 @@ def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
         e.store((site(op, "op") << STATE_BITS) + int(State.REQUEST), c.node, Node.WAITS_IN)
         e.store(e.get(c.clock), c.node, Node.CLOCK)
         e.call(PUSH_REQUEST, [c.header, c.node])
-        _suspend(c, e, again)
+        suspend(c, e, again)
         e.go(yes)
         e.set(answer, e.bit(moves))
         if moves:
@@ -340,18 +231,18 @@ def _lower_poll(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     op.erase()
 
 
-def _yield_at_times(c: _Coroutine, e: Emitter, turns: int = 1) -> None:
+def _yield_at_times(c: Coroutine, e: Emitter, turns: int = 1) -> None:
     """A loop that never suspends must let compiled code return to Python all the same."""
     left = e.sub(e.load(c.header, Header.BUDGET), turns)
     e.store(left, c.header, Header.BUDGET)
     with e.when(e.is_(left, "<", 0), rare=True):
         fifo.push_ready(e, c.header, c.node)
         go = e.new_block()
-        _suspend(c, e, go)
+        suspend(c, e, go)
         e.go(go)
 
 
-def _take_in_turn(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
+def _take_in_turn(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
     """A get in a pipeline with registers, after the puts that are due before it."""
     stage = _stage(c, e, op)
     _flush(c, e, e.add(e.get(c.clock), stage))
@@ -365,7 +256,7 @@ def _take_in_turn(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value)
     return token
 
 
-def _defer(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
+def _defer(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
     """A put in a pipeline with registers: it waits for its own turn only."""
     pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
     stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
@@ -376,55 +267,24 @@ def _defer(c: _Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.
     return e.result_of(deferred.DEFER, [c.node, due, what, stream], e.ptr)
 
 
-def _flush(c: _Coroutine, e: Emitter, until: ir.Value) -> None:
+def _flush(c: Coroutine, e: Emitter, until: ir.Value) -> None:
     """Perform the puts in the registers that are due until then, waiting where they must."""
     with e.forever() as (again, done):
         performed = e.result_of(deferred.FLUSH, [c.header, c.node, until], e.bit_type())
         e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
-        _suspend(c, e, again)
+        suspend(c, e, again)
 
 
-def _wait_for_log(c: _Coroutine, e: Emitter) -> None:
+def _wait_for_log(c: Coroutine, e: Emitter) -> None:
     """Suspend before an operation that the event log has no room for; the node goes on when Python has emptied it."""
     with e.forever() as (again, leave):
         e.leave_unless(events.is_full(e, c.header), leave, rare=True)
         fifo.push_ready(e, c.header, c.node)
-        _suspend(c, e, again)
+        suspend(c, e, again)
 
 
-def _record(c: _Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
+def _record(c: Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
     for known, address in c.records:
         if known == number:
             return address
     return fifo.record(e, c.streams, number)
-
-
-def _suspend(c: _Coroutine, e: Emitter, go: ir.Block) -> None:
-    """Suspend; the clock and the stalls wait in the node's record.
-
-    LLVM spills a value that lives across a suspension where it is defined, on the fast path. These change with every
-    operation, so they are stored by hand, here, and loaded again on the way back.
-    """
-    _save_clock(c, e)
-    resumed = e.new_block()
-    with e.here():
-        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, resumed, c.cleanup)
-    e.go(resumed)
-    e.set(c.clock, e.load(c.node, Node.CLOCK))
-    e.set(c.stall_get, 0)
-    e.set(c.stall_put, 0)
-    e.branch(go)
-
-
-def _save_clock(c: _Coroutine, e: Emitter) -> None:
-    e.store(e.get(c.clock), c.node, Node.CLOCK)
-    e.increase(c.node, Node.STALL_GET, e.get(c.stall_get))
-    e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
-
-
-def _lower_return(c: _Coroutine, op: ir.Operation, entry: ir.Block) -> None:
-    e = Emitter(op.block, entry)
-    op.erase()
-    _save_clock(c, e)
-    e.store(0, c.node, Node.ACTIVE)
-    e.branch(c.cleanup)

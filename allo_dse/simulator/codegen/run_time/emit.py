@@ -7,10 +7,11 @@ what changes lives in a `Variable` (a stack slot), which LLVM promotes to regist
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial, reduce
+from typing import Any, TypeAlias
 
 from allo_dse.ir.bindings import Op, arith, cf, func, ir, llvm
 
@@ -141,49 +142,36 @@ class Emitter:
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
-    def add(self, a: Word, b: Word) -> ir.Value:
+    def _binary(self, kind: Callable[[ir.Value, ir.Value], Any], a: Word, b: Word) -> ir.Value:
         a, b = self.word(a), self.word(b)
         with self.here():
-            return arith.AddIOp(a, b).result
+            result: ir.Value = kind(a, b).result
+        return result
+
+    def add(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.AddIOp, a, b)
 
     def sub(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.SubIOp(a, b).result
+        return self._binary(arith.SubIOp, a, b)
 
     def mul(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.MulIOp(a, b).result
+        return self._binary(arith.MulIOp, a, b)
 
     def bits_and(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.AndIOp(a, b).result
+        return self._binary(arith.AndIOp, a, b)
 
     def shift_left(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.ShLIOp(a, b).result
+        return self._binary(arith.ShLIOp, a, b)
 
     def shift_right(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.ShRUIOp(a, b).result
+        return self._binary(arith.ShRUIOp, a, b)
 
     def max(self, a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.MaxSIOp(a, b).result
+        return self._binary(arith.MaxSIOp, a, b)
 
     def min(self, values: Sequence[Word]) -> ir.Value:
         """The least of some numbers."""
-        least = self.word(values[0])
-        for value in values[1:]:
-            other = self.word(value)
-            with self.here():
-                least = arith.MinSIOp(least, other).result
-        return least
+        return reduce(partial(self._binary, arith.MinSIOp), values[1:], self.word(values[0]))
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():
