@@ -75,6 +75,7 @@ def critical_path(timeline: Timeline) -> CriticalPath:
         )
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)
+    # Every time is a maximum over what it waits for (T2, T3, T11): going back along what attained it leaves no gap.
     # What a part's first operations waited for was before it.
     is_first = (cause < 0) & (rows.completed > rows.requested) & (timeline.window.waits is not None)
     previous = np.where(cause >= 0, cause, np.where(is_first, -1, rows.before))

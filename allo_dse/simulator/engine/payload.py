@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.lowering.signature import Signature
-from ..network.network import IntArray, Network, Processes, Tasks
+from ..network.network import IntArray, Network, Tasks
 from ..network.stream_ends import UNKNOWN, stream_ends
 
 BoolArray = NDArray[np.bool_]
@@ -21,12 +21,9 @@ BoolArray = NDArray[np.bool_]
 def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], needs: Mapping[str, bool]) -> BoolArray:
     """Per task whether it must compute its values. `needs` says of which bodies the times depend on values."""
     found = np.zeros(network.task_count, bool)
-    first = 0
-    for group in network.groups:
-        count = _size(group)
+    for first, group in network.numbered_groups:
         if isinstance(group, Tasks):
-            found[first : first + count] = needs[group.body]
-        first += count
+            found[first : first + len(group)] = needs[group.body]
     if not found.any():
         return found
     if _has_hidden_streams(network, signatures):
@@ -35,6 +32,8 @@ def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], ne
     joined = (ends.producer != UNKNOWN) & (ends.consumer != UNKNOWN)
     source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
     task, array = _shared_arrays(network, signatures)
+    # The least closed set: it only grows, so it is found. Several tasks of a node may use one end of a stream, so all
+    # tasks of a node are taken together.
     while True:
         nodes = np.zeros(network.node_count, bool)
         nodes[network.task_node[found]] = True
@@ -60,10 +59,6 @@ def streams_with_payload(network: Network, signatures: Mapping[str, Signature], 
     return result
 
 
-def _size(group: Tasks | Processes) -> int:
-    return len(group.words) if isinstance(group, Tasks) else len(group.first_row)
-
-
 def _has_hidden_streams(network: Network, signatures: Mapping[str, Signature]) -> bool:
     """Whether bodies compute stream numbers, so that it is not known which task feeds which."""
     bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
@@ -75,8 +70,8 @@ def _shared_arrays(network: Network, signatures: Mapping[str, Signature]) -> tup
     starts = np.array([t.ctypes.data for t in network.tensors], np.int64)
     ends = starts + np.array([t.nbytes for t in network.tensors], np.int64)
     order = np.argsort(starts)
-    tasks, arrays, first = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    for group in network.groups:
+    tasks, arrays = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for first, group in network.numbered_groups:
         if isinstance(group, Tasks):
             signature = signatures[group.body]
             for column, parameter in zip(signature.columns, signature.parameters, strict=True):
@@ -88,5 +83,4 @@ def _shared_arrays(network: Network, signatures: Mapping[str, Signature]) -> tup
                 inside = (place >= 0) & (address < ends[known]) if len(order) else np.zeros(len(address), bool)
                 tasks.append(first + np.arange(len(address)))
                 arrays.append(np.where(inside, known, len(starts)))
-        first += _size(group)
     return np.concatenate(tasks), np.concatenate(arrays)

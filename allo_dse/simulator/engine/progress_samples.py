@@ -72,6 +72,7 @@ class Sampler:
 
     def _thin(self) -> None:
         """Of samples from the same small part of the time up to now, keep the last."""
+        # Extrapolation moves clocks by leaps: what is evenly spread is the time that nodes have come to, not the turns.
         progress = np.array([float(sample[:, 0].mean()) for sample in self._taken])
         place = (progress * (self._count / max(progress[-1], 1.0))).astype(np.int64)
         last = np.append(place[1:] != place[:-1], True)

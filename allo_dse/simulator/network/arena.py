@@ -46,21 +46,20 @@ class Arena:
         rings = _ring_sizes(network.depth + registers.per_stream)
         words = entry_words(token_bytes)
         queue = 1 << max(0, network.node_count - 1).bit_length()
-        process_count = sum(len(g.first_row) for g in network.groups if isinstance(g, Processes))
-        log_words = sum(int(g.log_limit.sum()) for g in network.groups if isinstance(g, Processes))
+        processes = [g for g in network.groups if isinstance(g, Processes)]
         sizes = {
             "header": int(Header.SIZE),
             "streams": network.stream_count * Stream.SIZE,
             "nodes": network.node_count * Node.SIZE,
             "slots": network.task_count * Slot.SIZE,
             "resources": network.resources * Resource.SIZE,
-            "processes": process_count * Process.SIZE,
+            "processes": sum(map(len, processes)) * Process.SIZE,
             "queue": queue,
             "heap": network.node_count,
             "rings": int((rings * words).sum()),
             "stream_ports": len(network.stream_ports),
             "resource_ports": len(network.resource_ports),
-            "log": log_words,
+            "log": sum(int(g.log_limit.sum()) for g in processes),
             "registers": int(registers.per_node.sum()) * Deferred.SIZE,
         }
         self._allocate(sizes)

@@ -9,7 +9,7 @@ Numbers: streams, resources, tasks and nodes are numbered in the order in which 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,9 @@ class Tasks:
     body: str
     words: IntArray
 
+    def __len__(self) -> int:
+        return len(self.words)
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -59,6 +62,9 @@ class Processes:
     first_stream: IntArray
     first_resource: IntArray
     log_limit: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first_row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,19 +139,22 @@ class Network:
         result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
         return result
 
+    @property
+    def numbered_groups(self) -> Iterator[tuple[int, Tasks | Processes]]:
+        """The groups, each with the number of its first task."""
+        first = 0
+        for group in self.groups:
+            yield first, group
+            first += len(group)
+
     def body_positions(self, position: Mapping[str, int]) -> IntArray:
         """Per task the position of its body, -1 for table processes."""
-        parts = [
-            np.full(len(g.words), position[g.body]) if isinstance(g, Tasks) else np.full(len(g.first_row), -1)
-            for g in self.groups
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return _join([np.full(len(g), position[g.body] if isinstance(g, Tasks) else -1) for g in self.groups])
 
     @cached_property
     def first_row(self) -> IntArray:
         """Per task the first row of its operation table; -1 for tasks of compiled bodies."""
-        parts = [np.full(len(g.words), -1) if isinstance(g, Tasks) else g.first_row for g in self.groups]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return _join([np.full(len(g), -1) if isinstance(g, Tasks) else g.first_row for g in self.groups])
 
 
 class NetworkBuilder:

@@ -43,17 +43,15 @@ def needed_registers(network: Network, signatures: Mapping[str, Signature]) -> R
         SimulationError: for an interval below 1, a stage outside of its pipeline, or a get due after one behind it.
     """
     registers = no_registers(network)
-    in_order, first = True, 0
-    for group in network.groups:
-        count = len(group.words) if isinstance(group, Tasks) else len(group.first_row)
+    in_order = True
+    for first, group in network.numbered_groups:
         if isinstance(group, Tasks) and signatures[group.body].pipelines:
             ordered, needed = _per_task(network, group, signatures[group.body])
             in_order = in_order and ordered
-            nodes = network.task_node[first : first + count]
+            nodes = network.task_node[first : first + len(group)]
             np.maximum.at(registers.per_node, nodes, needed)
             for streams in _put_streams(network, group, signatures[group.body]):
-                np.maximum.at(registers.per_stream, streams, needed if len(streams) == count else needed.max())
-        first += count
+                np.maximum.at(registers.per_stream, streams, needed if len(streams) == len(group) else needed.max())
     return no_registers(network) if in_order else registers
 
 
@@ -74,6 +72,8 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
             f"task body {body!r} has a pipeline with interval {ii}, depth {depth} and stages {stages}; "
             "intervals are at least 1, stages from 0 to the depth"
         )
+    # Behind an operation come the later ones of its round, and those of the next, of which the first is due at
+    # ii + least.
     least = min(stages, default=0)
     for place, (stage, is_put) in enumerate(zip(stages, pipeline.is_put, strict=True)):
         if not is_put and stage > min([*stages[place + 1 :], ii + least]):
@@ -83,6 +83,7 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
                 hint="give its gets one stage, or run it without payload",
             )
     in_order = not stages or (stages == sorted(stages) and stages[-1] <= ii + stages[0])
+    # A put leaves the registers at its stage: of the rounds begun until then, and of the next, puts can wait.
     return in_order, sum(pipeline.is_put) * (max(stages, default=0) // ii + 2)
 
 

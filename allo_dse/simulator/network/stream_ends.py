@@ -33,12 +33,10 @@ def stream_ends(network: Network, signatures: Mapping[str, Signature]) -> Ends:
         SimulationError: if tasks of two nodes put to one stream, or get from one.
     """
     producer, consumer = network.producer.copy(), network.consumer.copy()
-    first = 0
-    for group in network.groups:
+    for first, group in network.numbered_groups:
         uses = _task_uses(group, signatures[group.body]) if isinstance(group, Tasks) else _process_uses(network, group)
         for is_put, tasks, streams in uses:
             _note(network, producer if is_put else consumer, first + tasks, streams, "put to" if is_put else "get from")
-        first += len(group.words) if isinstance(group, Tasks) else len(group.first_row)
     return Ends(producer, consumer)
 
 
@@ -73,6 +71,7 @@ def _process_uses(network: Network, group: Processes) -> Iterator[tuple[bool, In
         if not len(found):
             continue
         ports = int(port[found].max()) + 1
+        # Processes share tables: operations are looked at once per table and port, and then handed out to processes.
         used = np.unique(table[found] * ports + port[found])
         first = np.searchsorted(used, np.arange(table[-1] + 2) * ports)
         of_task = table[group.first_row]

@@ -264,6 +264,8 @@ class _Search:
             if run.cycles <= target:
                 return self._lowered(current, np.full_like(current, NEVER), target)
         order = run.waits
+        # A writer that never waited gains nothing from more room (T3). With `need`, which holds all that the fastest
+        # run held at once, no time is later than in that run: so this ends at the target.
         while run.cycles > target and (current < need).any():
             more = (run.waits > 0) & (current < need)
             current = np.where(more if self._left and more.any() else current < need, need, current)
@@ -315,6 +317,8 @@ class _Search:
         batch = np.tile(self._vector(self._deepest), (len(above), 1))
         for row, s in enumerate(above):
             batch[row, s] = self._depths[s][found[s] - 1]
+        # With all others deepest and every latency least, a design is as fast as it gets. A stream that misses the
+        # target even then needs its step at any depths of the others: what these take together is a lower bound.
         cycles = self._timed.at_least(batch)
         needed = [s for s, own in zip(above, cycles.tolist(), strict=True) if own > target or own < 0]
         step = np.where(np.isin(np.arange(len(found)), needed), found, 0)

@@ -122,6 +122,8 @@ def make_plan(data: TraceData) -> Plan:
     process_of = np.array([loop.process for loop in data.loops], np.int64)
     process = process_of[events.loop] if len(events) else events.loop
     due = _due(data)
+    # By loop before due time: a pipeline is empty before the next loop begins (T8). The sort is stable, so what is due
+    # in one cycle keeps the order of the program (T7).
     order = np.lexsort((due, events.loop, process))
     port = ((events.kind == PUT) * len(data.streams) + events.stream)[order]
     puts, gets = data.token_counts

@@ -161,5 +161,6 @@ def _iteration(ops: Sequence[LoopOp], loop: TraceLoop, done: int) -> int:
     overlap = max(op.stage for op in ops) // loop.ii + 1
     first = max(0, done // len(ops) - overlap)
     near = range(first, min(loop.trip, done // len(ops) + overlap + 1))
+    # The sort counts iterations from `first` on; all operations of those before are among the `done` ones.
     due = sorted((k * loop.ii + op.stage, k) for k in near for op in ops)
     return due[done - first * len(ops)][1]

@@ -107,6 +107,7 @@ def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
         return np.array([_cycles(data, plan, vector) for vector in depths], np.int64)
     clipped = plan.clip(depths)
     lanes = LaneReplay(plan)
+    # An order that is possible with the least depth of each stream is so with all vectors: more room stops nobody.
     common = lanes.order(clipped.min(axis=0))
     for start in range(0, len(depths), LANES):
         some = slice(start, start + LANES)

@@ -135,24 +135,17 @@ def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
 
 def _resource_users(network: Network) -> tuple[IntArray, IntArray]:
     """Pairs of a node and a resource that it is bound to."""
-    user, resource, first = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    for group in network.groups:
+    user, resource = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    # A process's bindings end where the next ones begin; groups that are repeated frame by frame share theirs.
+    begins = np.unique([g.first_resource[0] for g in network.groups if isinstance(g, Processes)])
+    for first, group in network.numbered_groups:
         assert isinstance(group, Processes)
-        count = len(group.first_row)
-        ends = np.append(group.first_resource[1:], group.first_resource[-1:])
-        last = _last_resource(network, group)
-        size = np.where(np.arange(count) < count - 1, ends, last) - group.first_resource
-        user.append(np.repeat(network.task_node[first : first + count], size))
-        resource.append(network.resource_ports[group.first_resource[0] : last])
-        first += count
+        begin = group.first_resource[0]
+        last = min([*begins[begins > begin], len(network.resource_ports)])
+        size = np.diff(group.first_resource, append=last)
+        user.append(np.repeat(network.task_node[first : first + len(group)], size))
+        resource.append(network.resource_ports[begin:last])
     return np.concatenate(user), np.concatenate(resource)
-
-
-def _last_resource(network: Network, group: Processes) -> int:
-    """Where the bindings of a group of processes end: where the next group's begin."""
-    begins = [int(g.first_resource[0]) for g in network.groups if isinstance(g, Processes)]
-    later = [begin for begin in begins if begin > group.first_resource[0]]
-    return min([*later, len(network.resource_ports)])
 
 
 def _components(
@@ -165,6 +158,10 @@ def _components(
     a = np.concatenate([producer[joined], user])
     b = np.concatenate([consumer[joined], first_user[resource]])
     label = np.arange(network.node_count)
+    # Both ends of every pair, and what labels them, get the lesser label; then each label is replaced by its own label.
+    # Labels only fall, to the least node of each component. The jumps halve the way in each round, where following
+    # neighbours one by one would take as many rounds as a chain has nodes (Shiloach and Vishkin, An O(log n) parallel
+    # connectivity algorithm, 1982).
     while len(a):
         low = np.minimum(label[a], label[b])
         new = label.copy()

@@ -82,6 +82,7 @@ def _due(timeline: Timeline) -> tuple[IntArray, IntArray, IntArray]:
     rows = timeline.rows
     event_of_row = np.full(len(rows), -1)
     event_of_row[rows.of_event] = np.arange(len(rows.of_event))
+    # One running sum over the rows of all nodes; what it had come to at a node's first row is of the nodes before.
     waited = np.cumsum(rows.completed - rows.requested)
     first = np.searchsorted(rows.node, np.arange(timeline.network.node_count + 1))
     before = waited - (rows.completed - rows.requested)

@@ -68,6 +68,7 @@ def _define_defer(op: func.FuncOp) -> None:
     with e.forever() as (_, stop):
         at = e.get(place)
         e.leave_unless(e.is_(at, ">", 0), stop)
+        # What is due by then goes first, and at equal times what comes first in the program (T7).
         other = _entry(e, node, e.sub(at, 1))
         with e.when(e.same_ptr(e.load_ptr(other, Deferred.STREAM), stream)):
             e.set(ahead, e.add(e.get(ahead), 1))
