@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from allo_dse.mapper.fold.vmg import VMG
 
 from .canvas import BOLD, Canvas, fit, styles, text_width
-from .labels import SIZE
 from .layers import GAP_X, lay_out
+from .line_texts import SIZE
 from .summary import Box, Flow, Summary, summarise
 from .wires import MOST_LABELS, Wires, amount
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from .canvas import Canvas, Point
-from .labels import Labels, beside, curve, straight
 from .layers import GAP_Y, Layout
+from .line_texts import LineTexts, beside, curve, straight
 from .summary import Flow
 
 MOST_LABELS = 24
@@ -38,7 +38,7 @@ class Wires:
         self.colors = colors
         areas = [(x, y - _SHADOW, x + layout.width + _SHADOW, y + layout.height) for x, y in layout.corners]
         title = 0.0, 0.0, math.inf, min(y for _, y in layout.corners) - GAP_Y / 3
-        self.labels = Labels(canvas, [title, *areas])
+        self.labels = LineTexts(canvas, [title, *areas])
         self.lanes: list[tuple[float, float, float]] = []
         self.beside: list[tuple[Flow, list[Point]]] = []
         self.leaving = self._sides([f.source for f in flows], [f.target for f in flows])

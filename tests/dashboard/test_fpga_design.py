@@ -22,7 +22,7 @@ from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.recordings import Recorded
 from allo_dse.eval.fpga import recording as fpga_recording
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.simulator.engine import windows
+from allo_dse.simulator.engine import window_recorder
 from allo_dse.tune.study_file import load_studies
 from tests.support.values import present
 
@@ -120,7 +120,7 @@ def recorded_briefly(run: Any) -> Recorded:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few operations are kept, so that runs are long."""
     monkeypatch.setattr(fpga_recording, "MAX_EVENTS", 2_000)
-    monkeypatch.setattr(windows, "BUFFER_EVENTS", 256)
+    monkeypatch.setattr(window_recorder, "BUFFER_EVENTS", 256)
 
 
 def test_parts_of_a_long_run_say_what_they_are_of(run: Any, brief: Any, monkeypatch: pytest.MonkeyPatch) -> None:

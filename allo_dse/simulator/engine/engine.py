@@ -31,7 +31,7 @@ from .payload import streams_with_payload, tasks_with_payload
 from .progress_samples import Sampler
 from .recording import MAX_EVENTS, Recorder
 from .result import RunResult
-from .windows import WindowRecorder
+from .window_recorder import WindowRecorder
 
 if TYPE_CHECKING:
     from ..codegen.lowering.control import Steps

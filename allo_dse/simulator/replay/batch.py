@@ -16,7 +16,7 @@ from allo_dse.common.aliases import Array
 from ..trace.data import IntArray
 from .jit import compiled
 from .kernels import Bursts, untimed
-from .plan import Operations, Plan
+from .replay_plan import Operations, Plan
 
 LANES = 16
 """Depth vectors per pass: 16 32-bit numbers fill the widest vector registers."""

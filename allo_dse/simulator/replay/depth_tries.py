@@ -9,9 +9,9 @@ import numpy as np
 from ..deadlock.depths import Growth, Increase, NoDepthHelps, Search
 from ..deadlock.explain import Blocked, wait_cycle
 from ..trace.data import IntArray, TraceData, TraceError
-from .deadlock import blocked_processes
+from .blocked import blocked_processes
 from .kernels import Bursts, untimed
-from .plan import Plan
+from .replay_plan import Plan
 
 
 def smallest_depths(data: TraceData, plan: Plan, start: IntArray, max_runs: int) -> Increase:

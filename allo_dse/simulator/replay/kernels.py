@@ -1,4 +1,4 @@
-"""The replay rules as compiled array kernels; see `plan` for what the arrays mean.
+"""The replay rules as compiled array kernels; see `replay_plan` for what the arrays mean.
 
 With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
 rules T2, T3 and T7 of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..trace.data import IntArray
 from .jit import compiled, inlined
-from .plan import Operations
+from .replay_plan import Operations
 
 Times = NDArray[np.generic]
 """Times are int32 where all fit, else int64; ports are uint16 or uint32."""

@@ -17,7 +17,7 @@ from ..engine.result import RunResult
 from ..network.network import IntArray, Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from ..trace.data import GET, PUT, LoopOp, TraceData, TraceError, TraceLoop
-from .deadlock import PlaceLabels, describe_place
+from .blocked import PlaceLabels, describe_place
 
 RING_ROOM = 1 << 26
 """Tokens that streams hold together, at most."""

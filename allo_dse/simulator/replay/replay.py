@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
 from .kernels import Progress, Ready, clear_times, run
-from .plan import Plan
+from .replay_plan import Plan
 from .result import ReplayResult
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None

@@ -11,10 +11,10 @@ from allo_dse.common.aliases import Array, JsonObject
 
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..trace.data import IntArray, TraceData, TraceError
-from .deadlock import blocked_processes, trace_labels
+from .blocked import blocked_processes, trace_labels
 from .depth_tries import smallest_depths
 from .kernels import occupancy
-from .plan import Plan
+from .replay_plan import Plan
 
 UNREACHED = -1
 """Time of an operation that did not happen."""
@@ -24,7 +24,7 @@ ADVICE_RUNS = 200
 
 @dataclass(frozen=True, eq=False)
 class TokenTimes:
-    """Per slot (see `plan`) the cycle of its put and of its get, -1 for those that did not happen."""
+    """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray

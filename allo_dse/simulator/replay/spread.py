@@ -1,4 +1,4 @@
-"""Spreading the change of one depth through the times of a replay, as compiled array kernels; see `retime`."""
+"""Spreading the change of one depth through the times of a replay, as compiled array kernels; see `replayer`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..trace.data import IntArray
 from .jit import compiled, inlined
-from .plan import Operations
+from .replay_plan import Operations
 
 
 class Changing(NamedTuple):

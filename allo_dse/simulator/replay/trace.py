@@ -15,13 +15,13 @@ from ..trace.build import Process, build_trace
 from ..trace.check import trace_notes
 from ..trace.data import IntArray, TraceData, TraceError
 from ..trace.file import load_trace, save_trace
-from ..trace.record import recorded_trace
+from ..trace.from_recording import recorded_trace
 from .depth_tries import smallest_depths
-from .plan import Plan, make_plan
 from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
+from .replay_plan import Plan, make_plan
+from .replayer import Replayer
 from .result import ReplayResult
-from .retime import Replayer
 
 
 class Trace:

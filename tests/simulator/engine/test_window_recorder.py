@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.simulator.engine import windows
+from allo_dse.simulator.engine import window_recorder
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.result import RunResult
 from allo_dse.simulator.engine.timeline import Timeline
@@ -92,7 +92,7 @@ def test_a_part_with_too_many_operations_ends_earlier(case: Regular, data: st.Da
         return
     start = data.draw(st.integers(0, whole.cycles // 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "BUFFER_EVENTS", 16)
+        patch.setattr(window_recorder, "BUFFER_EVENTS", 16)
         part = table_engine().run(net, record=100, window=(start, whole.cycles))
     assert len(part.timeline.events) <= 100 + 2 * 16 + 60 * net.stream_count  # those of one cycle are kept together
     check(part, whole, start, part.timeline.end)

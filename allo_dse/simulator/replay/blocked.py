@@ -10,7 +10,7 @@ import numpy as np
 from ..deadlock.explain import Blocked
 from ..network.labels import Labels
 from ..trace.data import IntArray, TraceData
-from .plan import Plan
+from .replay_plan import Plan
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def beside(line: Sequence[Point]) -> list[Point]:
     return [(line[n][0] + 5, line[n][1] + SIZE / 3) for n in order]
 
 
-class Labels:
+class LineTexts:
     """Texts on a canvas that keep clear of what is there already."""
 
     def __init__(self, canvas: Canvas, boxes: Iterable[Area]) -> None:

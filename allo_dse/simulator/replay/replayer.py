@@ -14,8 +14,8 @@ import numpy as np
 from ..network.network import read_latency
 from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK
-from .plan import Plan
 from .replay import replay_one, stream_index
+from .replay_plan import Plan
 from .result import ReplayResult
 from .spread import Changing, spread
 
