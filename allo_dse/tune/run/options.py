@@ -21,6 +21,7 @@ S = TypeVar("S")
 Options = TypeVar("Options")
 R = TypeVar("R")
 SEEDS = 1 << 31  # all random number generators take these, also with the number of trials added
+MOST_WORKERS = 4096  # more than any cluster that this has been tried on has processors
 SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
 
 
@@ -83,6 +84,8 @@ class RunOptions:
                 raise StudyError(f"{name}={value!r} is not a whole number")
         if self.workers is not None and self.workers < 1:
             raise StudyError(f"{self.workers} workers cannot work", hint="--workers 1 evaluates in this process")
+        if self.workers is not None and self.workers > MOST_WORKERS:
+            raise StudyError(f"{self.workers:,} workers are too many", hint=f"at most {MOST_WORKERS:,}")
         if self.trials is not None and self.trials < 1:
             raise StudyError(f"a budget of {self.trials} trials leaves nothing to do")
         if self.seed is not None and not 0 <= self.seed < SEEDS:

@@ -89,17 +89,13 @@ class RunDirectory:
             raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
         try:
             path.mkdir(parents=True, exist_ok=True)
+            self._refuse_foreign()  # before anything is written where it does not belong
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise disk_full(path, error) or StudyError(
                 f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir"
             ) from error
         self._take_lock()
-        try:
-            self._refuse_foreign()
-        except BaseException:
-            self.close()
-            raise
 
     def _take_lock(self) -> None:
         until = time.monotonic() + LOCK_SECONDS
@@ -121,7 +117,7 @@ class RunDirectory:
             raise (disk_full(self.path, error) or error) from error
 
     def _refuse_foreign(self) -> None:
-        strangers = [p.name for p in self.path.iterdir() if p.name != LOCK]
+        strangers = [p.name for p in self.path.iterdir() if p.name not in (LOCK, f".{MARKER}.new")]
         if strangers and not (self.path / MARKER).exists() and not self.log.exists():
             raise StudyError(
                 f"{self.path} is not a run directory (it holds {', '.join(sorted(strangers)[:3])})",
@@ -130,7 +126,7 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Discard what is there. A folder that only a link leads to is not there: the link goes, the folder stays."""
-        for entry in self.path.iterdir():
+        for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # a run directory to the end
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != LOCK:

@@ -40,6 +40,7 @@ def test_flags_are_options_with_the_same_defaults() -> None:
 
 WRONG = [
     ({"workers": 0}, "0 workers"),
+    ({"workers": 4097}, "4,097 workers are too many"),
     ({"workers": 1.5}, "workers=1.5 is not a whole number"),
     ({"trials": 0}, "0 trials"),
     ({"trials": "9"}, "not a whole number"),
@@ -56,6 +57,11 @@ WRONG = [
     ({"deadline": {"nobody": 3}}, "no such evaluator"),
     ({"deadline": "soon"}, "not a duration"),
     ({"cache": "log.jsonl"}, "cannot keep results"),
+    ({"initial": 0}, "initial=0 is no number of designs"),
+    ({"population": -3}, "population=-3 is no number of designs"),
+    ({"children": 0}, "children=0 is no number of designs"),
+    ({"modelled": -1}, "modelled=-1 is no number of designs"),
+    ({"warm_start": "/nonexistent"}, "is not a run directory"),
     ({"ray_address": "localhost:1"}, "cannot reach Ray"),
 ]
 

@@ -89,3 +89,24 @@ def test_a_file_and_a_damaged_marker_are_explained(tmp_path: Path) -> None:
 def test_study_names_become_safe_directories() -> None:
     assert str(default_run_dir("gemm npu/../../etc")) == "runs/gemm_npu_.._.._etc"
     assert str(default_run_dir("...")) == "runs/study"
+
+
+def test_nothing_is_written_into_a_directory_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(StudyError, match=r"is not a run directory \(it holds thesis\.tex\)"):
+        RunDirectory(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_that_was_killed_while_it_said_what_it_is_can_be_started_again(tmp_path: Path) -> None:
+    (tmp_path / ".run.json.new").write_text('{"stu')
+    RunDirectory(tmp_path).close()
+
+
+def test_a_directory_that_is_being_cleared_says_to_the_end_what_it_is(tmp_path: Path, monkeypatch: Any) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(Path, "unlink", lambda path: removed.append(path.name))
+    for name in ("run.json", "log.jsonl", "trials.csv", "a", "zzz"):
+        (tmp_path / name).touch()
+    RunDirectory(tmp_path).clear()
+    assert (len(removed), removed[-1]) == (5, "run.json")
