@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Test
+from allo_dse.ir.linear import Test, decided
 from allo_dse.ir.nest import Branch, Op
 
 from ..memory import Storage
@@ -182,25 +182,33 @@ class Walk:
     def _branch(self, branch: Branch) -> None:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
-        ends, outcomes, last = [], [], dict(self.last)
+        ends, outcomes, clocks, last = [], [], [], dict(self.last)
+        # In a copy of an unrolled loop its variable is a constant, and only one side is there.
+        taken = decided(branch.test, dict(self.copies))
         latest = dict(last)
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
             self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
+            if taken is not None:
+                self.clocked = set(clocked)
             self.block(side)  # type: ignore[arg-type]
+            clocks.append(self.clocked)
             latest = {
                 stream: max(self.last.get(stream, -1), latest.get(stream, -1)) for stream in {**latest, **self.last}
             }
             outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
         self.tests, self.path, self.stored, self.last = outer, path, before, latest
-        self._join(outcomes, clocked)
+        if taken is None:
+            self._join(outcomes, clocked)
+        else:
+            self.stored, self.clocked, ends = outcomes[not taken], clocks[not taken], [ends[not taken]]
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
-            ready = max(condition, *ends)
-            self._set(select, self.after(ready, unit_of(select, self.device)))
+            chosen = unit_of(select, self.device)
+            self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
 
     def _join(self, outcomes: list[dict[tuple[str, object], Time]], clocked: set[tuple[str, object]]) -> None:
         """Elements that one side of a condition may have stored are there when either value is.

@@ -33,6 +33,13 @@ def test_a_sum_that_is_reset_under_a_condition_keeps_its_recurrence(
     assert found.limit.startswith("recurrence")
 
 
+def test_a_sum_that_one_of_a_rounds_copies_resets_hands_nothing_on() -> None:
+    """With the inner loop unrolled, `j == 0` holds in its first copy for sure: rounds only wait for ports."""
+    found = loop(programs.dot_products("variable"), pipeline("k:i"))
+    assert found.names == ("i",)
+    assert not found.limit.startswith("recurrence")
+
+
 def test_sums_that_copies_keep_in_memory_go_through_it_every_round() -> None:
     """Reports at 300 MHz have 7: a load, the sum in 4 cycles, a store."""
     found = loop(programs.dot_products("copies"), pipeline("k:j"), partition("k:y", 2))
