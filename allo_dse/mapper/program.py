@@ -31,10 +31,10 @@ class Program(CompiledProgram):
         return f"Program({self.name}({params}), {self.task_count:,} tasks)"
 
     @staticmethod
-    def of(compiled: CompiledProgram, source: Callable[..., object] | None = None) -> Program:
+    def of(compiled: CompiledProgram, source: Callable[..., object] | None = None, *, apart: bool = False) -> Program:
         """The same program, with a graph."""
         own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
-        return Program(**own, source=source)
+        return Program(**own, source=source, apart=apart)
 
     def with_params(self, **changes: object) -> Program:
         """The program that the same source gives for other parameters."""
@@ -46,9 +46,7 @@ class Program(CompiledProgram):
     def split(self) -> Program:
         """The same program, whose kernels' parts that do not depend on each other run at once, each as a kernel."""
         assert self.source is not None, "only a loaded program can be loaded again"
-        compiled = compile_region(self.source, self.params, apart=True)
-        own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
-        return Program(**own, source=self.source, apart=True)
+        return Program.of(compile_region(self.source, self.params, apart=True), self.source, apart=True)
 
     @cached_property
     def vmg(self) -> VMG:

@@ -22,12 +22,9 @@ from allo_dse.space.design import Design
 from ..npu.accuracy import operations_of
 from ..npu.evaluator import NpuSimulator
 from .parameters import Parameter, parameters_of, with_values
-from .robust import Fit, Problem, Vector, fit
+from .robust import FEWEST_TO_JUDGE, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
 
 FEWEST = 4
-FOLDS = 8
-FEWEST_TO_JUDGE = 5
-LEAST_PERCENT = 0.1
 UNEXPLAINED = 4.0  # scales from zero
 UNEXPLAINED_AT_LEAST = 0.1
 
@@ -128,13 +125,10 @@ class Calibration:
     @cached_property
     def errors(self) -> dict[str, tuple[float, float]]:
         """Median and 90th percentile of the absolute relative error: before, after, and by cross-validation."""
-        measured = np.array([one.measurement.latency_us for one in self.judged])
+        measured = [one.measurement.latency_us for one in self.judged]
         kinds = {"before": "before_us", "after": "after_us", "cross_validated": "held_out_us"}
-        found = {}
-        for kind, name in kinds.items():
-            absolute = np.abs(np.array([getattr(one, name) for one in self.judged]) / measured - 1)
-            found[kind] = (float(np.median(absolute)), float(np.quantile(absolute, 0.9)))
-        return found
+        predicted = {kind: [getattr(one, name) for one in self.judged] for kind, name in kinds.items()}
+        return {kind: error_quantiles(own, measured) for kind, own in predicted.items()}
 
     @property
     def accuracy(self) -> tuple[Accuracy, ...]:

@@ -18,17 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from .robust import SELECTION_SCALE, Vector, scale_of, weights_of
+from .robust import (
+    FEWEST_TO_JUDGE,
+    FOLDS,
+    LEAST_PERCENT,
+    SELECTION_SCALE,
+    Vector,
+    error_quantiles,
+    scale_of,
+    weights_of,
+)
 
 Metrics = Mapping[str, Any]
 
 LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "bound"
-FOLDS = 8
-FEWEST_TO_JUDGE = 5
 STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
 ROUNDS = 10
 TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
-LEAST_PERCENT = 0.1
 _FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization": -1}
 """Metrics in proportion to the latency, or to its inverse."""
 
@@ -143,10 +149,9 @@ class Correction:
 
         "predicted": of what the evaluator says; "corrected": of what is made of it, for each design by the others.
         """
-        measured = np.array([pair.measured_us for pair in self.pairs])
+        measured = [pair.measured_us for pair in self.pairs]
         kinds = {"predicted": [pair.predicted_us for pair in self.pairs], "corrected": self.corrected_us}
-        absolute = {kind: np.abs(np.array(values) / measured - 1) for kind, values in kinds.items()}
-        return {kind: (float(np.median(a)), float(np.quantile(a, 0.9))) for kind, a in absolute.items()}
+        return {kind: error_quantiles(values, measured) for kind, values in kinds.items()}
 
     @property
     def words(self) -> str:

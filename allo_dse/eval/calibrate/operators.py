@@ -16,7 +16,8 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, at_clock
 
-FOLDS = 8
+from .robust import FOLDS
+
 _SAME_CLOCK = 1.01  # reports round periods to 0.01 ns
 _TYPES = {"f": "f32", "d": "f64"}
 _BY_TYPE = {

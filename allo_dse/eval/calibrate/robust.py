@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+FOLDS = 8
+"""Of a cross-validation."""
+FEWEST_TO_JUDGE = 5
+LEAST_PERCENT = 0.1
+"""What is said of an accuracy at best, and from how many measurements on."""
 CAUCHY = 2.385  # scales; 95 % efficient where errors are normal
 MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_SCALE = 0.002
@@ -118,6 +123,12 @@ class Fit:
 def scale_of(residuals: Vector) -> float:
     """Their standard deviation, were they normal; outliers do not count."""
     return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
+
+
+def error_quantiles(predicted: Sequence[float], measured: Sequence[float]) -> tuple[float, float]:
+    """Median and 90th percentile of the absolute relative error."""
+    absolute = np.abs(np.array(predicted) / np.array(measured) - 1)
+    return float(np.median(absolute)), float(np.quantile(absolute, 0.9))
 
 
 def weights_of(residuals: Vector, scale: float) -> Vector:
