@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -16,9 +16,23 @@ def compiled(function: Function) -> Function:
     The compiled function does not hold Python's global lock.
     """
     try:
-        return cast(Function, numba.njit(nogil=True, cache=True)(function))
+        dispatcher = numba.njit(nogil=True, cache=True)(function)
+        _forget_unreadable(dispatcher)
+        return cast(Function, dispatcher)
     except RuntimeError:  # neither the package's nor the user's cache directory can be written
         return cast(Function, numba.njit(nogil=True)(function))
+
+
+def _forget_unreadable(dispatcher: Any) -> None:
+    """Empty an index of kept code that an older version of this package has left and this one cannot read.
+
+    Indices name the tuples that functions take by module and class, and Numba reads one before it asks whether the
+    source has changed: where a tuple was moved or renamed since, the first call would fail.
+    """
+    try:
+        dispatcher._cache._cache_file._load_index()
+    except (ImportError, AttributeError):
+        dispatcher._cache.flush()
 
 
 def inlined(function: Function) -> Function:
