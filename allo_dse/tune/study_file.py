@@ -115,11 +115,11 @@ def _execute(file: Path) -> ModuleType:
     try:
         code = compile(file.read_bytes(), str(file.resolve()), "exec")
         exec(code, module.__dict__)
-    except AlloDseError:
+    except (AlloDseError, KeyboardInterrupt, SystemExit):
         raise
     except SyntaxError as error:
         raise StudyError(_syntax_text(file, error), hint="correct the study file") from error
-    except Exception as error:
+    except BaseException as error:
         raise StudyError(_place(file, error)) from error
     return module
 
@@ -176,9 +176,9 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
     arguments = {name: _convert(parameters[name], text) for name, text in source.settings.items() if name in parameters}
     try:
         study = function(**arguments)
-    except AlloDseError:
+    except (AlloDseError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:
         given = "".join(f" --set {n}={v}" for n, v in source.settings.items())
         hint = f"with{given}" if given else ""
         raise StudyError(_place(Path(source.file), error), hint=hint) from error

@@ -1,7 +1,9 @@
+import itertools
 import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +128,15 @@ def test_resuming_never_evaluates_a_design_twice(tmp_path: Path) -> None:
     assert len({r.key for r in result.records}) == 90
     again = run(fake_study(evaluator=StopsAfter(0)), tmp_path / "run", 90)
     assert list(again.trials["key"]) == list(result.trials["key"])
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = itertools.count(2e9, -3600.0)
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    run(fake_study(), tmp_path / "run", 12)
+    result = run(fake_study(), tmp_path / "run", 30)
+    monkeypatch.undo()
+    assert list(result.trials["key"]) == list(run(fake_study(), tmp_path / "other", 30).trials["key"])
 
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:

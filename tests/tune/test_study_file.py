@@ -101,3 +101,11 @@ def test_settings() -> None:
     for wrong in ("a", "=3"):
         with pytest.raises(StudyError, match="expected name=value"):
             parse_settings([wrong])
+
+
+@pytest.mark.parametrize("indented", [False, True])
+def test_whatever_a_file_raises_is_said_with_its_place(write: Any, indented: bool) -> None:
+    raised = "class Own(BaseException): pass\n"
+    raised += "def study():\n    raise Own('mine')\n" if indented else "raise Own('mine')\n"
+    with pytest.raises(StudyError, match=rf":{3 if indented else 2}: Own: mine"):
+        load_studies(write(raised))
