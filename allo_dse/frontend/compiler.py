@@ -73,7 +73,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object]) -> Com
         warnings=tuple(warning for part in parts for warning in part.warnings),
         constructs=tuple(one for part in parts for one in part.constructs),
         shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
-        results=sum(kernel.results for kernel in source.kernels),
+        results=tuple(result for kernel in source.kernels for result in kernel.results),
         schedule=_places(kernel for part in parts for kernel in part.kernels),
     )
 

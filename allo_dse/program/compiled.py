@@ -34,7 +34,8 @@ class CompiledProgram:
     Attributes:
         tensors: the region's arguments in order.
         params: the parameters it was instantiated with (values are plain data).
-        results: how many tensors at the end of `tensors` stand for what a plain function returns.
+        results: of the tensors at the end of `tensors` that stand for what a plain function returns, the name of the
+            argument that is returned there, if it is one.
         schedule: customizations, in the order in which they were applied.
         shared: memory of the program's own that tensor ports refer to beside the arguments.
         constructs: what not every target builds.
@@ -47,7 +48,7 @@ class CompiledProgram:
     kernels: tuple[Kernel, ...]
     params: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    results: int = 0
+    results: tuple[str | None, ...] = ()
     schedule: tuple[Directive, ...] = ()
     shared: tuple[SharedTensor, ...] = ()
     constructs: tuple[Construct, ...] = ()

@@ -14,6 +14,7 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
+import allo
 import allo.dataflow as df
 from allo.ir.types import int32
 
@@ -59,6 +60,31 @@ def test_targets_that_run_here(options: dict[str, str]) -> None:
     a, b = pair()
     df.build(samples.producer_consumer(), **options)(a, b)
     np.testing.assert_array_equal(b, a + 1)
+
+
+@pytest.mark.parametrize("target", ["llvm", "vhls"])
+def test_a_returned_argument_is_the_callers_array(target: str) -> None:
+    def swapped(A: int32[4], B: int32[4]) -> (int32[4], int32[4], int32):
+        last: int32 = A[3]
+        for i in range(4):
+            kept: int32 = A[i]
+            A[i] = B[i]
+            B[i] = kept
+        return B, A, last
+
+    def either(A: int32[4], B: int32[4]) -> int32[4]:
+        if A[0] > 0:
+            return A
+        return B
+
+    a, b = np.arange(4, dtype=np.int32), np.arange(4, 8, dtype=np.int32)
+    first, second, last = allo.customize(swapped).build(target=target)(a, b)
+    assert (first is b, second is a, last) == (True, True, 3)
+    assert (a.tolist(), b.tolist()) == ([4, 5, 6, 7], [0, 1, 2, 3])
+    one = allo.customize(either).build(target=target)(a, b)
+    assert one.tolist() == a.tolist()
+    assert one is not a
+    assert one is not b
 
 
 def test_hls_code_alone() -> None:

@@ -76,7 +76,7 @@ class SimulatorModule(_Built):
         self.result = run_graph(self.vmg, *arrays, *returned, state=self._state)
         for stream, tokens in self.result.left.items():
             self._tell_of_left(stream, tokens)
-        return returned_values(returned)
+        return returned_values(self.program, arrays, returned)
 
     def _tell_of_left(self, stream: str, tokens: int) -> None:
         """Tokens that the run has left in a stream, unless the compiler has said so."""
@@ -94,15 +94,17 @@ def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[A
     """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
     from allo_dse.frontend.model.arguments import numpy_dtype
 
-    tensors, results = program.tensors, program.results
+    tensors, results = program.tensors, len(program.results)
     own = results if len(arrays) == len(tensors) - results else 0
     types = [(t.shape, np.dtype(np.float64) if t.dtype.is_fixed else numpy_dtype(t.dtype)) for t in tensors]
     return [np.zeros(shape, dtype) for shape, dtype in types[len(tensors) - own :]]
 
 
-def returned_values(returned: list[Array]) -> Any:
-    """What the caller gets for them: nothing, one value, or a tuple."""
-    values = [array if array.ndim else array.item() for array in returned]
+def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned: list[Array]) -> Any:
+    """What the caller gets for them: nothing, one value, or a tuple. A returned argument is the caller's own array."""
+    given = {t.name: a for t, a in zip(program.tensors, arrays, strict=False) if isinstance(a, np.ndarray)}
+    places = [given.get(name or "", array) for name, array in zip(program.results, returned, strict=False)]
+    values = [array if array.ndim else array.item() for array in places]
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
@@ -175,9 +177,9 @@ class HlsModule(_Built):
         returned = missing_results(self.program, arrays)
         if self.mode not in (None, CSIM):
             run_mode(self.hls_project, self.mode, self.directory, (*arrays, *returned))
-            return returned_values(returned)
+            return returned_values(self.program, arrays, returned)
         if self._simulation is None:
             print("allo-dse: C simulation with the headers of allo-dse, without the vendor's tool")
             self._simulation = CSimulation(self.hls_project)
         self._simulation(*arrays, *returned)
-        return returned_values(returned)
+        return returned_values(self.program, arrays, returned)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 
 from allo_dse.lang.diagnostics import ProgramError
@@ -81,7 +81,8 @@ def read_function(
     for position, type_ in enumerate(results):
         parameters.append(_whole(Tensor(f"{RESULT}{position}", type_.dtype, type_.shape), node, type_.memory))
     source.parts = {p.name: Part.whole(p.tensor) for p in parameters}
-    kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), len(results))
+    returned = _returned_arguments(node, len(results))
+    kernel = KernelSource(node.name, node, (1,), tuple(parameters), file.location(node), returned)
     source.kernels.append(kernel)
     return source
 
@@ -95,6 +96,24 @@ def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
         if not isinstance(type_, (DType, TensorType)):
             source.file.fail(node.returns, f"a result must have an element or tensor type, not {type_!r}")
     return [TensorType(t, ()) if isinstance(t, DType) else t for t in types]
+
+
+def _returned_arguments(node: ast.FunctionDef, results: int) -> tuple[str | None, ...]:
+    """Per result the argument that every `return` names there: what is returned is its memory, as in Python."""
+    arguments = {argument.arg for argument in node.args.args}
+    returns = [one.value for one in _statements(node.body) if isinstance(one, ast.Return)]
+    values = [value.elts if isinstance(value, ast.Tuple) else [value] for value in returns]
+    names = [[item.id if isinstance(item, ast.Name) else None for item in items] for items in values]
+    places = [{items[k] if len(items) == results else None for items in names} for k in range(results)]
+    return tuple(found.pop() if len(found) == 1 and found <= arguments else None for found in places)
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements and those inside them, without those of local functions."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef):
+            yield from _statements([inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt)])
 
 
 def _whole(tensor: Tensor, node: ast.AST, memory: Memory | None) -> Parameter:

@@ -112,7 +112,8 @@ class KernelSource:
     """A kernel before compilation.
 
     Attributes:
-        results: how many parameters at the end stand for what the function returns (plain functions only).
+        results: of the parameters at the end that stand for what the function returns (plain functions only), the name
+            of the parameter that is returned there, if it is one.
         sync: when its tasks run, where a task calls the region in the middle of other work.
     """
 
@@ -121,7 +122,7 @@ class KernelSource:
     mesh: tuple[int, ...]
     parameters: tuple[Parameter, ...]
     location: SourceLocation
-    results: int = 0
+    results: tuple[str | None, ...] = ()
     sync: Sync | None = None
 
 
