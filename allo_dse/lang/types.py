@@ -63,8 +63,12 @@ class DType:
     @property
     def fracs(self) -> int:
         """How many bits of a number stand after the point: of a float, how many its significand has."""
-        significand = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
-        return significand.get(self.name, self.fraction_bits)
+        return self.bits - 1 - self.exponent if self.is_float else self.fraction_bits
+
+    @property
+    def exponent(self) -> int:
+        """How many bits of a float are its exponent; 0 of other types."""
+        return {"bfloat16": 8, "float16": 5, "float32": 8, "float64": 11}.get(self.name, 0)
 
     def __getitem__(self, shape: Shape) -> Any:
         if _names_type_parameter(shape):

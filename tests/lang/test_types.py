@@ -28,6 +28,7 @@ def test_tensor_and_stream_types() -> None:
     assert Int(16) == int16
     assert (UInt(256).bits, UInt(3).bytes, Fixed(16, 8).fraction_bits) == (256, 1, 8)
     assert (bfloat16.kind, bfloat16.bytes, bfloat16.is_float) == ("bfloat", 2, True)
+    assert [(t.exponent, t.fracs) for t in (bfloat16, float32, Fixed(16, 8), int8)] == [(8, 7), (8, 23), (0, 8), (0, 0)]
     assert ConstExpr[int16].dtype == int16
 
 
