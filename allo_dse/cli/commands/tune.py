@@ -172,7 +172,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     given["cache"] = False if no_cache else given["cache"]
     run_dir = given["run_dir"]
     own = {"target": target, "evaluator": evaluator and located(evaluator)}
-    chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value)]
+    chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value is not None)]
     try:
         with json_only() if as_json else nullcontext() as out:
             studies = load_studies(study, parse_settings(chosen))

@@ -20,6 +20,8 @@ from .entries import ENTRY_WORDS, FUNCTIONS, Entries
 
 _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}
+_NOTHING = -(1 << 63)
+"""In the place of an operand that an operation does not have. (0 is memory that nothing was written to.)"""
 MOST_ENTRIES = 4_000_000
 _MOST_TEXT = 300
 _CUT = " ..."
@@ -77,7 +79,8 @@ def _logged(name: str, words: int, code: int | None = None) -> str:
     first = f"  %op = arith.constant {code} : i64\n" if code is not None else ""
     given = given if code is not None else given.replace("%op", "%a0", 1)
     return (
-        f"func.func private @{name}(%w: {WORDS_TYPE}{typed}) -> i64 {{\n{first}  %none = arith.constant 0 : i64\n"
+        f"func.func private @{name}(%w: {WORDS_TYPE}{typed}) -> i64 {{\n{first}"
+        f"  %none = arith.constant {_NOTHING} : i64\n"
         f"  %r = func.call @entry(%w, {given}) : ({WORDS_TYPE}, i64, i64, i64, i64) -> i64\n  return %r : i64\n}}\n"
     )
 
@@ -101,6 +104,8 @@ class FormulaLog(Entries):
 
     def entry(self, word: int) -> tuple[str, tuple[int, ...]]:
         """The text of a leaf, or the name of an operation and its operands."""
+        if word == 0:
+            return "0", ()
         if word < 0:
             value = self._domain.constants[-word - 1]
             return f"{value}" if isinstance(value, Fraction) else repr(value), ()
@@ -116,7 +121,7 @@ class FormulaLog(Entries):
             return repr(struct.unpack("<d", struct.pack("<q", operands[0]))[0]), ()
         fixed = {number: name for name, number in _FIXED.items()}
         name = fixed.get(code) or self._domain.names.get(code, "?")
-        return name, tuple(o for o in operands if o)  # no operand is 0: the log begins with its own length
+        return name, tuple(o for o in operands if o != _NOTHING)
 
 
 @dataclass(frozen=True, order=True)

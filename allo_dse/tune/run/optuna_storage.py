@@ -13,9 +13,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from allo_dse.common.errors import StudyError
 from allo_dse.space.gene import Gene
@@ -28,6 +28,8 @@ from .claims import Claims, Wanted
 
 if TYPE_CHECKING:
     import optuna
+
+R = TypeVar("R")
 
 LOOK_SECONDS = 1.0  # between looks for the designs of others
 CLOSE_SECONDS = 60.0  # for the last designs to be copied
@@ -228,36 +230,50 @@ def without_password(url: str) -> str:
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
+def reach_storage(url: str, run_dir: Path) -> None:
+    """See whether a storage can be used.
+
+    Raises:
+        StudyError: when it cannot.
+    """
+    _patiently(url, lambda: _storage(url, run_dir))
+
+
 def _open(url: str, name: str, run_dir: Path, directions: Sequence[str]) -> optuna.Study:
-    """The study, made where there is none. Drivers that start together may make it, and its tables, at once."""
-    for attempt in range(OPEN_ATTEMPTS):
-        try:
-            return _open_once(url, name, run_dir, directions)
-        except StudyError:
-            if attempt == OPEN_ATTEMPTS - 1 or "://" not in url:
-                raise
-            time.sleep(OPEN_SECONDS)
-    raise AssertionError
+    """The study, made where there is none."""
+    import optuna
+
+    ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
+    return _patiently(
+        url,
+        lambda: optuna.create_study(
+            study_name=name, storage=_storage(url, run_dir), directions=ways, load_if_exists=True
+        ),
+    )
 
 
-def _open_once(url: str, name: str, run_dir: Path, directions: Sequence[str]) -> optuna.Study:
+def _storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        storage: Any = url
-        if url == JOURNAL or url.startswith(f"{JOURNAL}:"):
-            file = url.partition(":")[2] or str(run_dir / "optuna.journal")
-            storage = optuna.storages.JournalStorage(JournalFileBackend(file))
-        elif url.startswith("postgresql://"):
-            storage = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
-        return optuna.create_study(study_name=name, storage=storage, directions=ways, load_if_exists=True)
-    except StudyError:
-        raise
-    except Exception as error:  # each database has its own
-        raise StudyError(
-            f"cannot use the storage {without_password(url)}: {str(error).strip().splitlines()[0]}",
-            hint=f"one of {_KINDS}; PostgreSQL needs `pip install allo-dse[postgresql]`",
-        ) from error
+    if "://" not in url:
+        return optuna.storages.JournalStorage(
+            JournalFileBackend(url.partition(":")[2] or str(run_dir / "optuna.journal"))
+        )
+    return optuna.storages.get_storage(url.replace("postgresql://", "postgresql+psycopg://", 1))
+
+
+def _patiently(url: str, action: Callable[[], R]) -> R:
+    """What an action on a storage gives. Drivers that start together may make a study, and its tables, at once."""
+    for attempt in range(OPEN_ATTEMPTS):
+        try:
+            return action()
+        except Exception as error:  # each database has its own
+            if attempt == OPEN_ATTEMPTS - 1 or "://" not in url:
+                raise StudyError(
+                    f"cannot use the storage {without_password(url)}: {str(error).strip().splitlines()[0]}",
+                    hint=f"one of {_KINDS}; PostgreSQL needs `pip install allo-dse[postgresql]`",
+                ) from error
+            time.sleep(OPEN_SECONDS)
+    raise AssertionError

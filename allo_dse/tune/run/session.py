@@ -29,13 +29,13 @@ from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
 from ..store.texts import error_text, valid_text
 from ..workers.ray_access import reach
-from ..workers.workforce import Workforce, demands, recruit
+from ..workers.workforce import Workforce, demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
 from .garbage import rare_collections
 from .ledger import Ledger
 from .options import RunOptions
-from .optuna_storage import SharedStudy, without_password
+from .optuna_storage import SharedStudy, reach_storage, without_password
 from .sharing import SharingExecutor
 from .side_files import Keeper
 
@@ -133,6 +133,10 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
+    else:
+        unusable_here(evaluators)
+    if options.storage is not None:
+        reach_storage(options.storage, directory.path)
     if options.fresh:
         directory.clear()
     directory.begin(info)

@@ -85,6 +85,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._info: RunInfo | None = None
+        self._is_new = not path.exists()
         if path.exists() and not path.is_dir():
             raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
         try:
@@ -109,6 +110,9 @@ class RunDirectory:
             raise StudyError(
                 f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
             ) from error
+        if not self.is_there:  # who had it has given up the directory
+            os.close(self._lock)
+            raise StudyError(f"{self.path} was in use until now", hint="start again")
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -202,7 +206,10 @@ class RunDirectory:
         return path
 
     def close(self) -> None:
+        """Give up the lock, and a new directory in which nothing was begun."""
         if self._lock >= 0:
+            if self._is_new and self.is_there and [entry.name for entry in self.path.iterdir()] == [LOCK]:
+                shutil.rmtree(self.path)
             os.close(self._lock)
             self._lock = -1
 

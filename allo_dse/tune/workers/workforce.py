@@ -69,7 +69,7 @@ def recruit(
         StudyError: when the evaluator of every design can run nowhere, or the cluster cannot be reached.
     """
     if workers in (None, 1) and address is None:
-        problems = [why_unavailable(evaluator) for evaluator in evaluators]
+        problems = unusable_here(evaluators)
         notes = _notes(evaluators, problems)
         benches = [
             make_bench(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
@@ -88,10 +88,25 @@ def recruit(
     return Workforce(executor, [not p for p in problems], notes)
 
 
-def _notes(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> list[str]:
-    """What to say about evaluators that cannot be used."""
+def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:
+    """Per evaluator why it cannot run on this machine; None where it can.
+
+    Raises:
+        StudyError: when the evaluator of every design cannot.
+    """
+    problems = [why_unavailable(evaluator) for evaluator in evaluators]
+    _refuse_first(evaluators, problems)
+    return problems
+
+
+def _refuse_first(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> None:
     if problems[0]:
         raise StudyError(f"the evaluator {full_name(evaluators[0])} cannot run: {problems[0]}")
+
+
+def _notes(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> list[str]:
+    """What to say about evaluators that cannot be used."""
+    _refuse_first(evaluators, problems)
     return [
         f"rung {n} ({full_name(evaluators[n])}) is left out: {problem}; the other rungs go on"
         for n, problem in enumerate(problems)

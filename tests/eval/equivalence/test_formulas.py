@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.eval.equivalence.formulas import _ADD, _NOTHING, FormulaDomain, FormulaLog, told_apart
 from allo_dse.lang.types import float32, int32
 
 from . import programs
@@ -55,3 +56,10 @@ def test_choices_and_widths_are_shown() -> None:
     shown = formulas(programs.rectified("statement"), programs.rectified("wrong"))
     assert shown == ("A[0] if (0 < A[0]) else 0", "A[0] if (1 < A[0]) else 0")
     assert formulas(programs.widths("wide"), programs.widths("cut"))[1].startswith("extsi(A[0] * B[0])")
+
+
+def test_memory_that_nothing_was_written_to_is_an_operand() -> None:
+    log = FormulaLog(FormulaDomain(), [("A", (2,))], 2)
+    total = log.reserve(1)
+    log.words[total] = _ADD, 0, 2, _NOTHING
+    assert told_apart((log, total), (log, 1)) == ("A[1]", "A[0]")

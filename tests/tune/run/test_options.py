@@ -54,6 +54,7 @@ WRONG = [
     ({"progress": "loud"}, "unknown progress"),
     ({"progress": 3}, "unknown progress"),
     ({"storage": "nowhere"}, "is not a storage"),
+    ({"storage": "sqlite:////nonexistent/file.db"}, "cannot use the storage"),
     ({"deadline": {"nobody": 3}}, "no such evaluator"),
     ({"deadline": "soon"}, "not a duration"),
     ({"cache": "log.jsonl"}, "cannot keep results"),
@@ -71,12 +72,23 @@ def test_options_are_looked_at_before_anything_is_discarded_or_written(tmp_path:
     run_dir = tmp_path / "run"
     with pytest.raises(StudyError, match=text):
         fake_study().run(**{"progress": "quiet", **wrong, **_inside(wrong, run_dir)}, run_dir=run_dir)
-    assert not (run_dir / "run.json").exists()
+    assert not run_dir.exists()
     fake_study().run(3, run_dir=run_dir, progress="quiet", verify=False)
     before = (run_dir / "run.json").read_bytes(), (run_dir / "log.jsonl").read_bytes()
     with pytest.raises(StudyError, match=text):
         fake_study().run(**{"progress": "quiet", **wrong, **_inside(wrong, run_dir)}, run_dir=run_dir, fresh=True)
     assert ((run_dir / "run.json").read_bytes(), (run_dir / "log.jsonl").read_bytes()) == before
+
+
+class Nowhere(FakeEvaluator):
+    def unavailable(self) -> str | None:
+        return "there is no such board"
+
+
+def test_an_evaluator_that_cannot_run_leaves_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="there is no such board"):
+        fake_study(evaluator=Nowhere).run(3, run_dir=tmp_path / "run", progress="quiet")
+    assert not (tmp_path / "run").exists()
 
 
 def _inside(wrong: Any, run_dir: Path) -> dict[str, Any]:
