@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice, product, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,11 @@ def mistakes(count: int, seed: int) -> int:
     rng, kinds, missed = random.Random(seed), Counter[str](), list[str]()
     refused = harmless = unseen = 0
     with tempfile.TemporaryDirectory() as folder:
-        broken = _in_turn(list(_broken(Path(folder))), rng)
-        for size, (function, kind, line, load) in product((0, 1), broken):
+        waiting = _by_kind(list(_broken(Path(folder))), rng)
+        while any(waiting.values()) and sum(kinds.values()) + len(missed) < count:
+            rarest = min((kind for kind in KINDS if waiting[kind]), key=lambda kind: kinds[kind])
+            size, (function, kind, line, load) = waiting[rarest].pop()
             params = programs.BROKEN[function][size]
-            if sum(kinds.values()) + len(missed) >= count:
-                break
             original = dse.load_program(function(**params))
             try:
                 mutant = load(**params)
@@ -90,11 +90,10 @@ def mistakes(count: int, seed: int) -> int:
     return len(missed)
 
 
-def _in_turn(broken: list[Mistake], rng: random.Random) -> list[Mistake]:
-    """Mistakes of all kinds in turn, so that there are as many of each as there can be; at random within a kind."""
+def _by_kind(broken: list[Mistake], rng: random.Random) -> dict[str, list[tuple[int, Mistake]]]:
+    """Mistakes of each kind in random order, those of small programs last; of each is tried what was found least."""
     rng.shuffle(broken)
-    kinds = [[one for one in broken if one[1] == kind] for kind in KINDS]
-    return [one for turn in zip_longest(*kinds) for one in turn if one is not None]
+    return {kind: [(size, one) for size in (1, 0) for one in broken if one[1] == kind] for kind in KINDS}
 
 
 def folds(count: int, seed: int) -> int:
@@ -104,17 +103,20 @@ def folds(count: int, seed: int) -> int:
     meshes = [{"Pm": a, "Pn": b, "Pk": k} for a in (2, 4) for b in (1, 2, 4) for k in (1, 2, 4)]
     cases += [(gemm, {"M": 8, "N": 8, "K": 8, **mesh}) for mesh in meshes]
     tried, deadlocks, wrong = 0, 0, []
-    started = time.perf_counter()
-    for number, (function, params) in enumerate(cases):
+    choices = []
+    for function, params in cases:
         program = dse.load_program(function(**params))
-        legal = list(islice(fold_choices(program), 20_000))
+        choices.append((list(islice(fold_choices(program), 20_000)), program, f"{function.__name__} {params}"))
+    choices.sort(key=lambda choice: len(choice[0]))  # who has few leaves more to the others
+    started = time.perf_counter()
+    for number, (legal, program, name) in enumerate(choices):
         random.Random(seed).shuffle(legal)
         for fold in legal[: -(-(count - tried) // (len(cases) - number))]:
             found = dse.equivalent(program, program.vmg.fold(fold))
             tried += 1
             deadlocks += bool(found.message)  # streams may be too shallow for the order of a fold's tasks
             if not found and not found.message:
-                wrong.append(f"{function.__name__} {params}: {fold}: {found}")
+                wrong.append(f"{name}: {fold}: {found}")
     print(
         f"folds: {tried - deadlocks - len(wrong)} of {tried} equal, {deadlocks} deadlock, {len(wrong)} called different"
     )
