@@ -96,7 +96,7 @@ def test_a_study_from_the_command_line_and_again(study: Any) -> None:
         (["study.py", "--sampler", "magic"], "unknown sampler 'magic'"),
         (["study.py", "--trials", "many"], "--trials"),
         (["study.py", "--trails", "3"], "No such option"),
-        ([], "Missing argument"),
+        (["--trials", "3"], "Missing argument"),
         (["status", "runs/x"], "is not a run directory"),
         (["best"], "there is no run in runs/"),
     ],

@@ -26,7 +26,7 @@ def outcome(built: Any, seed: int = 0) -> list[np.ndarray]:
     """The arrays of a program after a run on random numbers, and what it returns."""
     generator = np.random.default_rng(seed)
     program = built.program
-    tensors = program.tensors[: len(program.tensors) - program.results]
+    tensors = program.tensors[: len(program.tensors) - len(program.results)]
     arrays = [generator.integers(-9, 9, t.shape).astype(np.int32) for t in tensors]
     returned = built(*arrays)
     return [*arrays, *([] if returned is None else [returned])]
