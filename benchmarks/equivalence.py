@@ -100,7 +100,7 @@ def folds(count: int, seed: int) -> int:
     """Legal folds against the program; returns how many were called different."""
     cases: list[tuple[Callable[..., Any], dict[str, int]]]
     cases = [(pipeline, {"R": r, "C": c, "turned": True}) for r in (1, 2, 4) for c in (2, 3)]
-    meshes = [{"Pm": a, "Pn": b, "Pk": k} for a in (2, 4) for b in (1, 2, 4) for k in (1, 2, 4)]
+    meshes = [{"Pm": a, "Pn": b, "Pk": k} for a in (2, 4, 8) for b in (1, 2, 4, 8) for k in (1, 2, 4, 8)]
     cases += [(gemm, {"M": 8, "N": 8, "K": 8, **mesh}) for mesh in meshes]
     tried, deadlocks, wrong = 0, 0, []
     choices = []
