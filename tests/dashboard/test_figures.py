@@ -209,13 +209,18 @@ def test_parallel_coordinates_of_a_large_front_have_a_sample_with_its_knee(trade
     assert (selected < 149.5).sum() == 50
 
 
-def test_parallel_coordinates_say_why_there_is_nothing(tmp_path: Path, board: Board) -> None:
+def test_pictures_of_designs_say_why_there_is_nothing(tmp_path: Path, board: Board) -> None:
     def said(board: Board, **options: Any) -> Any:
         return parallel_figure(board, LIGHT, **options)["layout"]["annotations"][0]["text"]
 
     empty = Board.open([write_run(tmp_path / "empty", 0)])
     assert said(empty).startswith("No design has been evaluated yet")
     assert said(board, source="bram18 < 0").startswith("No feasible design is left")
+    none = front_figure(board, View("latency_us", "bram18", filter="bram18 < 0"), LIGHT)
+    assert none.figure["layout"]["annotations"][0]["text"].startswith("No feasible design is left")
+    assert none.designs == 0
+    elsewhere = front_figure(board, View("latency_us", "bram18", zoom=((0.0, 1e-3), (0.0, 1e-3))), LIGHT)
+    assert (elsewhere.designs, "annotations" in elsewhere.figure["layout"]) == (0, False)
 
 
 def test_where_nothing_is_feasible_the_limit_that_ruled_most_out_is_named(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
+    if not painter.designs and view.zoom is None:
+        return Drawn(note(look, why_none(board)), 0, 0)
     made = _layout(view, look, axes, painter.extent)
     if painter.colors is not None:
         made["coloraxis"] = color_axis(painter.colors, look)
