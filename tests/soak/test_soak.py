@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -117,3 +118,11 @@ def test_counts_are_added_up_to_the_goal(tmp_path: Path, capsys: Any, monkeypatc
     assert capsys.readouterr().out == "devices 5 tried 0 failed, programs 2 tried 0 failed\n"
     assert main(["--goal", str(kept)]) == 0
     assert json.loads(kept.read_text())["tried"] == {"devices": 5, "programs": 2}
+
+
+def test_what_a_mutated_program_assigns_to_modules_is_gone_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "study.py"
+    path.write_text("import allo.dataflow as df\nimport allo_dse as dse\ndf.region = []\nraise ValueError\n")
+    with pytest.raises(dse.AlloDseError, match="ValueError"):
+        texts.MutatedPrograms()._compile(path)
+    assert callable(sys.modules["allo.dataflow"].region)

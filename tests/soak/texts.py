@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import random
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +87,21 @@ class MutatedPrograms:
 
     def _compile(self, path: Path) -> None:
         install()
-        for study in load_studies(path):
-            _ = study.first_program().vmg.graph
+        with _whole_modules("allo", "allo_dse.lang"):
+            for study in load_studies(path):
+                _ = study.first_program().vmg.graph
+
+
+@contextmanager
+def _whole_modules(*packages: str) -> Iterator[None]:
+    """What a program assigns to the modules that it imports (`for df.region in ...`) is gone afterwards."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(packages)]
+    before = [dict(vars(module)) for module in modules]
+    try:
+        yield
+    finally:
+        for module, names in zip(modules, before, strict=True):
+            vars(module).update(names)
 
 
 @dataclass(frozen=True)
