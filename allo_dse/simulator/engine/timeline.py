@@ -276,9 +276,8 @@ class Timeline:
         last = np.concatenate([times[1:] != times[:-1], np.ones(min(1, len(times)), bool)])
         time, tokens = times[last], held[last]
         if self.window.waits is not None:
-            first, end = np.searchsorted(time, [self.start, self.end + 1])
-            before = int(tokens[first - 1]) if first else before
-            time, tokens = time[first:end], tokens[first:end]
+            end = np.searchsorted(time, self.end + 1)  # nothing is kept of what moved before the start
+            time, tokens = time[:end], tokens[:end]
         if not len(time) or time[0] > self.start:
             time, tokens = np.insert(time, 0, self.start), np.insert(tokens, 0, before)
         return Occupancy(time, tokens)

@@ -598,3 +598,19 @@ def burst(N: int) -> Any:
             b[0] = total + last.get()
 
     return top
+
+
+def puts_of_a_round(count: int) -> Any:
+    """Each round puts some tokens, all into one stream."""
+
+    @df.region()
+    def top(A: float32[N]):
+        values: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def write(a: float32[N]):
+            for i in range(N):
+                for _ in range(count):
+                    values.put(a[i])
+
+    return top

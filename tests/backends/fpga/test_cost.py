@@ -261,3 +261,10 @@ def test_nests_know_views_and_names() -> None:
     nest = read_nest(dse.load_program(programs.views()).kernels[0].classes[0].body.mlir)
     assert {"x", "y"} <= set(nest.arrays)
     assert nest.unsupported is None
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_tokens_of_an_unrolled_loop_follow_each_other(count: int) -> None:
+    """Each copy's token is a cycle after the one before, also of copies that are not walked one by one."""
+    found = loop(programs.puts_of_a_round(count), pipeline("write:i"))
+    assert (found.ii, found.depth) == (count, count + 2)

@@ -198,3 +198,13 @@ def test_ports_share_the_bus() -> None:
 def test_impossible_ports_are_refused() -> None:
     with pytest.raises(SimulationError, match="at least one burst"):
         Axi(10, 0, 4)
+
+
+def test_of_many_that_wait_the_first_to_ask_is_served_first() -> None:
+    """While the first service lasts, sixty others ask, those with higher numbers earlier or in any order."""
+    for factor in (-1, 7, 23):
+        asked = [0, *(1 + factor * n % 61 for n in range(1, 61))]
+        result = run(FIRST, [[(time, 100)] for time in asked])
+        events = result.timeline.events
+        served = events.slot[np.argsort(events.completed)]
+        assert [asked[process] for process in served] == sorted(asked)

@@ -125,6 +125,21 @@ def test_what_is_left_of_a_body_without_payload() -> None:
         ),
         ("%j = arith.index_cast %i : index to i32\n%t = arith.cmpi slt, %j, %c : i32", False),
         ("%w = func.call @helper(%v) : (i32) -> i32\n%t = arith.cmpi slt, %w, %c : i32", True),
+        (
+            "%s = affine.for %k = 0 to 2 iter_args(%a = %c) -> i32 { affine.yield %v : i32 }\n"
+            "%t = arith.cmpi slt, %s, %c : i32",
+            True,
+        ),
+        (
+            "%s = affine.for %k = 0 to 2 iter_args(%a = %v) -> i32 { affine.yield %a : i32 }\n"
+            "%t = arith.cmpi slt, %s, %c : i32",
+            True,
+        ),
+        (
+            "%s = affine.for %k = 0 to 2 iter_args(%a = %c) -> i32 { affine.yield %a : i32 }\n"
+            "%t = arith.cmpi slt, %s, %c : i32",
+            False,
+        ),
     ],
 )
 def test_what_times_depend_on(condition: str, needed: bool) -> None:

@@ -157,3 +157,20 @@ def test_samples_add_up_to_the_run(case: Regular) -> None:
     np.testing.assert_allclose(cycles[:, 1], whole.stall_get)
     np.testing.assert_allclose(cycles[:, 2], whole.stall_put)
     np.testing.assert_allclose(cycles.sum(axis=1), whole.node_end)
+
+
+def test_tokens_that_a_part_begins_with_are_those_of_the_operation_before_it() -> None:
+    net = NetworkBuilder()
+    stream = net.stream(8)
+    maker, user = Table(), Table()
+    with maker.repeat(3):
+        maker.put(0)
+    maker.wait(40)
+    maker.put(0)
+    user.wait(50)
+    with user.repeat(4):
+        user.get(0)
+    net.process(maker, [stream])
+    net.process(user, [stream])
+    held = table_engine().run(net.build(), record=True, window=(20, 30)).timeline.occupancy(0)
+    assert (held.time.tolist(), held.tokens.tolist()) == ([20], [3])

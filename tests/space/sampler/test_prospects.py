@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import allo_dse as dse
 from allo_dse.space.gene import Gene, Genes
 from allo_dse.space.sampler.distributions import coding_of
 from allo_dse.space.sampler.one_thread import one_thread
-from allo_dse.space.sampler.prospects import Features, Memory, _milestone
+from allo_dse.space.sampler.prospects import DRAWS, QUANTILES, Features, Memory, _milestone
 from allo_dse.space.sampler.selection import Individual
 from allo_dse.space.sampler.surrogate import JITTER, Scales, Surrogate, _matern, _slope, _squares, fitted_scales
 from tests.support.values import present
@@ -230,3 +231,10 @@ def test_in_few_trials_it_finds_the_best_and_leaves_what_fails() -> None:
     assert np.mean([value for value, _ in by_model]) < 1.15
     assert np.mean([value for value, _ in by_model]) < np.mean([value for value, _ in bred])
     assert np.mean([count for _, count in by_model]) < 8
+
+
+def test_quantiles_are_those_of_the_standard_normal_distribution() -> None:
+    assert QUANTILES.shape == (DRAWS,)
+    np.testing.assert_allclose(QUANTILES, -QUANTILES[::-1], atol=1e-3)
+    expected = [statistics.NormalDist().inv_cdf((n + 0.5) / DRAWS) for n in range(DRAWS)]
+    np.testing.assert_allclose(QUANTILES, expected, atol=1e-2)
