@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
-from allo_dse.backends.fpga.operators import unit_of
+from allo_dse.backends.fpga.operators import Unit, unit_of
 from allo_dse.backends.fpga.task import LoopCost, TaskCost, depends_on_pid, task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
@@ -151,10 +152,11 @@ def test_times_depend_on_the_task_where_a_stream_operation_does_and_not_where_su
     }
 
 
-def test_operators_of_integers() -> None:
-    def unit(name: str, *bits: int, result: int = 130) -> Any:
-        return unit_of(Op(name, (0, 1), (2,), f"i{bits[0]}", result, bits), U280)
+def unit(name: str, *bits: int, result: int = 130) -> Unit:
+    return unit_of(Op(name, (0, 1), (2,), f"i{bits[0]}", result, bits), U280)
 
+
+def test_operators_of_integers() -> None:
     assert [unit("arith.muli", 8, n).resources.lut for n in (8, 10)] == [44, 55]
     assert [unit("arith.muli", *b).resources.dsp for b in ((11, 8), (27, 18), (34, 32), (66, 64))] == [1, 1, 4, 16]
     assert unit("arith.muli", 32, 32, result=32).resources.dsp == 3
@@ -268,3 +270,15 @@ def test_tokens_of_an_unrolled_loop_follow_each_other(count: int) -> None:
     """Each copy's token is a cycle after the one before, also of copies that are not walked one by one."""
     found = loop(programs.puts_of_a_round(count), pipeline("write:i"))
     assert (found.ii, found.depth) == (count, count + 2)
+
+
+def test_a_fifo_in_lutram_takes_lookup_tables_for_every_64_elements() -> None:
+    rules, bits = U280.fifo, 16
+    for depth in range(rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1):
+        of_64 = math.ceil(rules.lut_per_bit * bits)
+        assert fifo_resources(U280, bits, depth).lut == rules.lut + of_64 * -(-depth // 64)
+
+
+def test_operations_on_bits_take_half_a_lookup_table_a_bit() -> None:
+    """A table with six inputs and two outputs serves two bits."""
+    assert [unit("arith.andi", n, n, result=n).resources.lut for n in (1, 8, 33)] == [1, 4, 17]

@@ -6,12 +6,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.eval.fpga.bounds import FpgaBounds
+import allo_dse as dse
+from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.eval.fpga.bounds import FpgaBounds, _least_fifo, alike_tasks
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
+from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.space.design import Design
 from allo_dse.space.gene import random_suggest
 from allo_dse.tune.study import Study
@@ -19,6 +25,7 @@ from allo_dse.tune.study import Study
 install()
 
 from studies import gemm_zcu102, polybench_fpga, scheduled_fpga, systolic_fpga
+from tests.backends.fpga import programs
 
 ROUNDING = 1e-12
 LARGE: dict[str, Any] = {
@@ -74,3 +81,22 @@ def test_resources_are_exact_where_depths_are_known() -> None:
     metrics, found = FpgaSimulator("declared").evaluate(design), FpgaBounds(solves=False)(design, 1)
     for name in ("lut", "ff", "dsp", "bram18", "uram", "pe_count", "dram_bytes", "utilization"):
         assert found[name] == (metrics[name], metrics[name]), name
+
+
+@pytest.mark.parametrize("bits", [1, 8, 16, 32, 64, 512])
+def test_the_least_memory_of_a_stream_is_that_of_the_best_depth(bits: int) -> None:
+    device = FpgaDevice.load("u280")
+    deepest = max(device.fifo.lutram_bits // bits, device.fifo.register_depth) + 2
+    every = [fifo_resources(device, bits, depth) for depth in range(1, deepest + 1)]
+    for least in {1, 2, 3, device.fifo.shift_bits // bits + 1, deepest}:
+        expected = {r: min(getattr(one, r) for one in every[least - 1 :]) for r in RESOURCES}
+        assert _least_fifo(device, bits, least) == expected
+
+
+def test_tasks_that_cost_the_same_are_all_tasks_once() -> None:
+    """Also where each task of a class costs something else."""
+    loaded = dse.load_program(programs.later_tasks_do_less())
+    mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
+    assert any(mapping.differs(cls) for kernel in loaded.kernels for cls in kernel.classes)
+    tasks = [int(task) for _, _, group, _ in alike_tasks(mapping) for task in group]
+    assert sorted(tasks) == list(range(loaded.task_count))

@@ -59,6 +59,14 @@ def long_run() -> Design:
     return Design(loaded, unfolded(loaded), dse.Buffering(), Device.load("u280"), ())
 
 
+def test_what_is_no_declared_stream_is_a_copy_with_a_name_of_its_own(design: Design) -> None:
+    labels = record_fpga(design).part().labels
+    assert isinstance(labels, FpgaLabels)
+    copies = range(labels.network.fifos, len(labels.ends.producer))
+    assert copies
+    assert all(labels.array(stream) == labels.stream(stream) for stream in copies)
+
+
 def test_any_part_of_a_long_run_is_what_the_whole_did_then(long_run: Design) -> None:
     depths = {"right": 2, "down": 2}
     short, long = (record_fpga(long_run, depths, max_events=n) for n in (5_000, 10_000_000))

@@ -10,6 +10,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls_report import Cycles, HlsLoop, HlsReport, Module
 from allo_dse.common.errors import SimulationError
+from allo_dse.eval.fpga.retime import _function
 from allo_dse.eval.hls.report_trace import timed_by_report
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from benchmarks.report_replay import without_times
@@ -63,3 +64,11 @@ def test_reports_of_other_designs_are_refused() -> None:
     module = unknown.modules[0]
     open_ended = replace(module, loops=(replace(module.loops[0], trip_count=Cycles()),))
     assert timed_by_report(trace(), replace(unknown, modules=(open_ended, unknown.modules[1]))).replay().finished
+
+
+def test_a_loop_that_the_tool_moved_is_of_the_function_that_has_its_label() -> None:
+    variables = {"read": {"l_i_0": 4}, "write": {"l_j_0": 7}}
+    moved = HlsLoop("l_j_0", "top_Pipeline_1")
+    assert _function(moved, variables) == "write"
+    assert _function(moved, variables | {"other": {"l_j_0": 1}}) is None
+    assert _function(HlsLoop("l_j_0", "read_Pipeline_1"), variables) == "read"

@@ -263,3 +263,20 @@ def test_whole_rows_of_what_was_arranged_are_one_walk(rows: int, columns: int, d
     cut = ("slice", ((start * columns, 0), (count * columns, depth), (1, 1)))
     assert len(arranged(shape, steps).walks) == 1
     assert len(arranged(shape, [*steps, cut]).walks) == 1
+
+
+@given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.data())
+def test_every_so_many_rows_of_what_was_merged_are_one_walk(
+    rounds: int, inner: int, factor: int, depth: int, data: DataObject
+) -> None:
+    """A slice whose step is whole rounds of the inner loop keeps to one place of it."""
+    shape = (inner, rounds * factor, depth)
+    step = inner * factor
+    steps = [("transpose", ((1, 0, 2),)), ("reshape", ((rounds * factor * inner, depth),))]
+    start = data.draw(st.integers(0, step - 1))
+    cut = ("slice", ((start, 0), (rounds, depth), (step, 1)))
+    found = arranged(shape, [*steps, cut])
+    assert len(found.walks) <= 1  # none where nothing moves
+    array = np.arange(math.prod(shape)).reshape(shape)
+    expected = array.transpose(1, 0, 2).reshape(-1, depth)[start::step]
+    assert found.apply(array).tolist() == expected.tolist()

@@ -378,3 +378,13 @@ def test_drawings_of_large_networks_stay_small(tmp_path: Path) -> None:
     text = (tmp_path / "run.svg").read_text()
     assert len(text) < 1_000_000
     assert "144 more processing elements are not shown" in text
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+def test_no_more_is_recorded_than_was_asked_for(limit: int) -> None:
+    b = NetworkBuilder()
+    table = Table()
+    with table.repeat(30):
+        table.put(0)
+    b.process(table, [b.stream(100)])
+    assert len(table_engine().run(b.build(), record=limit).timeline.events) == min(limit, 30)

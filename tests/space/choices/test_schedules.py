@@ -11,7 +11,13 @@ import allo_dse as dse
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.space.choices.auto_schedules import AutoSchedules, needed_banks, schedules_of, spreads_of
+from allo_dse.space.choices.auto_schedules import (
+    AutoSchedules,
+    _at_most,
+    needed_banks,
+    schedules_of,
+    spreads_of,
+)
 from allo_dse.space.choices.schedules import DeclaredSchedules
 from allo_dse.space.draft import Draft
 from allo_dse.space.gene import random_suggest
@@ -20,6 +26,17 @@ from tests.backends.fpga import programs
 from tests.support.values import present
 
 U280 = FpgaDevice.load("u280")
+
+
+@pytest.mark.parametrize("trip_counts", [(4, 8), (6, 9), (7, 2)])
+def test_so_many_copies_as_divide_the_trips_but_not_more_than_wanted(trip_counts: tuple[int, ...]) -> None:
+    *_, inner = trip_counts
+    for wanted in range(1, 40):
+        copies, level, factor = _at_most(trip_counts, wanted, 64)
+        possible = [n for n in range(1, inner + 1) if inner % n == 0]
+        possible += [n * inner for n in range(1, trip_counts[0] + 1) if trip_counts[0] % n == 0]
+        assert copies == max(n for n in possible if n <= min(wanted, 64))
+        assert copies == factor * (inner if level else 1)
 
 
 def study(program: Any, schedules: Any, device: str | FpgaDevice = "u280") -> dse.Study:
