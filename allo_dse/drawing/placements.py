@@ -31,7 +31,7 @@ class _Picture:
         self.placed = placed
         self.limits = placed.problem.limits
         self.canvas = Canvas(str(placed))
-        names = [route.name for route in placed.routes] + [s.name for s in placed.problem.streams]
+        names = [route.name for route in placed.routes] + [s.stream for s in placed.problem.streams]
         self.styles = styles(names)
         rows = 2 + self.limits.core_rows
         self.bottoms: dict[int, float] = {}
@@ -58,7 +58,7 @@ class _Picture:
 
     def _legend(self, name: str) -> str:
         flows = [flow for flow in self.placed.problem.flows if flow.tensor == name]
-        streams = sum(stream.name == name for stream in self.placed.problem.streams)
+        streams = sum(stream.stream == name for stream in self.placed.problem.streams)
         if not flows:
             return f"{name}: {streams} stream{'s' if streams > 1 else ''}"
         kinds = Counter("in" if flow.direction == "in" else "out" for flow in flows)
@@ -179,8 +179,8 @@ class _Picture:
             pair = frozenset((source, target))
             start, end = self._between(source, target, beside[pair])
             beside[pair] += 1
-            color, dash = self.styles[stream.name]
-            tip = f"stream {stream.name}: {stream.bytes:,} bytes in the memory of {owner}"
+            color, dash = self.styles[stream.stream]
+            tip = f"stream {stream.stream}: {stream.bytes:,} bytes in the memory of {owner}"
             self.canvas.line([start, end], color, width=3, dash=dash, tip=tip, arrow=True)
             x, y = start if owner == source else end
             self.canvas.fill(x - 4, y - 4, 8, 8, color, tip)

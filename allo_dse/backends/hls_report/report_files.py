@@ -7,13 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from .cosim_report import read_cosim_report
+from .numbers import whole
 from .operators import merged_operators
-from .parts import HlsFifo, HlsLoop, HlsReportError, Module, first_known
+from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsReportError, Module, first_known
 from .report import HlsReport
 from .summary_report import read_summary_report
 from .text_report import read_text_report
+from .text_tables import parse_text
 from .xml_report import read_xml_report
+
+_OUTCOME = {"pass": True, "fail": False}
 
 _TITLE = re.compile(r"^\s*== (?:\w+ HLS|Synthesis Summary) Report (?:for|of)", re.MULTILINE)
 
@@ -153,3 +156,36 @@ def _merged_fifo(known: HlsFifo, other: HlsFifo) -> HlsFifo:
         depth=first_known(known.depth, other.depth),
         resources=known.resources.filled(other.resources),
     )
+
+
+def read_cosim_report(path: Path, text: str) -> HlsReport:
+    """A report that has nothing but co-simulations.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    for table in parse_text(path, text).tables:
+        if {"rtl", "status"} <= set(table.columns):
+            cosims = tuple(_cosim(path, row) for row in table.records())
+            top = path.stem.removesuffix("_cosim") if path.stem.endswith("_cosim") else ""
+            return HlsReport(files=(str(path),), top=top, cosims=cosims)
+    raise HlsReportError(f"{path}: not a co-simulation report, or truncated", hint="give sim/report/*_cosim.rpt")
+
+
+def _cosim(path: Path, row: dict[str, str]) -> Cosim:
+    status = row["status"].lower()
+    if status not in ("na", *_OUTCOME):
+        raise HlsReportError(f"{path}: status {row['status']!r} is none of Pass, Fail, NA", hint="copy it again")
+    total = next((value for name, value in row.items() if name.startswith("total execution")), "")
+    return Cosim(
+        language=row["rtl"].strip(),
+        passed=_OUTCOME.get(status),
+        latency=_cycles(row, "latency"),
+        interval=_cycles(row, "interval"),
+        total_cycles=whole(total),
+    )
+
+
+def _cycles(row: dict[str, str], name: str) -> Cycles:
+    cells = {column.rsplit(" ", 1)[-1]: value for column, value in row.items() if column.startswith(name)}
+    return Cycles(min=whole(cells.get("min")), avg=whole(cells.get("avg")), max=whole(cells.get("max")))

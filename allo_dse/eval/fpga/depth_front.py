@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, find_depth_front
+from allo_dse.mapper.limits.fpga import FpgaCosts
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.network.network import default_latency
+from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, DepthRun, find_depth_front, search_depths
 from allo_dse.simulator.replay.replay import stream_index
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.space.design import Design
 
-from .design_depths import design_depth_front
+from .bounds import SMALLEST_DEPTH
+from .evaluator import DepthSolver, most_tokens
+from .network import FpgaNetwork, fpga_network
 
 DEFAULT_BITS = 32
 Bits = int | Mapping[str, int]
@@ -83,3 +94,93 @@ def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str
     return Resources.total(
         [fifo_resources(device, width, depths[name]) for name, width in widths if name not in arrays]
     )
+
+
+def design_depth_front(mapping: FpgaCosts, max_runs: int) -> DepthFront:
+    """The front of a design: its streams are the arrays of streams that lead between its nodes.
+
+    Where the program has several runs on given inputs, the slowest counts.
+
+    Raises:
+        SimulationError: if the design has no FIFOs, or deadlocks at any depths.
+    """
+    runs = DesignRuns(mapping)
+    if not runs.streams:
+        raise SimulationError("the design has no FIFOs: no stream leads from one of its nodes to another")
+    return search_depths(runs, runs.steps, max_runs)
+
+
+class DesignRuns:
+    """A design at any depths of its stream arrays (see `simulator.replay.depth_front.Timed`)."""
+
+    def __init__(self, mapping: FpgaCosts) -> None:
+        self._device = mapping.device
+        self._most = most_tokens(mapping)
+        self._counts = [count for _, count in mapping.fifos]
+        arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
+        self._arrays: list[StreamArray] = [arrays[name] for name, _ in mapping.fifos]
+        self.streams = tuple(stream.name for stream in self._arrays)
+        depths = mapping.depths or {}
+        self.built = np.array([depths.get(s.name, s.depth) for s in self._arrays], np.int64)
+        self.fixed: frozenset[int] = frozenset()
+        self.tokens = np.array([self._most[name] for name in self.streams], np.int64)
+        start = dict.fromkeys(self._most, SMALLEST_DEPTH)
+        self._solvers = [DepthSolver(fpga_network(one, start), list(self._most)) for one in mapping.runs]
+
+    def steps(self, stream: int, tokens: int) -> Sequence[tuple[int, int]]:
+        """The memories of all FIFOs of an array: (depth in tokens, bits)."""
+        array, count = self._arrays[stream], self._counts[stream]
+        block = math.prod(array.block)
+        steps = fifo_steps(self._device, array.dtype.bits, max(tokens, SMALLEST_DEPTH) * block)
+        found = {elements // block: bits * count for elements, bits in reversed(steps)}
+        return sorted((depth, bits) for depth, bits in found.items() if depth >= SMALLEST_DEPTH)
+
+    def run(self, depths: IntArray) -> DepthRun:
+        """Where writers may have waited for room: FIFOs that were full."""
+        results = self._results(depths)
+        cycles = max(int(result.cycles) for _, result in results)
+        ended = all(result.finished for _, result in results)
+        full, held = np.zeros_like(self.built), np.zeros_like(self.built)
+        for network, result in results:
+            fifos, number = network.fifos, self._number(network)
+            kept = number >= 0
+            occupancy = result.occupancy[:fifos]
+            np.add.at(full, number[kept], (occupancy >= network.network.depth[:fifos])[kept])
+            np.maximum.at(held, number[kept], occupancy[kept])
+        return DepthRun(cycles if ended else math.inf, full, held)
+
+    def without_deadlock(self, depths: IntArray) -> IntArray:
+        while not all(result.finished for _, result in self._results(depths)):
+            if (depths >= self.tokens).all():
+                raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
+            depths = np.minimum(2 * depths, self.tokens)
+        return depths
+
+    def at_least(self, depths: IntArray) -> IntArray:
+        """0 for networks with shared ports: who is served first changes with depths, and less may be faster."""
+        found, solvers = [], [_quickest(solver) for solver in self._solvers]
+        for row in depths:
+            results = self._results(row, solvers)
+            shared = any(network.network.resources for network, _ in results)
+            ended = all(result.finished for _, result in results)
+            found.append((0 if shared else max(int(result.cycles) for _, result in results)) if ended else -1)
+        return np.array(found, np.int64)
+
+    def _results(
+        self, depths: IntArray, solvers: Sequence[DepthSolver] | None = None
+    ) -> list[tuple[FpgaNetwork, RunResult]]:
+        named = dict.fromkeys(self._most, SMALLEST_DEPTH) | dict(zip(self.streams, depths.tolist(), strict=True))
+        return [solver.run(named) for solver in solvers or self._solvers]
+
+    def _number(self, network: FpgaNetwork) -> IntArray:
+        """Per FIFO the position of its array in `streams`; -1 inside nodes."""
+        position = {name: k for k, name in enumerate(self.streams)}
+        of_array = np.array([position.get(name, -1) for name in self._most], np.int64)
+        return np.where(network.inside > 0, -1, of_array[network.wiring.array])
+
+
+def _quickest(solver: DepthSolver) -> DepthSolver:
+    """With the least latencies that FIFOs have at any depth."""
+    network = solver.network.network
+    latency = np.where(network.fixed_latency < 0, default_latency(1), network.fixed_latency)
+    return DepthSolver(replace(solver.network, network=replace(network, fixed_latency=latency)), solver.arrays)

@@ -22,8 +22,7 @@ import numpy as np
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
 from allo_dse.mapper.graph.periods import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
-from allo_dse.mapper.layouts.access import WORD_BYTES
-from allo_dse.mapper.model.movement import Flow, LayoutPlan, Transfer, Transport
+from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor

@@ -15,7 +15,11 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import PLACE_SECONDS, DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.program import Program
+from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.replay.trace import Trace
 from allo_dse.space.design import Design
+
+from ..program.functional import run_graph
 
 if TYPE_CHECKING:
     from allo_dse.mapper.place.result import Infeasible, PlacedDesign
@@ -143,7 +147,6 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.eval.program.trace_recording import record_graph
 
     vmg = _graph(program, "record_trace")
     return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
@@ -160,3 +163,31 @@ def _zeros(vmg: VMG) -> tuple[Any, ...]:
     from allo_dse.frontend.model.arguments import numpy_dtype
 
     return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
+
+
+def record_graph(
+    vmg: VMG, *arrays: object, depths: Mapping[str, int] | None = None, seconds: float | None = None
+) -> Trace:
+    """The trace of a graph's run on arrays, which keep their contents.
+
+    Raises:
+        DeadlockError: if it deadlocks with any depths.
+        SimulationError: as `run_graph`.
+        TraceError: if what it does cannot be replayed.
+    """
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    try:
+        return Trace.recorded(run_graph(vmg, *given, depths=depths, seconds=seconds, record=True))
+    except DeadlockError as error:
+        if error.increase is None or not error.increase.changes:
+            raise
+        changes = {error.labels.array(stream): (old, new) for stream, old, new in error.increase.changes}
+    deeper = {array: new for array, (_, new) in changes.items()}
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    result = run_graph(vmg, *given, depths={**(depths or {}), **deeper}, seconds=seconds, record=True)
+    depth = result.network.depth.copy()
+    for stream in range(len(depth)):
+        old, new = changes.get(result.labels.array(stream), (0, 0))
+        if depth[stream] == new:
+            depth[stream] = old
+    return Trace(replace(Trace.recorded(result).data, stream_depth=depth))

@@ -18,8 +18,7 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.streams import StreamArray, StreamPort
 from allo_dse.program.tasks import TaskClass
 
-from .axis_links import AxisPeers, Place, closure, link_axes
-from .axis_rule import AxisRule, How, spatial
+from .axis_links import AxisPeers, AxisRule, How, Place, closure, link_axes, spatial
 
 __all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
 

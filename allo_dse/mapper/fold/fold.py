@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import to_builtins
+
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import IllegalFold
 from allo_dse.program.compiled import CompiledProgram
@@ -35,9 +37,6 @@ class AxisFold:
     spatial: int
     pattern: Pattern = "block"
     how: How = "bundle"
-
-    def to_dict(self) -> JsonObject:
-        return {"spatial": self.spatial, "pattern": self.pattern, "how": self.how}
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,6 @@ class KernelFold:
         order += tuple(a for a in loops if a not in order)
         return KernelFold(self.kernel, tuple(axes), order)
 
-    def to_dict(self) -> JsonObject:
-        return {"kernel": self.kernel, "axes": [a.to_dict() for a in self.axes], "order": list(self.order)}
-
 
 @dataclass(frozen=True)
 class MeshFold:
@@ -128,10 +124,7 @@ class MeshFold:
 
     def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""
-        data: JsonObject = {"kernels": [kernel.to_dict() for kernel in self.kernels]}
-        if self.chains:
-            data["chains"] = [list(members) for members in self.chains]
-        return data
+        return {name: value for name, value in to_builtins(self).items() if name == "kernels" or value}
 
 
 def unfolded(program: CompiledProgram) -> MeshFold:

@@ -19,10 +19,8 @@ from allo_dse.common.divisors import divisors_of
 from allo_dse.device.model import Descriptor
 from allo_dse.program.tensors import TensorPort
 
-from ..model.movement import AccessPattern
+from ..model.movement import WORD_BYTES, AccessPattern
 from ..model.sequences import Nest, loop_nest
-
-WORD_BYTES = 4
 
 
 class _Loop(NamedTuple):

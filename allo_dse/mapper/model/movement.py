@@ -21,6 +21,11 @@ from .violation import Violation
 
 Direction = Literal["in", "out"]
 
+WORD_BYTES = 4
+"""DMA channels move whole 32-bit words."""
+LOCKS_PER_END = 2
+"""An object FIFO end has a producer lock and a consumer lock."""
+
 # A search makes dozens of these for every design it looks at: structs are made several times faster than dataclasses.
 
 
@@ -108,6 +113,20 @@ class Transfer(Struct, frozen=True):
         """Bytes it occupies in the memory tile."""
         return len(self.flows) * self.depth * self.tile_bytes
 
+    @property
+    def locks(self) -> int:
+        """Of the memory tile: for its own end there, and for that of each flow."""
+        return LOCKS_PER_END * (1 + len(self.flows))
+
+    def ends(self, direction: Direction) -> tuple[int, ...]:
+        """Descriptors of each memory-tile channel that writes into it ("in") or reads from it ("out").
+
+        An end that flows share needs a descriptor per slot and flow.
+        """
+        if direction == self.direction:
+            return (self.depth * len(self.flows),)
+        return (self.depth,) * len(self.flows)
+
 
 class StreamFlow(Struct, frozen=True):
     """Streams of one array that lead from a node to another in one iteration: after folding, one FIFO used in turn.
@@ -125,7 +144,17 @@ class StreamFlow(Struct, frozen=True):
     target: int
     depth: int
     token_bytes: int
-    count: int
+    count: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Of one buffer: between neighbours in the memory of one of them, otherwise at both ends."""
+        return self.depth * self.token_bytes
+
+    @property
+    def routable(self) -> bool:
+        """Whether a DMA channel can carry it."""
+        return self.token_bytes % WORD_BYTES == 0
 
 
 LayoutPlace = Literal["memory tile", "core DMA", "core", "nowhere"]

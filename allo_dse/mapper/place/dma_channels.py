@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model.movement import Direction
+from ..model.movement import Direction, Transfer
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
 from .placement_model import Placement
-from .problem import Problem, TransferNeed
+from .problem import Problem
 from .result import Hop, PlacedDesign, Port, Route, RouteKind
 from .router import Net, Tree
 
@@ -23,7 +23,7 @@ def nets_of(problem: Problem, placement: Placement) -> list[Net]:
         shim, memory = Tile(column, SHIM_ROW), Tile(column, MEMORY_ROW)
         nets.append(Net(shim, (memory,)) if transfer.direction == "in" else Net(memory, (shim,)))
     for flow in problem.flows:
-        memory = Tile(placement.columns[flow.transfer], MEMORY_ROW)
+        memory = Tile(placement.columns[problem.carriers[flow.index]], MEMORY_ROW)
         cores = tuple(placement.tiles[node] for node in flow.nodes)
         nets.append(Net(memory, cores) if flow.direction == "in" else Net(cores[0], (memory,)))
     for stream, owner in zip(problem.streams, placement.owners, strict=True):
@@ -74,7 +74,7 @@ def _channel(
 def _names(problem: Problem) -> list[tuple[RouteKind, int, str]]:
     names: list[tuple[RouteKind, int, str]] = [("transfer", i, t.tensor) for i, t in enumerate(problem.transfers)]
     names += [("flow", i, f.tensor) for i, f in enumerate(problem.flows)]
-    return [*names, *(("stream", i, s.name) for i, s in enumerate(problem.streams))]
+    return [*names, *(("stream", i, s.stream) for i, s in enumerate(problem.streams))]
 
 
 def _hops(source: Tile, start: int, tree: Tree, ports: Mapping[Link, int], ends: Mapping[Tile, int]) -> tuple[Hop, ...]:
@@ -131,7 +131,7 @@ def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, i
     return {(d, kind, index): channel for (d, kind, index, _), channel in zip(ends, chosen, strict=True)}
 
 
-def _ends(number: int, transfer: TransferNeed) -> list[tuple[str, str, int, int]]:
+def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
     """The memory-tile ends of a transfer: direction, what is carried, and descriptors."""
     result: list[tuple[str, str, int, int]] = []
     directions: tuple[Direction, ...] = ("in", "out")

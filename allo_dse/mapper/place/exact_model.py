@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from ..model.movement import Direction
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placement_model import Literal, Placement, PlacementModel
 from .problem import Problem
@@ -62,10 +63,11 @@ class JointModel(PlacementModel):
         self._at_most("memory_tile_memory", column, held, memory.bytes)
         self._at_most("memory_tile_locks", column, sum(t.locks * y for t, y in here), memory.locks)
         loads: list[list[cp_model.LinearExpr]] = [[] for _ in range(memory.banks)]
-        for direction, channels in (("in", memory.dma_in), ("out", memory.dma_out)):
+        channels_of: dict[Direction, int] = {"in": memory.dma_in, "out": memory.dma_out}
+        for direction, channels in channels_of.items():
             taken: list[list[Literal]] = [[] for _ in range(memory.banks)]
             for transfer, place in here:
-                for descriptors in transfer.ends("in" if direction == "in" else "out"):
+                for descriptors in transfer.ends(direction):
                     banks = [self.model.new_bool_var("") for _ in range(memory.banks)]
                     self.model.add(sum(banks) == place)
                     for bank, literal in enumerate(banks):
@@ -82,7 +84,7 @@ class JointModel(PlacementModel):
     def _flow(self, number: int) -> _Net:
         problem = self.problem
         flow = problem.flows[number]
-        memory = {Tile(c, MEMORY_ROW): y for c, y in enumerate(self.column[flow.transfer])}
+        memory = {Tile(c, MEMORY_ROW): y for c, y in enumerate(self.column[problem.carriers[number]])}
         if flow.direction == "in":
             net = self._net(memory)
             for node in flow.nodes:

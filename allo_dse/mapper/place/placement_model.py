@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ..layouts.access import WORD_BYTES
+from ..model.movement import LOCKS_PER_END, WORD_BYTES
 from .array import Tile
-from .problem import LOCKS_PER_END, Problem
+from .problem import Problem
 from .wishes import Wishes
 
 Literal = cp_model.IntVar

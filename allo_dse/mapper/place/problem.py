@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from allo_dse.device.device import NpuDevice
 
 from ..graph.names import short_node_name
-from ..layouts.access import WORD_BYTES
-from ..model.movement import Direction, Transport
+from ..model.movement import Direction, Flow, StreamFlow, Transfer, Transport
 from ..streams.node_memory import NodeMemory
 from ..streams.view import MappingView
-from ..transport.tile_limits import LOCKS_PER_END
 from .array import ArrayLimits
-
-__all__ = ["LOCKS_PER_END", "FlowNeed", "NodeNeed", "Problem", "StreamNeed", "TransferNeed", "problem_of"]
 
 
 @dataclass(frozen=True)
@@ -34,94 +29,30 @@ class NodeNeed:
 
 
 @dataclass(frozen=True)
-class StreamNeed:
-    """A FIFO between two nodes; see `movement.StreamFlow`.
-
-    Between neighbours it is a buffer in the memory of one of them. Otherwise DMA channels carry it, and both ends hold
-    a buffer, with a descriptor for each token.
-    """
-
-    name: str
-    source: int
-    target: int
-    depth: int
-    token_bytes: int
-
-    @property
-    def bytes(self) -> int:
-        """Of one buffer."""
-        return self.depth * self.token_bytes
-
-    @property
-    def routable(self) -> bool:
-        """Whether a DMA channel can carry it: they move whole 32-bit words."""
-        return self.token_bytes % WORD_BYTES == 0
-
-
-@dataclass(frozen=True)
-class FlowNeed:
-    """Tiles between a memory tile and cores; see `movement.Flow`."""
-
-    tensor: str
-    direction: Direction
-    nodes: tuple[int, ...]
-    depth: int
-    transfer: int
-
-
-@dataclass(frozen=True)
-class TransferNeed:
-    """The work of a shim channel and what it occupies in the memory tile; see `movement.Transfer`.
-
-    Attributes:
-        column: the plan's, which placement may change.
-    """
-
-    tensor: str
-    direction: Direction
-    flows: tuple[int, ...]
-    depth: int
-    tile_bytes: int
-    column: int
-
-    @property
-    def staged_bytes(self) -> int:
-        return len(self.flows) * self.depth * self.tile_bytes
-
-    @property
-    def locks(self) -> int:
-        """Of the memory tile: for its own end there, and for that of each flow."""
-        return LOCKS_PER_END * (1 + len(self.flows))
-
-    def ends(self, direction: Literal["in", "out"]) -> tuple[int, ...]:
-        """Descriptors of each memory-tile channel that writes into it ("in") or reads from it ("out").
-
-        An end that flows share needs a descriptor per slot and flow.
-        """
-        if direction == self.direction:
-            return (self.depth * len(self.flows),)
-        return (self.depth,) * len(self.flows)
-
-
-@dataclass(frozen=True)
 class Problem:
     """Everything that placement decides on.
 
     Attributes:
         device: its name.
+        transfers: the plan's, whose columns placement may change.
     """
 
     device: str
     limits: ArrayLimits
     nodes: tuple[NodeNeed, ...]
-    streams: tuple[StreamNeed, ...]
-    flows: tuple[FlowNeed, ...]
-    transfers: tuple[TransferNeed, ...]
+    streams: tuple[StreamFlow, ...]
+    flows: tuple[Flow, ...]
+    transfers: tuple[Transfer, ...]
 
     @cached_property
-    def flows_of(self) -> tuple[tuple[tuple[FlowNeed, ...], tuple[FlowNeed, ...]], ...]:
+    def carriers(self) -> dict[int, int]:
+        """The transfer that carries each flow, by their numbers."""
+        return {flow: number for number, transfer in enumerate(self.transfers) for flow in transfer.flows}
+
+    @cached_property
+    def flows_of(self) -> tuple[tuple[tuple[Flow, ...], tuple[Flow, ...]], ...]:
         """The input flows and the output flows of each node."""
-        result: list[tuple[list[FlowNeed], list[FlowNeed]]] = [([], []) for _ in self.nodes]
+        result: list[tuple[list[Flow], list[Flow]]] = [([], []) for _ in self.nodes]
         for flow in self.flows:
             for node in flow.nodes:
                 result[node][flow.direction == "out"].append(flow)
@@ -160,10 +91,5 @@ def problem_of(view: MappingView, transport: Transport, memories: Sequence[NodeM
             NodeNeed(short_node_name(view.vmg.program, group.group, position), own)
             for position in range(group.group.count)
         ]
-    streams = tuple(StreamNeed(s.stream, s.source, s.target, s.depth, s.token_bytes) for s in transport.streams)
-    carriers = transport.transfer_of_flow
-    flows = tuple(FlowNeed(f.tensor, f.direction, f.nodes, f.depth, carriers[f.index].index) for f in transport.flows)
-    transfers = tuple(
-        TransferNeed(t.tensor, t.direction, t.flows, t.depth, t.tile_bytes, t.column) for t in transport.transfers
-    )
-    return Problem(device.name, ArrayLimits.of(device), tuple(nodes), streams, flows, transfers)
+    limits = ArrayLimits.of(device)
+    return Problem(device.name, limits, tuple(nodes), transport.streams, transport.flows, transport.transfers)

@@ -12,9 +12,10 @@ from msgspec import convert, to_builtins
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.notebooks import Pictured
 
+from ..model.movement import LOCKS_PER_END
 from ..model.violation import Violation
 from .array import Tile
-from .problem import LOCKS_PER_END, Problem
+from .problem import Problem
 
 RouteKind: TypeAlias = Literal["transfer", "flow", "stream"]
 

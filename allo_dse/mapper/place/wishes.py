@@ -32,7 +32,7 @@ class Wishes:
         problem = self.problem
         result = [dict.fromkeys(problem.limits.cores, 0) for _ in problem.nodes]
         for flow, row in zip(problem.flows, self.rows, strict=True):
-            column = problem.transfers[flow.transfer].column
+            column = problem.transfers[problem.carriers[flow.index]].column
             weight = max(1, 4 // len(flow.nodes))
             for node in flow.nodes:
                 for tile in problem.limits.cores:

@@ -13,7 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.periods import GroupSchedule
-from ..graph.port_families import PortFamily, port_families
+from ..graph.ports import PortFamily, port_families
 
 Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""

@@ -13,8 +13,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
 from ..graph.groups import MeshLeaves
-from ..graph.port_families import PortFamily, port_families
-from ..graph.ports import ClassPorts, ClassUse, PortKey
+from ..graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, port_families
 from ..graph.program_graph import ProgramGraph
 from .tiles import GroupTiles
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model.movement import StreamFlow
+from ..model.movement import LOCKS_PER_END, StreamFlow
 from ..model.violation import Violation
-from ..transport.tile_limits import LOCKS_PER_END
 from .allo_program import PROGRAM_RULES
 from .core_memory import core_memory
 from .cores import by_position

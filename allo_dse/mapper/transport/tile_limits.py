@@ -13,9 +13,6 @@ from ..model.violation import Violation
 from ..streams.shared_flows import FlowFamily
 from .assign import ColumnLimits, assign_columns
 
-# An object FIFO end has a producer lock and a consumer lock.
-LOCKS_PER_END = 2
-
 
 def channel_shortages(
     inputs: Sequence[FlowFamily], outputs: Sequence[FlowFamily], limits: ColumnLimits
@@ -75,21 +72,17 @@ def _column_violations(column: int, transfers: Sequence[Transfer], device: NpuDe
         detail = ", ".join(f"{t.tensor} {t.staged_bytes:,}" for t in transfers)
         yield Violation("memory_tile_memory", where, staged, device.memory_tile.memory_bytes, detail)
     yield from _descriptor_violations(where, transfers, device.memory_tile)
-    ends = sum(1 + len(t.flows) for t in transfers)
-    if ends * LOCKS_PER_END > device.memory_tile.locks:
-        yield Violation("memory_tile_locks", where, ends * LOCKS_PER_END, device.memory_tile.locks)
+    locks = sum(t.locks for t in transfers)
+    if locks > device.memory_tile.locks:
+        yield Violation("memory_tile_locks", where, locks, device.memory_tile.locks)
     if len(transfers) > device.shim.buffer_descriptors:
         yield Violation("shim_descriptors", f"shim tile {column}", len(transfers), device.shim.buffer_descriptors)
 
 
 def _descriptor_violations(where: str, transfers: Sequence[Transfer], tile: Tile) -> Iterable[Violation]:
     """Descriptors of a memory tile: a FIFO end needs one per slot, the end that flows share one per slot and flow."""
-    writes, reads = [], []
-    for transfer in transfers:
-        shared = [transfer.depth * len(transfer.flows)]
-        own = [transfer.depth] * len(transfer.flows)
-        writes += shared if transfer.direction == "in" else own
-        reads += own if transfer.direction == "in" else shared
+    writes = [need for transfer in transfers for need in transfer.ends("in")]
+    reads = [need for transfer in transfers for need in transfer.ends("out")]
     banks = tile.descriptor_banks
     limit = tile.buffer_descriptors // banks
     if sum(writes) + sum(reads) <= limit:

@@ -11,17 +11,17 @@ import numpy as np
 from allo_dse.common.errors import SimulationError
 
 from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.record_fields import Header, Node, Resource, Slot, Stream
+from ..codegen.run_time.record_fields import STATE_BITS, Header, Node, Resource, Slot, State, Stream
 from ..deadlock.depths import Increase
-from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
+from ..deadlock.explain import Blocked, Deadlock, DeadlockError, deadlock_of
 from ..network.arena import Arena
 from ..network.labels import Labels, node_label
 from ..network.network import IntArray, Network
-from .blocked import blocked_tasks
+from ..network.stream_ends import UNKNOWN, stream_ends
 from .depth_tries import MAX_DEPTH, SEARCH_WORK, Rerun, smallest_increase
 from .explanation import Explanation, explain
 from .progress_samples import Samples
-from .recording import Events, Window
+from .recording import Events, Window, operation_numbers
 from .timeline import Timeline
 
 
@@ -283,3 +283,35 @@ class RunResult:
             "stall_put": int(self.stall_put.sum()),
             "stall_request": int(self.stall_request.sum()),
         }
+
+
+def blocked_tasks(network: Network, arena: Arena, signatures: Mapping[str, Signature]) -> list[Blocked]:
+    """The tasks that wait in a run that stopped with nodes left."""
+    ends = stream_ends(network, signatures)
+    states = arena.nodes[:, Node.WAITS_IN] % (1 << STATE_BITS)
+    nodes = np.flatnonzero(np.isin(states, [State.GET, State.PUT]))
+    records = arena.nodes[nodes]
+    tasks = network.order[arena.current_slot()[nodes]]
+    streams = arena.stream_number(records[:, Node.WAITS_ON])
+    ops = operation_numbers(network, tasks, records[:, Node.WAITS_IN])
+    result = []
+    for node, task, stream, op, clock in zip(
+        nodes.tolist(), tasks.tolist(), streams.tolist(), ops.tolist(), records[:, Node.CLOCK].tolist(), strict=True
+    ):
+        getting = states[node] == State.GET
+        peer = int((ends.producer if getting else ends.consumer)[stream])
+        held = int(arena.streams[stream, Stream.TAIL] - arena.streams[stream, Stream.HEAD])
+        result.append(
+            Blocked(
+                task=task,
+                node=node,
+                direction="get" if getting else "put",
+                stream=stream,
+                op=op,
+                clock=clock,
+                held=held,
+                peer=None if peer == UNKNOWN else peer,
+                peer_node=None if peer == UNKNOWN else int(network.task_node[peer]),
+            )
+        )
+    return result

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
 PLACEMENTS = "placements"
-VERSION = 1
+VERSION = 2
 """Of the files and of what the solver finds: placements of another version are solved again."""
 
 Placement = PlacedDesign | Infeasible

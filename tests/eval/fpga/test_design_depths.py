@@ -12,7 +12,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.cli.main import main
-from allo_dse.eval.fpga.design_depths import DesignRuns
+from allo_dse.eval.fpga.depth_front import DesignRuns
 from allo_dse.mapper.fold.fold import unfolded
 from tests.backends.fpga import programs
 from tests.frontend.samples import systolic, tiled

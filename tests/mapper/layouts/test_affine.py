@@ -16,7 +16,7 @@ from hypothesis.strategies import DataObject
 from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.layouts.affine import Arrangement, Loop, Walk
-from allo_dse.mapper.layouts.descriptor import DescriptorWalk, descriptor_walk
+from allo_dse.mapper.layouts.layout_plan import DescriptorWalk, descriptor_walk
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 Steps = list[tuple[str, tuple[Any, ...]]]

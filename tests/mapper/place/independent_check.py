@@ -56,10 +56,10 @@ def _shared_streams(placed: PlacedDesign) -> Iterator[Violation]:
             continue
         ends = placed.tiles[stream.source], placed.tiles[stream.target]
         if owner not in ends:
-            yield _wrong(f"stream {stream.name}", f"its buffer is on {owner}, where neither end is")
+            yield _wrong(f"stream {stream.stream}", f"its buffer is on {owner}, where neither end is")
         for tile in ends:
             if (owner.column - tile.column, owner.row - tile.row) not in reach:
-                yield _wrong(f"stream {stream.name}", f"the core on {tile} cannot address the memory of {owner}")
+                yield _wrong(f"stream {stream.stream}", f"the core on {tile} cannot address the memory of {owner}")
 
 
 def _ends(placed: PlacedDesign) -> Iterator[Violation]:
@@ -70,14 +70,14 @@ def _ends(placed: PlacedDesign) -> Iterator[Violation]:
         shim, memory = Tile(column, 0), Tile(column, 1)
         wanted["transfer", number] = (shim, {memory}) if transfer.direction == "in" else (memory, {shim})
     for number, flow in enumerate(problem.flows):
-        memory = Tile(placed.columns[flow.transfer], 1)
+        memory = Tile(placed.columns[placed.problem.carriers[flow.index]], 1)
         cores = {placed.tiles[node] for node in flow.nodes}
         wanted["flow", number] = (memory, cores) if flow.direction == "in" else (cores.pop(), {memory})
     for number, (stream, owner) in enumerate(zip(problem.streams, placed.owners, strict=True)):
         if owner is None:
             wanted["stream", number] = (placed.tiles[stream.source], {placed.tiles[stream.target]})
             if stream.token_bytes % 4:
-                yield Violation("word_alignment", f"stream {stream.name}", stream.token_bytes % 4, 0, "routed")
+                yield Violation("word_alignment", f"stream {stream.stream}", stream.token_bytes % 4, 0, "routed")
     found = {(route.kind, route.index): (route.source, set(route.sinks)) for route in placed.routes}
     if len(found) != len(placed.routes):
         yield _wrong("the array", "two routes for one thing")
@@ -167,7 +167,7 @@ def _banks(placed: PlacedDesign) -> Iterator[Violation]:
     for route in placed.routes:
         if route.kind == "stream":
             continue
-        number = route.index if route.kind == "transfer" else placed.problem.flows[route.index].transfer
+        number = route.index if route.kind == "transfer" else placed.problem.carriers[route.index]
         transfer = placed.problem.transfers[number]
         slots = transfer.depth * (len(transfer.flows) if route.kind == "transfer" else 1)
         for hop in route.hops:

@@ -9,8 +9,9 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
+from allo_dse.mapper.model.movement import AccessPattern, Direction, Flow, StreamFlow, Transfer
 from allo_dse.mapper.place.array import ArrayLimits, Tile, TileLimits
-from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
+from allo_dse.mapper.place.problem import NodeNeed, Problem
 
 Edge = tuple[Tile, Tile]
 
@@ -51,9 +52,9 @@ def problems(draw: st.DrawFn) -> Problem:
     nodes = tuple(NodeNeed(f"n{i}", draw(st.sampled_from([0, 500, 900]))) for i in range(count))
     pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=4)) if pairs else []
-    streams = tuple(StreamNeed(f"s{i}", a, b, 2, draw(st.sampled_from([2, 4, 60]))) for i, (a, b) in enumerate(chosen))
-    flows: list[FlowNeed] = []
-    transfers: list[TransferNeed] = []
+    streams = tuple(StreamFlow(f"s{i}", a, b, 2, draw(st.sampled_from([2, 4, 60]))) for i, (a, b) in enumerate(chosen))
+    flows: list[Flow] = []
+    transfers: list[Transfer] = []
     for number in range(draw(st.integers(0, 2))):
         direction: Literal["in", "out"] = draw(st.sampled_from(["in", "out"]))
         own = []
@@ -62,9 +63,29 @@ def problems(draw: st.DrawFn) -> Problem:
                 st.lists(st.integers(0, count - 1), min_size=1, max_size=2 if direction == "in" else 1, unique=True)
             )
             own.append(len(flows))
-            flows.append(FlowNeed("A", direction, tuple(users), 2, number))
-        transfers.append(TransferNeed("A", direction, tuple(own), 2, 100, draw(st.integers(0, columns - 1))))
+            flows.append(flow("A", direction, tuple(users), len(flows)))
+        column = draw(st.integers(0, columns - 1))
+        transfers.append(transfer("A", direction, tuple(own), 100, column=column, index=number))
     return Problem("tiny", array, nodes, streams, tuple(flows), tuple(transfers))
+
+
+def flow(tensor: str, direction: Direction, nodes: tuple[int, ...], index: int = 0, depth: int = 2) -> Flow:
+    """A flow of a problem; what placement does not look at is 1."""
+    return Flow(index, tensor, direction, nodes, 4, 4, depth, 1, 0)
+
+
+def transfer(
+    tensor: str,
+    direction: Direction,
+    flows: tuple[int, ...],
+    tile_bytes: int,
+    *,
+    depth: int = 2,
+    column: int = 0,
+    index: int = 0,
+) -> Transfer:
+    """A transfer of a problem; what placement does not look at is 1."""
+    return Transfer(index, tensor, direction, flows, column, tile_bytes, 4, 1, depth, AccessPattern((), 1, 0, (), ()))
 
 
 def feasible(problem: Problem) -> bool:
@@ -131,7 +152,7 @@ def _routable(
     capacity = {(link.source, link.target): count for link, count in problem.limits.links.items()}
     nets = []
     for flow in problem.flows:
-        memory = Tile(columns[flow.transfer], 1)
+        memory = Tile(columns[problem.carriers[flow.index]], 1)
         ends = [tiles[node] for node in flow.nodes]
         nets.append((memory, ends) if flow.direction == "in" else (ends[0], [memory]))
     for stream, owner in zip(problem.streams, owners, strict=True):

@@ -9,15 +9,17 @@ from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
+from msgspec import structs
 from ortools.sat.python import cp_model
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.exact_model import JointModel
 from allo_dse.mapper.place.placement_model import PlacementModel, make_solver
-from allo_dse.mapper.place.problem import FlowNeed, NodeNeed, Problem, StreamNeed, TransferNeed
+from allo_dse.mapper.place.problem import NodeNeed, Problem
 from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.wishes import Wishes
@@ -27,7 +29,7 @@ from tests.mapper.place.independent_check import verify_placement
 from tests.support.programs import INT32, attention_program, one_class_kernel, sharded
 
 from .designs import DESIGNS, attention, gemm
-from .problems import feasible, problems, tiny_array
+from .problems import feasible, flow, problems, tiny_array, transfer
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -80,9 +82,9 @@ def test_cascades_whose_channels_are_taken_stand_upright() -> None:
     """Both channels into each node carry tiles, so that their streams can only be shared memory."""
     array = tiny_array(4, 4, 2, 4)
     nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(16))
-    streams = tuple(StreamNeed(f"s{i}", i, i + 4, 2, 60) for i in range(12))
-    ins = [FlowNeed(tensor, "in", (node,), 1, 0) for node in range(16) for tensor in "ab"]
-    flows = tuple(replace(flow, transfer=number) for number, flow in enumerate(ins))
+    streams = tuple(StreamFlow(f"s{i}", i, i + 4, 2, 60) for i in range(12))
+    users = [(tensor, node) for node in range(16) for tensor in "ab"]
+    flows = tuple(flow(tensor, "in", (node,), number, depth=1) for number, (tensor, node) in enumerate(users))
     problem = Problem("array", array, nodes, streams, flows, ())
     assert problem.neighbours == tuple((i, i + 4) for i in range(12))
     assert replace(problem, flows=flows[:8]).neighbours == ()
@@ -127,7 +129,7 @@ def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
             assert len(route.sinks) == 1
 
 
-def chain_of(array: ArrayLimits, streams: list[StreamNeed], sizes: list[int]) -> Problem:
+def chain_of(array: ArrayLimits, streams: list[StreamFlow], sizes: list[int]) -> Problem:
     return Problem("tiny", array, tuple(NodeNeed(f"n{i}", s) for i, s in enumerate(sizes)), tuple(streams), (), ())
 
 
@@ -135,13 +137,13 @@ def test_a_buffer_goes_where_both_cores_reach_it() -> None:
     """A core cannot address its east neighbour's memory, so the buffer between columns is always in the west."""
     array = tiny_array(2, 1, 1, 1)
     for source, target in ((0, 1), (1, 0)):
-        placed = solve(chain_of(array, [StreamNeed("s", source, target, 2, 6)], [0, 0]))
+        placed = solve(chain_of(array, [StreamFlow("s", source, target, 2, 6)], [0, 0]))
         assert isinstance(placed, PlacedDesign)
         assert placed.owners == (Tile(0, 2),)
 
 
 def test_a_buffer_goes_where_there_is_room() -> None:
-    placed = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamNeed("s", 0, 1, 2, 60)], [900, 0]))
+    placed = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamFlow("s", 0, 1, 2, 60)], [900, 0]))
     assert isinstance(placed, PlacedDesign)
     assert placed.owners == (placed.tiles[1],)
     assert verify_placement(placed) == []
@@ -152,7 +154,7 @@ def test_scalars_smaller_than_a_word_cannot_be_routed() -> None:
     array = tiny_array(2, 2, 2, 4)
     triangle = [(0, 1), (1, 2), (0, 2)]
     for size, fits in ((4, True), (2, False)):
-        found = solve(chain_of(array, [StreamNeed(f"s{a}{b}", a, b, 2, size) for a, b in triangle], [0, 0, 0]))
+        found = solve(chain_of(array, [StreamFlow(f"s{a}{b}", a, b, 2, size) for a, b in triangle], [0, 0, 0]))
         assert found.placed == fits
     assert isinstance(found, Infeasible)
     assert [v.constraint for v in found.violations] == ["word_alignment"]
@@ -174,7 +176,7 @@ class TestReasons:
         assert str(found.violations[0]) == text
 
     def test_memory(self) -> None:
-        found = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamNeed("s", 0, 1, 2, 60)], [900, 900]))
+        found = solve(chain_of(tiny_array(1, 2, 1, 1), [StreamFlow("s", 0, 1, 2, 60)], [900, 900]))
         assert isinstance(found, Infeasible)
         (violation,) = found.violations
         assert (violation.constraint, violation.needed, violation.limit) == ("core_memory", 1020, 1000)
@@ -183,9 +185,8 @@ class TestReasons:
         """Five outputs of a column need five wires down into the memory tile, which takes four."""
         array = tiny_array(1, 5, 2, 6)
         nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(5))
-        flows = tuple(FlowNeed("C", "out", (i,), 2, 0) for i in range(5))
-        transfer = TransferNeed("C", "out", tuple(range(5)), 2, 4, 0)
-        found = solve(Problem("tiny", array, nodes, (), flows, (transfer,)))
+        flows = tuple(flow("C", "out", (i,), i) for i in range(5))
+        found = solve(Problem("tiny", array, nodes, (), flows, (transfer("C", "out", tuple(range(5)), 4),)))
         assert isinstance(found, Infeasible)
         assert [v.constraint for v in found.violations] == ["switch_ports"]
         assert str(found.violations[0]) == "stream-switch ports on core(0,2) towards south: needs 5, has 4"
@@ -200,8 +201,8 @@ def test_columns_change_where_the_plan_does_not_hold() -> None:
     """Both transfers are planned in one column, whose memory tile holds one of them."""
     array = tiny_array(2, 1, 2, 2)
     nodes = (NodeNeed("a", 0), NodeNeed("b", 0))
-    flows = (FlowNeed("A", "in", (0,), 2, 0), FlowNeed("A", "in", (1,), 2, 1))
-    transfers = tuple(TransferNeed("A", "in", (i,), 2, 1500, 0) for i in range(2))
+    flows = (flow("A", "in", (0,)), flow("A", "in", (1,), 1))
+    transfers = tuple(transfer("A", "in", (i,), 1500, index=i) for i in range(2))
     placed = solve(Problem("tiny", array, nodes, (), flows, transfers))
     assert isinstance(placed, PlacedDesign)
     assert sorted(placed.columns) == [0, 1]
@@ -213,12 +214,12 @@ def test_channels_of_a_memory_tile_follow_its_banks() -> None:
     array = tiny_array(1, 3, 2, 4)
     array = replace(array, memory=replace(array.memory, banks=2))
     nodes = tuple(NodeNeed(f"n{i}", 0) for i in range(3))
-    flows = tuple(FlowNeed("C", "out", (i,), 1, i) for i in range(2))
-    transfers = (TransferNeed("C", "out", (0,), 12, 4, 0), TransferNeed("D", "out", (1,), 12, 4, 0))
+    flows = tuple(flow("C", "out", (i,), i, depth=1) for i in range(2))
+    transfers = (transfer("C", "out", (0,), 4, depth=12), transfer("D", "out", (1,), 4, depth=12, index=1))
     placed = solve(Problem("tiny", array, nodes, (), flows, transfers))
     assert isinstance(placed, PlacedDesign)
     assert verify_placement(placed) == []
-    crowded = replace(transfers[0], depth=13)
+    crowded = structs.replace(transfers[0], depth=13)
     assert not solve(Problem("tiny", array, nodes, (), flows, (crowded, transfers[1]))).placed
 
 
