@@ -96,7 +96,7 @@ class Command:
         return f"there is no {self.words[0]}: looked in {self.cwd if '/' in self.words[0] else 'the folders of PATH'}"
 
     def evaluate(self, design: Design) -> Metrics:
-        """Metrics of one design, as the command gives them, with the evaluator's name and version.
+        """Metrics of one design: as the command gives them, and where it gives none, what the mapping decides.
 
         Raises:
             DesignRefused: if the command says that it cannot take the design.
@@ -104,7 +104,8 @@ class Command:
         """
         with workspace(self.directory, design.key) as folder:
             write_files(design_files(design, reference=self.reference), folder)
-            return self._measured(self._run(folder), {})
+            found = self._run(folder)
+        return Metrics(**{**_decided(design), **found, "evaluator": f"{self.name} {self.version}"})
 
     def _run(self, folder: Path) -> dict[str, Any]:
         words = [word.replace(PLACEHOLDER, str(folder)) for word in self.words]
@@ -136,9 +137,6 @@ class Command:
             raise DesignRefused(f"{self.name} refuses the design: {said}")
         raise CommandError(f"{self.name} {exit_words(code)}: {said}")
 
-    def _measured(self, found: dict[str, Any], own: dict[str, Any]) -> Metrics:
-        return Metrics(**{**found, **own, "evaluator": f"{self.name} {self.version}"})
-
     def _program(self, word: str | None = None) -> str | None:
         word = word or self.words[0]
         return shutil.which(str(self.cwd / word) if "/" in word else word)
@@ -169,6 +167,14 @@ def _words(command: str) -> list[str]:
             f"the command {command!r} is not told where the design is", hint=f'"./measure.sh {PLACEHOLDER}"'
         )
     return words
+
+
+def _decided(design: Design) -> dict[str, int]:
+    """Metrics of a design that nothing has to be run for, so that commands that only time it serve every study."""
+    cores = {"pe_count": design.vmg.node_count}
+    if design.device.family != "npu":
+        return cores
+    return {**cores, "local_memory_bytes": design.mapping.local_memory_bytes}
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -59,6 +59,16 @@ def test_a_file_of_metrics_counts_before_the_last_line(tmp_path: Path, design: D
     assert dict(tool.evaluate(design)).items() >= {"latency_us": 3, "runs": 2}.items()
 
 
+def test_a_command_that_only_times_serves_studies_with_other_objectives(tmp_path: Path, design: Design) -> None:
+    """GEMM's objectives are latency, cores and memory: the last two are the mapping's, unless the command has its own."""
+    simulated = dse.NpuSimulator().evaluate(design)
+    found = command(tmp_path, "echo '{\"latency_us\": 3}'").evaluate(design)
+    assert found.pe_count == simulated.pe_count
+    assert found.local_memory_bytes == simulated.local_memory_bytes
+    own = command(tmp_path, "echo '{\"latency_us\": 3, \"pe_count\": 99}'").evaluate(design)
+    assert own.pe_count == 99
+
+
 def test_the_folder_has_the_design(tmp_path: Path, design: Design) -> None:
     tool = command(
         tmp_path, 'ls "$1"; test "$1" = "$ALLO_DSE_DESIGN"; echo "{\\"ok\\": $?}"', directory=tmp_path / "kept"
