@@ -60,12 +60,12 @@ def test_a_file_of_metrics_counts_before_the_last_line(tmp_path: Path, design: D
 
 
 def test_a_command_that_only_times_serves_studies_with_other_objectives(tmp_path: Path, design: Design) -> None:
-    """GEMM's objectives are latency, cores and memory: the last two are the mapping's, unless the command has its own."""
+    """Cores and memory of GEMM are the mapping's, unless the command has its own."""
     simulated = dse.NpuSimulator().evaluate(design)
     found = command(tmp_path, "echo '{\"latency_us\": 3}'").evaluate(design)
     assert found.pe_count == simulated.pe_count
     assert found.local_memory_bytes == simulated.local_memory_bytes
-    own = command(tmp_path, "echo '{\"latency_us\": 3, \"pe_count\": 99}'").evaluate(design)
+    own = command(tmp_path, 'echo \'{"latency_us": 3, "pe_count": 99}\'').evaluate(design)
     assert own.pe_count == 99
 
 
