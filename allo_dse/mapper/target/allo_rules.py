@@ -7,6 +7,7 @@ Source of all rules: github.com/cornell-zhang/allo, commit a098603.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..model.movement import LOCKS_PER_END, StreamFlow
@@ -24,6 +25,9 @@ from .transfers import NoTransfer, TransferPlan
 
 FIFO_DEPTH = 2
 """Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
+MOST_COMPARING_S = 120
+SECONDS_PER_ROUNDS_CUBED = 3e-9
+"""Of two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
 
 
 class CorePorts:
@@ -57,6 +61,29 @@ class Transfers:
             if refusal.parts:
                 detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
             yield Violation(self.name, f"tensor {first.port.tensor.name}", 1, 0, detail)
+
+
+class Rounds:
+    """Nodes whose tiles may lie next to each other are compared round by round, a round being an iteration of a bundle.
+
+    For every round of the one, Allo goes through those of the other, and looks each up in a list of those it has seen.
+    """
+
+    name, folded = "allo_rounds", True
+    source = "MulticastInterface._contiguous_data_transfer in allo.backend.aie.mlir_codegen.CodeGenerator"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        runs = subject.transfers
+        if not isinstance(runs, tuple):
+            return
+        rounds: dict[str, list[int]] = {}
+        for run in runs:
+            rounds.setdefault(run.sample.port.tensor.name, []).extend(len(s[0].tiles) for s in run.streams)
+        seconds = sum((len(own) - 1) * max(own) ** 3 for own in rounds.values()) * SECONDS_PER_ROUNDS_CUBED
+        if seconds > MOST_COMPARING_S:
+            most = max(map(max, rounds.values()))
+            detail = f"Allo compares nodes round by round, of which there are up to {most:,}; use larger tiles"
+            yield Violation(self.name, "tensors", math.ceil(seconds), MOST_COMPARING_S, detail)
 
 
 class Requests:
@@ -162,6 +189,7 @@ ALLO_RULES: tuple[Rule, ...] = (
     *PROGRAM_RULES,
     CorePorts(),
     Transfers(),
+    Rounds(),
     Requests(),
     Fifos(),
     RolledStreams(),

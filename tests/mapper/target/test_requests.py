@@ -8,14 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.device.device import Device, NpuDevice
+from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.program import load_program
 from allo_dse.mapper.target.requests import Queue, full_queues, longest_group, request_count, unanswered
 from allo_dse.mapper.target.rule import Subject
+from allo_dse.mapper.target.target import TARGETS
 from allo_dse.mapper.target.transfers import TransferRun
 from allo_dse.program.index_maps import IntArray
 from tests.support.programs import gemm_program
+
+install()
+
+from studies.vector_add_npu import vector_add
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 TILE = (1, 1, 64, 64)
@@ -76,3 +83,19 @@ def test_the_host_waits_only_while_a_result_is_on_its_way() -> None:
     inputs = changed(first, first.sample.tiles.repeat(8, axis=0))
     assert unanswered([inputs, last]) == 8
     assert unanswered([inputs, changed(last, last.sample.tiles.repeat(8, axis=0))]) is None
+
+
+def test_nodes_with_more_rounds_than_allo_compares_in_minutes() -> None:
+    """Three tensors of eight nodes are 21 pairs: 1,024 rounds take a minute, 2,048 take ten; one node has no pairs."""
+
+    def refused(nodes: int, rounds: int) -> list[str]:
+        program = load_program(vector_add, N=nodes * rounds * 4, P=nodes * rounds)
+        fold = MeshFold((KernelFold("core", (AxisFold(nodes, "cyclic"),)),))
+        mapping = DeviceMapping(program.vmg.fold(fold), NPU)
+        return [str(violation) for violation in TARGETS["allo"].check(mapping)]
+
+    assert refused(8, 1024) == []
+    (reason,) = refused(8, 2048)
+    assert reason.startswith("time in which Allo compares nodes on tensors: needs 542 s, has 120 s")
+    assert "up to 2,048" in reason
+    assert refused(1, 8192) == []
