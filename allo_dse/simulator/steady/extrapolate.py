@@ -12,8 +12,10 @@ The execution order of the run loop does not matter: states are taken when a cer
 of a certain repeat, and what follows from a state does not depend on who runs first. So who waited for a token runs
 next: the first tokens reach the far end of a network before others are made, all nodes soon are in step, and the work
 grows with the number of nodes. In the order of waking, nodes at the front would have gone through as many rounds as
-there are nodes on the way to the far end. Networks that do not come to repeat themselves are executed in full, at
-little extra cost: the looks at their state become rare.
+there are nodes on the way to the far end. What cannot be left out is the time until the FIFOs before the slowest
+node are full: it grows with their depth and with the nodes on the way, so that a square array takes more work per
+element the larger it is. Networks that do not come to repeat themselves are executed in full, at little extra cost: the
+looks at their state become rare.
 """
 
 from __future__ import annotations
