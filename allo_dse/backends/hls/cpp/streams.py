@@ -62,7 +62,7 @@ class StreamArg:
         """Its declaration as a parameter."""
         if self.dims:
             return f"{self.carrier.type} (&{self.name}){''.join(f'[{n}]' for n in self.dims)}"
-        return f"hls::stream<{self.carrier.token}> &{self.name}"
+        return f"hls::stream< {self.carrier.token} > &{self.name}"
 
 
 def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, Carrier]:

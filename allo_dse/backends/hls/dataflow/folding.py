@@ -199,12 +199,12 @@ def _stream(folded: _Folded, node: _Node, task: _Task, binding: StreamPort | Str
     if isinstance(binding, StreamArray):
         carrier, name = folded.top.carriers[binding.name], folded.top.stream_names[binding.name]
         dims = "".join(f"[{n}]" for n in carrier.dims)
-        text = f"{carrier.type} (&{{}}){dims}" if dims else f"hls::stream<{carrier.token}> &{{}}"
+        text = f"{carrier.type} (&{{}}){dims}" if dims else f"hls::stream< {carrier.token} > &{{}}"
         return node.parameter(("streams", binding.name), binding.name, text, name)
     number = folded.fifo_of(binding, task.pid)
     fifo = folded.fifos[number]
     if not fifo.is_local or fifo.place:
-        return node.parameter(number, binding.stream.name, f"hls::stream<{fifo.carrier.token}> &{{}}", fifo.place)
+        return node.parameter(number, binding.stream.name, f"hls::stream< {fifo.carrier.token} > &{{}}", fifo.place)
     if number not in node.known:
         name = node.known[number] = node.names.new(binding.stream.name)
         node.local.append(f'  {fifo.carrier.type} {name}("{name}");')

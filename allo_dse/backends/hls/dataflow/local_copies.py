@@ -67,12 +67,12 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
         return parameters
     if port.copies_in:
         stream = body.names.new(f"{name}_in")
-        parameters.append(Parameter("in", position, f"hls::stream<{port.word}> &{stream}"))
+        parameters.append(Parameter("in", position, f"hls::stream< {port.word} > &{stream}"))
         _copy(frame, port, array, "in", lambda mine, there: f"{mine} = {stream}.read();", stream)
     if port.copies_out:
         stream = body.names.new(f"{name}_out")
         body.pointers[argument] = stream
-        parameters.append(Parameter("out", position, f"hls::stream<{port.word}> &{stream}"))
+        parameters.append(Parameter("out", position, f"hls::stream< {port.word} > &{stream}"))
     return parameters
 
 

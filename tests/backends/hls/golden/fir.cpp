@@ -3,7 +3,7 @@
 
 static const int32_t taps_table0[4] = {3, -1, 4, 1};
 // programs.py:56: tasks of kernel source, class all
-void source_all(hls::stream<int8_t> &x_in, hls::stream<int8_t> &samples_out) {
+void source_all(hls::stream< int8_t > &x_in, hls::stream< int8_t > &samples_out) {
   int8_t x[32];
 #pragma HLS array_partition variable=x dim=1 cyclic factor=4
   copy_in_x: for (int i = 0; i < 32; i++) {
@@ -17,7 +17,7 @@ void source_all(hls::stream<int8_t> &x_in, hls::stream<int8_t> &samples_out) {
 }
 
 // programs.py:61: tasks of kernel taps, class all
-void taps_all(hls::stream<int32_t> &y_out, hls::stream<int8_t> &samples_in) {
+void taps_all(hls::stream< int32_t > &y_out, hls::stream< int8_t > &samples_in) {
   int32_t y[32];
   int8_t window[4];
 #pragma HLS array_partition variable=window dim=1 complete
@@ -52,7 +52,7 @@ void taps_all(hls::stream<int32_t> &y_out, hls::stream<int8_t> &samples_in) {
   }
 }
 
-void load_X(const int8_t *X, hls::stream<int8_t> &X_source_all_in) {
+void load_X(const int8_t *X, hls::stream< int8_t > &X_source_all_in) {
   // for tasks of source_all
   for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=1
@@ -60,7 +60,7 @@ void load_X(const int8_t *X, hls::stream<int8_t> &X_source_all_in) {
   }
 }
 
-void store_Y(int32_t *Y, hls::stream<int32_t> &Y_taps_all_out) {
+void store_Y(int32_t *Y, hls::stream< int32_t > &Y_taps_all_out) {
   // for tasks of taps_all
   for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=1

@@ -3,7 +3,7 @@
 
 static const int32_t scale_table0[4] = {3, -1, 4, 1};
 // programs.py:31: tasks of kernel send, class all
-void send_all(hls::stream<int16_t> &a_in, hls::stream<hls::vector<int16_t, 8>> &pipe_out) {
+void send_all(hls::stream< int16_t > &a_in, hls::stream< hls::vector<int16_t, 8> > &pipe_out) {
   int16_t a[2][8];
   copy_in_a: for (int i = 0; i < 2; i++) {
     for (int j = 0; j < 8; j++) {
@@ -25,7 +25,7 @@ void send_all(hls::stream<int16_t> &a_in, hls::stream<hls::vector<int16_t, 8>> &
 }
 
 // programs.py:37: tasks of kernel scale, class all
-void scale_all(hls::stream<int32_t> &b_out, int32_t n, hls::stream<hls::vector<int16_t, 8>> &pipe_in) {
+void scale_all(hls::stream< int32_t > &b_out, int32_t n, hls::stream< hls::vector<int16_t, 8> > &pipe_in) {
   int32_t b[2][8];
   int16_t row[8];
   // programs.py:40

@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 // samples.py:82: tasks of kernel array, class t001
-void array_t001(hls::stream<float> &columns_in, hls::stream<float> &south_out) {
+void array_t001(hls::stream< float > &columns_in, hls::stream< float > &south_out) {
   float columns[8];
   copy_in_columns: for (int i = 0; i < 8; i++) {
 #pragma HLS pipeline II=1
@@ -15,7 +15,7 @@ void array_t001(hls::stream<float> &columns_in, hls::stream<float> &south_out) {
 }
 
 // samples.py:82: tasks of kernel array, class t01
-void array_t01(hls::stream<float> &rows_in, hls::stream<float> &east_out) {
+void array_t01(hls::stream< float > &rows_in, hls::stream< float > &east_out) {
   float rows[8];
   copy_in_rows: for (int j = 0; j < 8; j++) {
 #pragma HLS pipeline II=1
@@ -28,7 +28,7 @@ void array_t01(hls::stream<float> &rows_in, hls::stream<float> &east_out) {
 }
 
 // samples.py:82: tasks of kernel array, class t1
-void array_t1(hls::stream<float> &sums_out, hls::stream<float> &east_in, hls::stream<float> &south_in, hls::stream<float> &east_out, hls::stream<float> &south_out) {
+void array_t1(hls::stream< float > &sums_out, hls::stream< float > &east_in, hls::stream< float > &south_in, hls::stream< float > &east_out, hls::stream< float > &south_out) {
   float sums;
   float total = 0.0f;
   // samples.py:86
@@ -44,7 +44,7 @@ void array_t1(hls::stream<float> &sums_out, hls::stream<float> &east_in, hls::st
 }
 
 // samples.py:82: tasks of kernel array, class t0001
-void array_t0001(hls::stream<float> &east_in) {
+void array_t0001(hls::stream< float > &east_in) {
   // samples.py:100
   x_0: for (int x_ = 0; x_ < 8; x_++) {
     east_in.read();
@@ -52,7 +52,7 @@ void array_t0001(hls::stream<float> &east_in) {
 }
 
 // samples.py:82: tasks of kernel array, class t00001
-void array_t00001(hls::stream<float> &south_in) {
+void array_t00001(hls::stream< float > &south_in) {
   // samples.py:103
   x_0: for (int x_ = 0; x_ < 8; x_++) {
     south_in.read();
