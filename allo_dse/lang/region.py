@@ -101,6 +101,17 @@ def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, object
         code, frame = frame.f_code, frame.f_back
 
 
+def variables_around(function: FunctionType) -> dict[str, object]:
+    """The variables of the functions of a function's module that are running, the innermost first."""
+    found: dict[str, object] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals is function.__globals__ and frame.f_locals is not frame.f_globals:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+
+
 def rules_of(region: Region | None) -> Rules:
     """The rules for a region: its own, else those that hold now."""
     return replace(current_rules(), **({} if region is None else region.options))

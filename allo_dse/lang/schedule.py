@@ -8,87 +8,21 @@ registers (see `targets`).
 from __future__ import annotations
 
 import importlib
-import linecache
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from allo_dse.common.errors import SimulationError
 
 from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunction
-from .region import Instance
+from .primitives import Array, Axis, Bands, Partition, Primitive
+from .region import Instance, variables_around
 from .targets import builder_of
 
 DEFAULT_TARGET = "llvm"
 DIRECTIVES = ("partition", "pipeline", "unroll")
 """Primitives that change nothing of a program: code generators and cost models read them."""
-_PACKAGE = str(Path(__file__).resolve().parents[1])
-
-
-class Partition:
-    """Ways to split an array into banks."""
-
-    Complete = "complete"
-    Block = "block"
-    Cyclic = "cyclic"
-
-
-@dataclass(frozen=True)
-class Primitive:
-    """One customization: its name and arguments as the program gave them."""
-
-    name: str
-    args: tuple[object, ...]
-    options: tuple[tuple[str, object], ...]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A loop: the function and the nest that it stands in, and its name."""
-
-    function: str
-    band: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.function}:{self.band}.{self.name}"
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array: the function that it belongs to, and its name there."""
-
-    function: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.function}:{self.name}"
-
-
-class Bands:
-    """Loops by name, or nests (bands) of loops by name: `loops["S_i_j_0"]["j"]` or `loops.S_i_j_0.j`."""
-
-    def __init__(self, loops: dict[str, Any]) -> None:
-        self.loops = loops
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.loops:
-            raise _placed(ProgramError(f"there is no loop or nest {name!r}", hint=f"known: {', '.join(self.loops)}"))
-        return self.loops[name]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return iter(self.loops.items())
-
-    def __repr__(self) -> str:
-        return f"LoopBand({list(self.loops)})"
 
 
 class Session(Protocol):
@@ -227,8 +161,8 @@ class Schedule:
         for given in schs if isinstance(schs, (list, tuple)) else [schs]:
             inner = given if isinstance(given, Schedule) else _registered(given, instantiate)
             for primitive in inner.primitives:
-                own = _qualified(primitive, inner.top_func_name)
-                self._record(own if id is None else _renamed(own, inner.top_func_name, f"_{id}"))
+                own = primitive.in_function(inner.top_func_name)
+                self._record(own if id is None else own.for_call(inner.top_func_name, f"_{id}"))
 
     # -- looking at it -----------------------------------------------------------------------------------------------
 
@@ -238,7 +172,7 @@ class Schedule:
         try:
             found = self.session.loops(name)
         except ProgramError as error:
-            raise UnknownFunction.of(_placed(error)) from None
+            raise UnknownFunction.of(error) from None
         return Bands({b: Bands({n: Axis(name, b, n) for n in names}) for b, names in found.items()})
 
     @property
@@ -289,10 +223,7 @@ class Schedule:
         if not self.is_function and primitive.name in DIRECTIVES:
             self.primitives.append(primitive)  # checked when the region is built
             return None
-        try:
-            found = self.session.apply(primitive)
-        except ProgramError as error:
-            raise _placed(error) from None
+        found = self.session.apply(primitive)
         self.primitives.append(primitive)
         return found
 
@@ -302,13 +233,9 @@ class Schedule:
             raise AttributeError(name)
         if self._has_array(name):
             return Array(self.top_func_name, name)
-        raise UnknownArray.of(
-            _placed(
-                ProgramError(
-                    f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
-                    hint=f"primitives: {', '.join(_PRIMITIVES)}",
-                )
-            )
+        raise UnknownArray(
+            f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
+            hint=f"primitives: {', '.join(_PRIMITIVES)}",
         )
 
     def _has_array(self, name: str) -> bool:
@@ -324,7 +251,7 @@ REGISTERED: dict[object, Callable[[Schedule], Schedule]] = {}
 
 def _registered(function: object, arguments: Sequence[object] | None) -> Schedule:
     if not isinstance(function, FunctionType):
-        raise _placed(ProgramError(f"compose takes schedules, not {function!r}", hint="s.compose(allo.customize(f))"))
+        raise ProgramError(f"compose takes schedules, not {function!r}", hint="s.compose(allo.customize(f))")
     schedule = customize(function, instantiate=arguments)
     make = REGISTERED.get(function)
     return schedule if make is None else make(schedule)
@@ -333,59 +260,6 @@ def _registered(function: object, arguments: Sequence[object] | None) -> Schedul
 def _name(value: object) -> str:
     function = getattr(value, "function", value)
     return value if isinstance(value, str) else str(getattr(function, "__name__", value))
-
-
-def _qualified(primitive: Primitive, function: str) -> Primitive:
-    """The same primitive, its names those of a function."""
-    own = {"to": 1, "dataflow": 0, "inline": 0}.get(primitive.name, len(primitive.args))  # the others name functions
-    args = tuple(_in_function(arg, function) if n < own else arg for n, arg in enumerate(primitive.args))
-    options = tuple((k, _in_function(v, function) if k == "axis" else v) for k, v in primitive.options)
-    return Primitive(primitive.name, args, options)
-
-
-def _in_function(arg: object, function: str) -> object:
-    return f"{function}:{arg}" if isinstance(arg, str) and ":" not in arg and arg != function else arg
-
-
-def _renamed(primitive: Primitive, function: str, suffix: str) -> Primitive:
-    """The same primitive for one of several calls of its function, which has a name of its own."""
-
-    def renamed(arg: object) -> object:
-        if isinstance(arg, (Axis, Array)) and arg.function == function:
-            return replace(arg, function=function + suffix)
-        if isinstance(arg, str) and (arg == function or arg.startswith(f"{function}:")):
-            return function + suffix + arg.removeprefix(function)
-        return arg
-
-    args = tuple(renamed(arg) for arg in primitive.args)
-    return Primitive(primitive.name, args, tuple((k, renamed(v) if k == "axis" else v) for k, v in primitive.options))
-
-
-def _around(function: FunctionType) -> dict[str, object]:
-    """The variables of the functions of a function's module that are running, the innermost first."""
-    found: dict[str, object] = {}
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        if frame.f_globals is function.__globals__ and frame.f_locals is not frame.f_globals:
-            found = {**frame.f_locals, **found}
-        frame = frame.f_back
-    return found
-
-
-def _placed(error: ProgramError) -> ProgramError:
-    """The error at the line of the user's program that is running, if it has no place yet."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = cast(Any, frame.f_back)
-    if error.file is not None or frame is None:
-        return error
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(file, line).rstrip("\n")
-    column = len(text) - len(text.lstrip()) + 1
-    return ProgramError(
-        error.message, hint=error.hint, file=file, line=line, column=column, source_line=text,
-        width=max(1, len(text.strip())),
-    )  # fmt: skip
 
 
 def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] | None = None, **_: object) -> Schedule:
@@ -399,7 +273,7 @@ def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] 
     """
     schedule = Schedule(region, tuple(instantiate or ()))
     if isinstance(region, FunctionType):
-        instance = Instance(region, schedule.arguments, _around(region))
+        instance = Instance(region, schedule.arguments, variables_around(region))
         try:
             schedule._session = _open_session(instance)
         except ProgramError as error:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.lang.schedule import Primitive
+from allo_dse.lang.primitives import Primitive
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel

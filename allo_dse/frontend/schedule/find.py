@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from allo_dse.ir.bindings import ir
 from allo_dse.lang.allo.ir_utils import MockBuffer
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.lang.schedule import Array, Axis
+from allo_dse.lang.primitives import Array, Axis
 
 from .body import LOOP, Body, number_of
 

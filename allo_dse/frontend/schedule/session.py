@@ -11,8 +11,8 @@ from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.nest import Node, loops_of
 from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
+from allo_dse.lang.primitives import Array, Axis, Primitive
 from allo_dse.lang.region import Instance, Region
-from allo_dse.lang.schedule import Array, Axis, Primitive
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import DATAFLOW, STREAM, Directive
 
