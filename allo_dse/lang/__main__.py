@@ -11,10 +11,13 @@ from __future__ import annotations
 import itertools
 import runpy
 import sys
+import traceback
 from pathlib import Path
+from types import FunctionType
 
 from allo_dse.common.errors import AlloDseError
 
+from .diagnostics import ProgramError
 from .install import install
 from .rules import rules
 
@@ -51,9 +54,19 @@ def _run(arguments: list[str]) -> int:
     sys.argv = arguments[1:] if as_module else arguments
     if as_module:
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(program.resolve().parent)
+        return 0
+    sys.path[0] = str(program.resolve().parent)
+    try:
         runpy.run_path(str(program), run_name="__main__")
+    except AttributeError as error:
+        if not isinstance(error.obj, FunctionType):
+            raise
+        frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+        raise ProgramError(
+            f"`{error.obj.__name__}` is a function: it has no `{error.name}`",
+            hint=f"arrays are named by its schedule: s.{error.name}, after s = allo.customize({error.obj.__name__})",
+            file=frame.f_code.co_filename, line=line,
+        ) from None  # fmt: skip
     return 0
 
 

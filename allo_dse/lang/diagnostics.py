@@ -26,10 +26,10 @@ class ProgramError(AlloDseError):
     """A program that does not compile.
 
     Attributes:
-        file, line, column: the place in the user's source (1-based), or None where it is none of a kernel's. Then the
-            error is shown at the line of the user's program that was running.
+        is_placed: whether the place is what is wrong; else it is the line of the user's program that was running.
+        file, line, column: the place in the user's source (1-based), or None where there is none.
         source_line: the text of that line.
-        width: how many characters the caret underlines.
+        width: how many characters the caret underlines; without a column, all of the line.
     """
 
     def __init__(
@@ -44,34 +44,36 @@ class ProgramError(AlloDseError):
         width: int = 1,
     ) -> None:
         super().__init__(message, hint=hint)
+        self.is_placed = file is not None
+        if file is None and (frame := _running()) is not None:
+            file, line = frame.f_code.co_filename, frame.f_lineno
+        if file is not None and line is not None and column is None:
+            source_line = linecache.getline(file, line).rstrip()
+            column, width = len(source_line) - len(source_line.lstrip()) + 1, max(1, len(source_line.strip()))
         self.file = file
         self.line = line
         self.column = column
         self.source_line = source_line
         self.width = width
-        self._raised = _running() if file is None else None
 
     @property
     def report(self) -> str:
-        found = self._place()
-        if found is None:
+        if self.file is None or self.line is None or self.column is None:
             return super().report
-        file, line, column, source_line, width = found
-        lines = [f"{file}:{line}:{column}: error: {self.message}"]
-        if source_line:
-            pad = "".join("\t" if c == "\t" else " " for c in source_line[: column - 1])
-            lines += [f"{line:>5} | {source_line}", " " * 5 + " | " + pad + "^" + "~" * (width - 1)]
+        margin = f"{self.line:>5} | "
+        lines = [f"{self.file}:{self.line}:{self.column}: error: {self.message}"]
+        if self.source_line:
+            lines.append(margin + self.source_line)
+            pad = "".join("\t" if c == "\t" else " " for c in self.source_line[: self.column - 1])
+            lines.append(" " * 5 + " | " + pad + "^" + "~" * (self.width - 1))
         return "\n".join(lines)
 
     @property
     def place(self) -> dict[str, str | int]:
-        found = self._place()
-        return {} if found is None else dict(zip(_PLACE, found, strict=True))
-
-    def _place(self) -> tuple[str, int, int, str, int] | None:
         if self.file is None or self.line is None or self.column is None:
-            return self._raised
-        return self.file, self.line, self.column, self.source_line, self.width
+            return {}
+        where: dict[str, str | int] = {"file": self.file, "line": self.line, "column": self.column}
+        return {**where, "source_line": self.source_line, "width": self.width}
 
     def __str__(self) -> str:
         if not self.place:
@@ -89,19 +91,12 @@ class ProgramError(AlloDseError):
         )  # fmt: skip
 
 
-_PLACE = ("file", "line", "column", "source_line", "width")
-
-
-def _running() -> tuple[str, int, int, str, int] | None:
-    """The place of the line of the user's program that is running, if one is."""
+def _running() -> FrameType | None:
+    """Where the user's program is."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
         frame = frame.f_back
-    if frame is None:
-        return None
-    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).rstrip()
-    column = len(text) - len(text.lstrip()) + 1
-    return frame.f_code.co_filename, frame.f_lineno, column, text, max(1, len(text.strip()))
+    return frame
 
 
 class ProgramStop(ProgramError, SystemExit):

@@ -7,7 +7,9 @@ registers (see `targets`).
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -244,7 +246,25 @@ class Schedule:
         return name in code.co_varnames[: code.co_argcount] or self.session.has_array(name)
 
 
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method; what it is called with is checked against what it takes."""
+    signature = inspect.signature(method)
+    taken = ", ".join(str(one.replace(annotation=one.empty)) for one in list(signature.parameters.values())[1:])
+
+    @functools.wraps(method)
+    def call(*args: object, **options: object) -> Any:
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            raise ProgramError(f"{method.__name__}: {error}", hint=f"s.{method.__name__}({taken})") from None
+        return method(*args, **options)
+
+    return call
+
+
 _PRIMITIVES = [name for name, value in vars(Schedule).items() if not name.startswith("_") and callable(value)]
+for _method in _PRIMITIVES:
+    setattr(Schedule, _method, _checked(getattr(Schedule, _method)))
 REGISTERED: dict[object, Callable[[Schedule], Schedule]] = {}
 """How functions of a library are customized, for `compose(function)`."""
 

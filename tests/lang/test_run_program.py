@@ -83,3 +83,12 @@ def test_options_before_the_program(tmp_path: Path) -> None:
     assert run(tmp_path, str(tmp_path / "flat.py")).returncode == 2
     assert "unknown option --chek=run" in run(tmp_path, "--chek=run", str(tmp_path / "flat.py")).stderr
     assert "check='never' is not known" in run(tmp_path, "--check=never", str(tmp_path / "flat.py")).stderr
+
+
+def test_an_array_that_is_looked_for_in_a_function_is_an_error_at_its_line(tmp_path: Path) -> None:
+    program = FLAT.replace("df.build(flat)(A)", "import allo\ns = allo.customize(flat)\ns.partition(flat.A)")
+    (tmp_path / "flat.py").write_text(program.replace("A[0, i]", "A[0, 0]"))
+    done = run(tmp_path, str(tmp_path / "flat.py"))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "flat.py:13:1: error: `flat` is a function: it has no `A`" in done.stderr
+    assert "hint: arrays are named by its schedule: s.A" in done.stderr

@@ -68,7 +68,7 @@ class SourceFile:
         except NameError as error:
             self.fail(_find_name(node, getattr(error, "name", None)), f"unknown name `{error.name}`")
         except ProgramError as error:
-            if error.file is not None:
+            if error.is_placed:
                 raise
             self.fail(node, error.message, error.hint)
         except RecursionError:

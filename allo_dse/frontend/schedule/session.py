@@ -268,7 +268,7 @@ class Session:
             dims = constant_dims(copies, name, shape)
             if nest.unsupported is not None or not check_fifo(used, name, shape, dims):
                 said = f"to: the order in which elements of `{name}` are passed on could not be checked"
-                warnings.warn(said, ProgramWarning, stacklevel=6)
+                warnings.warn(said, ProgramWarning, stacklevel=7)
             yield name, dims
 
     def _add(self, directive: Directive) -> None:

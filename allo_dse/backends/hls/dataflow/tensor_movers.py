@@ -41,7 +41,9 @@ class TileStream:
 
     @property
     def parameter(self) -> str:
-        return f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream< {self.port.word} > &{self.name}"
+        return (
+            f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream< {self.port.word} > &{self.name}"
+        )
 
     def of(self, pid: Sequence[str]) -> str:
         """The stream of one task, given C++ text per mesh axis, counted from the group's first."""
