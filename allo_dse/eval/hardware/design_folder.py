@@ -113,7 +113,7 @@ def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, Jso
     }
     files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(allo_folding.__file__).read_text()}
     try:
-        files |= program_files(program.source, program.params, reference)
+        files |= program_files(program.source, program.params, reference, design.mapping.view.needed_depths.depth)
     except NotCut as problem:
         facts["not_taken"] = [f"the program: {problem.message}; write program.py with a function region()"]
         return files, facts
@@ -148,6 +148,4 @@ def _not_taken(design: Design) -> list[str]:
     for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
         if depth != ALLO_FIFO_DEPTH:
             notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {ALLO_FIFO_DEPTH}")
-    for name, depth in design.mapping.view.needed_depths.depth.items():
-        notes.append(f"stream {name} with room for {depth} tokens: Allo gives it {ALLO_FIFO_DEPTH}")
     return [*notes, "the placement in placement.json: Allo places by itself"]

@@ -22,7 +22,10 @@ class NotCut(AlloDseError):
 
 
 def program_files(
-    source: Callable[..., object] | None, params: Mapping[str, object], reference: Callable[..., object] | None
+    source: Callable[..., object] | None,
+    params: Mapping[str, object],
+    reference: Callable[..., object] | None,
+    depths: Mapping[str, int],
 ) -> dict[str, str]:
     """`program.py`, which defines `region()` and, where it can be spelled, `reference(...)`; and modules it imports.
 
@@ -30,20 +33,23 @@ def program_files(
 
     Args:
         source: the region, or the function that returns it for `params`.
+        depths: of arrays of streams that are declared anew, by name.
 
     Raises:
-        NotCut: when the program is not defined at the top of a file, or needs this package.
+        NotCut: when the program is not defined at the top of a file, or needs this package, or a stream is not found.
     """
     function = source.function if isinstance(source, Region) else source
     file, name = _place(function)
     arguments, extra = _arguments(params, function) if not isinstance(source, Region) else ("", [])
     call = f"{name}({arguments})" if not isinstance(source, Region) else name
     cut = _Cut(file)
+    cut.deepen(name, depths)
     body = cut.text({name, *(word for word, line in extra if not line)})
     body += "".join(dict.fromkeys(line for _, line in extra))
     with contextlib.suppress(NotCut):
         body += _reference(reference, cut)
-    head = f'"""The program of a design at its parameters, cut out of {file.name}."""\n\n'
+    deeper = f"; as deep as the mapping needs: {', '.join(depths)}" if depths else ""
+    head = f'"""The program of a design at its parameters, cut out of {file.name}{deeper}."""\n\n'
     return {**cut.modules, "program.py": f"{head}{body}\n\ndef region():\n    return {call}\n"}
 
 
@@ -128,6 +134,18 @@ class _Cut:
         needed = self._needed(roots)
         return "".join(self._statement(n, s, needed) for n, s in enumerate(self.tree.body))
 
+    def deepen(self, function: str, depths: Mapping[str, int]) -> None:
+        """Declare streams of a function with other depths."""
+        inside = [node for top in self.tree.body if function in _defined(top) for node in ast.walk(top)]
+        places = {name: next((d for node in inside if (d := _stream_depth(node, name))), None) for name in depths}
+        for name, place in sorted(places.items(), key=lambda item: item[1].col_offset if item[1] else 0, reverse=True):
+            if place is None or place.lineno != place.end_lineno:
+                said = f"`{name}: Stream[type, {depths[name]}]`"
+                raise NotCut(f"{self.file.name} declares no {said}, with its depth, which the mapping needs")
+            line = self._lines[place.lineno - 1].encode()
+            line = line[: place.col_offset] + str(depths[name]).encode() + line[place.end_col_offset :]
+            self._lines[place.lineno - 1] = line.decode()
+
     def _needed(self, roots: set[str]) -> set[str]:
         defined: dict[str, list[ast.stmt]] = {}
         for statement in self.tree.body:
@@ -178,6 +196,17 @@ class _Cut:
     def all_names(self) -> Iterable[str]:
         """Every name that is defined at the top of the file."""
         return (name for statement in self.tree.body for name in _defined(statement))
+
+
+def _stream_depth(node: ast.AST, name: str) -> ast.expr | None:
+    """The depth in `name: Stream[type, depth][shape]`."""
+    if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name):
+        return None
+    stream = node.annotation
+    while isinstance(stream, ast.Subscript) and isinstance(stream.value, ast.Subscript):
+        stream = stream.value
+    inside = stream.slice if isinstance(stream, ast.Subscript) else None
+    return inside.elts[1] if isinstance(inside, ast.Tuple) and len(inside.elts) == 2 else None
 
 
 def _bound(alias: ast.alias) -> str:
