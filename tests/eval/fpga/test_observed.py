@@ -132,6 +132,23 @@ def test_tasks_of_one_class_decide_for_themselves() -> None:
     assert timed(halves(), {"A": a}).throughput_gops > timed(halves(), {"A": np.zeros_like(a)}).throughput_gops
 
 
+def test_loops_under_a_condition_on_data_take_the_time_of_the_side_that_was_taken() -> None:
+    @df.region()
+    def top(A: int32[SIZE], B: int32[SIZE]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def either(a: int32[SIZE], b: int32[SIZE]):
+            if a[0] > 0:
+                for i in range(SIZE):
+                    b[i] = a[i]
+            else:
+                for n in range(20):
+                    for j in range(1, SIZE):
+                        b[j] = b[j - 1] * a[j]
+
+    ones = np.ones(SIZE, np.int32)
+    assert 5 * timed(top, {"A": ones}).latency_cycles < timed(top, {"A": -ones}).latency_cycles
+
+
 def test_a_program_whose_control_is_known_needs_no_run() -> None:
     program = dse.load_program(kept(False))
     assert observed(program, [{"A": np.zeros(SIZE, np.int32)}]) is program
