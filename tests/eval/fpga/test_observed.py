@@ -141,7 +141,7 @@ def test_loops_under_a_condition_on_data_take_the_time_of_the_side_that_was_take
                 for i in range(SIZE):
                     b[i] = a[i]
             else:
-                for n in range(20):
+                for _ in range(20):
                     for j in range(1, SIZE):
                         b[j] = b[j - 1] * a[j]
 
