@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.backends.rtl.circuit import Circuit, build_circuit
 from allo_dse.backends.rtl.kernel_ports import RtlError
-from allo_dse.backends.rtl.resources import CircuitResources, circuit_resources
+from allo_dse.backends.rtl.resources import circuit_resources
 from allo_dse.backends.rtl.simulate import CircuitRun, Waiting, run_circuit
 from allo_dse.backends.rtl.tools import unavailable
 from allo_dse.common.aliases import Array, JsonObject
 from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.lang.storage import is_wide
 from allo_dse.lang.types import DType
@@ -94,7 +95,7 @@ def rtl_simulate(
 
 def rtl_resources(
     program: Program | VMG | Design, *, depths: Mapping[str, int] | None = None, overlap: bool = False
-) -> dict[str, CircuitResources]:
+) -> dict[str, Resources]:
     """Look-up tables, flip-flops, multipliers and block RAM of a program's circuit, by Yosys.
 
     Returns:
@@ -104,7 +105,7 @@ def rtl_resources(
         RtlError: as `rtl_simulate`.
     """
     parts = circuit_resources(_circuit(program, depths, overlap)[1])
-    return {**parts, "total": sum(parts.values(), CircuitResources())}
+    return {**parts, "total": Resources.total(parts.values())}
 
 
 def _circuit(

@@ -9,7 +9,7 @@ from .numbers import cycles, real, whole
 from .parts import HlsLoop, HlsReportError, Instance, Module, Resources, Violation
 from .report import HlsReport
 from .text_report import nested
-from .text_tables import TextReport, parse_text
+from .text_tables import parse_text
 
 _INTERFACES_SINCE = "2021"
 """The first version whose summaries have a section about interfaces, which comes after the table of modules."""
@@ -52,7 +52,7 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
         top=modules[0].name,
         part=parsed.header.get("Target device", ""),
         family=parsed.header.get("Product family", ""),
-        clock_ns=_clock(parsed),
+        clock_ns=real(parsed.header.get("Target clock")),
         kind=modules[0].kind,
         latency=modules[0].latency,
         interval=modules[0].interval,
@@ -121,7 +121,3 @@ def _module(row: _Row) -> Module:
 def _amount(cell: str | None) -> int | None:
     """`39 (17%)`; `-` stands for none here. None where the column is missing or what it says is no amount."""
     return 0 if cell == "-" else whole((cell or "").split(" ")[0])
-
-
-def _clock(parsed: TextReport) -> float | None:
-    return real(parsed.header.get("Target clock"))

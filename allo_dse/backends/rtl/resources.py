@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from allo_dse.device.fpga_model import Resources
 from allo_dse.ir import kept
 
 from .circuit import Circuit
@@ -20,32 +21,13 @@ _LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X
 _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
 
 
-@dataclass(frozen=True)
-class CircuitResources:
-    """Amounts; BRAM in blocks of 18 Kbit. LUTs used as memory or shift registers are counted in `lut`."""
-
-    lut: int = 0
-    ff: int = 0
-    dsp: int = 0
-    bram18: int = 0
-
-    def __add__(self, other: CircuitResources) -> CircuitResources:
-        return CircuitResources(
-            self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp, self.bram18 + other.bram18
-        )
-
-    def times(self, count: int) -> CircuitResources:
-        """So many of them."""
-        return CircuitResources(count * self.lut, count * self.ff, count * self.dsp, count * self.bram18)
-
-
-def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, CircuitResources]:
+def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, Resources]:
     """What the parts of a circuit take, each synthesized once: "kernels", "ports", "streams" and "arrays".
 
     Tasks of one kernel on one node use the same hardware in turn.
 
-    Tensors lie outside the circuit. Local arrays are memory of two ports: up to 128 words in look-up tables, else
-    blocks of 18 Kbit.
+    LUTs used as memory or shift registers are counted in `lut`. Tensors lie outside the circuit. Local arrays are
+    memory of two ports: up to 128 words in look-up tables, else blocks of 18 Kbit.
 
     Raises:
         RtlError: if Yosys is missing or fails.
@@ -54,7 +36,7 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, C
     if reason:
         raise RtlError(reason.split(": ")[0], hint=reason.split(": ", 1)[1])
     library = Path(__file__).with_name("stream.sv").read_text()
-    total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), CircuitResources())
+    total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), Resources())
     needed: Counter[tuple[str, _Piece]] = Counter()
     for number, count in Counter(kernel for _, kernel in {(t.node, t.kernel) for t in circuit.tasks}).items():
         kernel = circuit.kernels[number]
@@ -63,12 +45,12 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, C
             if site.space == "stream":
                 needed["ports", _Piece(library, f"df_{site.kind}", (("WIDTH", site.width),))] += count
         for array in kernel.arrays:
-            total["arrays"] += _array(array.width, array.words).times(count)
+            total["arrays"] += _array(array.width, array.words) * count
     for fifo in circuit.fifos:
         needed["streams", _Piece(library, "df_fifo", (("WIDTH", fifo.width), ("DEPTH", fifo.depth)))] += 1
     cells = _synthesize(list(dict.fromkeys(piece for _, piece in needed)), seconds)
     for (part, piece), count in needed.items():
-        total[part] += _counted(cells[piece]).times(count)
+        total[part] += _counted(cells[piece]) * count
     return total
 
 
@@ -95,16 +77,16 @@ class _Piece:
         )
 
 
-def _array(width: int, words: int) -> CircuitResources:
+def _array(width: int, words: int) -> Resources:
     """A local array: look-up tables of 64 bits up to 128 words, else block RAM as wide and deep as it can be set."""
     if words <= 128:
-        return CircuitResources(lut=width * -(-words // 64))
+        return Resources(lut=width * -(-words // 64))
     shapes = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
-    return CircuitResources(bram18=min(-(-words // deep) * -(-width // wide) for deep, wide in shapes))
+    return Resources(bram18=min(-(-words // deep) * -(-width // wide) for deep, wide in shapes))
 
 
-def _counted(cells: dict[str, int]) -> CircuitResources:
-    return CircuitResources(
+def _counted(cells: dict[str, int]) -> Resources:
+    return Resources(
         lut=sum(n for name, n in cells.items() if name.startswith(("LUT", "SRL")))
         + sum(n * _LUT_RAM[name] for name, n in cells.items() if name in _LUT_RAM),
         ff=sum(n for name, n in cells.items() if name in ("FDRE", "FDSE", "FDCE", "FDPE")),

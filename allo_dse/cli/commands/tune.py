@@ -7,7 +7,7 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -167,7 +167,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.tune.store.file_names import file_name
     from allo_dse.tune.study_file import load_studies, parse_settings
 
-    command, code = _resume_command(sys.argv[1:]), 0
+    command, code = ["allo-tune", *(a for a in sys.argv[1:] if a != "--fresh")], 0
     given["deadline"] = {name: value for name, _, value in (text.rpartition("=") for text in given["deadline"] or ())}
     given["cache"] = False if no_cache else given["cache"]
     run_dir = given["run_dir"]
@@ -195,8 +195,3 @@ def tune(  # noqa: PLR0913 (the flags of a command)
         print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
         code = _EXIT_SIGNALS[stopped.args[0] if isinstance(stopped, StepLeft) else "Ctrl-C"]
     raise typer.Exit(code)
-
-
-def _resume_command(arguments: Sequence[str]) -> list[str]:
-    """The command that goes on with this run."""
-    return ["allo-tune", *(a for a in arguments if a != "--fresh")]

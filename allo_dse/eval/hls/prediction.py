@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allo_dse.backends.fpga.task import LoopCost
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.backends.hls_report import HlsReport
 from allo_dse.common.aliases import JsonObject
@@ -58,12 +57,10 @@ def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedL
             for loop in mapping.cost(task_class, pid).loops if function else ():
                 name = names.get(loop.variable)
                 if function is not None and name is not None:
-                    found.setdefault((function, name), _loop(function, name, loop))
+                    found.setdefault(
+                        (function, name), PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
+                    )
     return tuple(found.values())
-
-
-def _loop(function: str, name: str, loop: LoopCost) -> PredictedLoop:
-    return PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
 
 
 def comparison(mapping: FpgaCosts, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:

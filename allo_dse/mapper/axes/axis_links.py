@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
 
+from ..model.disjoint_sets import DisjointSets
+
 How = Literal["bundle", "chain"]
 
 
@@ -80,23 +82,11 @@ def link_axes(
 
 def _components(peers: AxisPeers) -> list[set[Place]]:
     """Axes connected by the peer relation, in the order of their first axes."""
-    neighbours: AxisPeers = {}
+    sets = DisjointSets(sorted({*peers, *(other for others in peers.values() for other in others)}))
     for place, others in peers.items():
         for other in others:
-            neighbours.setdefault(place, set()).add(other)
-            neighbours.setdefault(other, set()).add(place)
-    result, seen = [], set[Place]()
-    for start in sorted(neighbours):
-        if start in seen:
-            continue
-        found, todo = {start}, [start]
-        while todo:
-            new = neighbours[todo.pop()] - found
-            found |= new
-            todo += new
-        seen |= found
-        result.append(found)
-    return result
+            sets.join(place, other)
+    return [set(found) for found in sets.groups()]
 
 
 def _obstacle(

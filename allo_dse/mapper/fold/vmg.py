@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
@@ -78,11 +79,14 @@ class VMG(Pictured):
     def node_of_task(self) -> IntArray:
         """Node number of every task: (task_count,)."""
         owner = np.empty(self.task_count, np.int64)
-        first = 0
-        for group in self.groups:
+        for first, group in self.numbered_groups:
             owner[group.leaves.tasks()] = np.arange(first, first + group.count)[:, None]
-            first += group.count
         return owner
+
+    @property
+    def numbered_groups(self) -> Iterator[tuple[int, NodeGroup]]:
+        """The groups, each with the number of its first node."""
+        return zip(accumulate((group.count for group in self.groups), initial=0), self.groups, strict=False)
 
     @cached_property
     def edges(self) -> NodeEdges:

@@ -58,10 +58,8 @@ def node_violations(
     """
     program, found = view.vmg.program, []
     streams = _streams_by_node(transport.streams)
-    first_node = 0
     for group, memory in zip(view.groups, memories, strict=True):
-        found += _core_violations(program, group, first_node, memory, streams, device, buffering)
-        first_node += group.group.count
+        found += _core_violations(program, group, memory, streams, device, buffering)
     found += _deadlock(view)
     found += _misaligned_tiles(view)
     found += _far_rows(view, device)
@@ -115,14 +113,13 @@ def _streams_by_node(streams: Iterable[StreamFlow]) -> dict[int, _NodeStreams]:
 def _core_violations(
     program: CompiledProgram,
     group: GroupTiles,
-    first_node: int,
     memory: NodeMemory,
     streams: dict[int, _NodeStreams],
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
     """Limits of the cores of one node group; its nodes are alike but for their streams, and the busiest one counts."""
-    found = []
+    found, first_node = [], group.first_node
     if memory.total > device.core.memory_bytes:
         largest = _place(program, group.group, memory.node - first_node)
         found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))

@@ -14,6 +14,7 @@ from ..fold.fold import AxisFold, KernelFold
 from ..fold.fold_options import AxisSpace, KernelSpace
 from ..fold.joint import joint_orders
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
+from ..model.disjoint_sets import DisjointSets
 from .bounds import FoldBounds, Needs
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
@@ -28,18 +29,15 @@ def add_needs(first: Needs, second: Needs) -> Needs:
 
 def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[tuple[int, ...], Chains]]:
     """Kernels in parts that fold independently of each other, with the chains of each part."""
-    part = list(range(len(rules)))
     first: dict[int, int] = {}
     ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
     links = [(rule.link, kernel) for kernel, axes in enumerate(rules) for rule in axes if rule.link is not None]
     ties += [(first.setdefault(link, kernel), kernel) for link, kernel in links]
+    sets = DisjointSets(range(len(rules)))
     for a, b in ties:
-        part = [part[a] if p == part[b] else p for p in part]
-    result = []
-    for number in dict.fromkeys(part):
-        kernels = tuple(k for k, p in enumerate(part) if p == number)
-        result.append((kernels, tuple(members for members in chains if members[0] in kernels)))
-    return result
+        sets.join(a, b)
+    parts = map(tuple, sets.groups())
+    return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,11 @@ def link_streams(graph: ProgramGraph, groups: list[GroupTiles]) -> StreamLinks:
     """Match the two ends of every stream in one round of every node."""
     ends = {"put": _OpenEnds([], [], [], []), "get": _OpenEnds([], [], [], [])}
     wirings = []
-    first_node = 0
     for group in groups:
         found = group_wirings(graph, group)
         wirings.append(tuple(wiring for wiring, _ in found))
         for wiring, nodes in found:
-            _collect(graph.program, group, wiring, nodes, first_node, ends)
-        first_node += group.group.count
+            _collect(graph.program, group, wiring, nodes, ends)
     return StreamLinks(tuple(wirings), _between(ends["put"], ends["get"]))
 
 
@@ -68,7 +66,6 @@ def _collect(
     group: GroupTiles,
     wiring: Wiring,
     nodes: IntArray,
-    first_node: int,
     ends: dict[str, _OpenEnds],
 ) -> None:
     """Add the open ends of some nodes of a group that are wired alike."""
@@ -79,7 +76,7 @@ def _collect(
     tasks = group.group.leaves.tasks(first, last + 1)[nodes]
     for kernel, leaves, families in wiring.open_families:
         pids = program.pids(kernel, tasks[:, [leaf - first for leaf in leaves]].reshape(-1))
-        at_node = np.repeat(first_node + nodes, len(leaves))
+        at_node = np.repeat(group.first_node + nodes, len(leaves))
         for family in families:
             streams = family.streams(program, pids).reshape(-1)
             ends[family.port.direction].add(streams, np.tile(at_node, len(family.members)), family.port)

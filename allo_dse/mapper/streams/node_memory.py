@@ -54,10 +54,9 @@ def group_memory(
     fifos: dict[int, int] = {}
     for stream in links.between:
         fifos[stream.source] = fifos.get(stream.source, 0) + stream.depth * stream.token_bytes
-    result, first_node = [], 0
+    result = []
     for group, wirings in zip(groups, links.wirings, strict=True):
-        nodes = range(first_node, first_node + group.group.count)
-        first_node += group.group.count
+        nodes = range(group.first_node, group.first_node + group.group.count)
         inputs = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
         outputs = sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
         chain = max((chain_bytes(wiring, buffering.output_depth) for wiring in wirings), default=0)

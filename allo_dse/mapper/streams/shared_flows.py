@@ -80,11 +80,10 @@ def plan_flows(
 def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
     families: dict[Hashable, _Draft] = {}
     shared: dict[tuple[int, int], list[int]] = {}
-    first_node = 0
     for group in groups:
         for (tensor, direction, _, tile_shape), users in group.users.items():
             known: tuple[TilePattern | None, int] = (None, 0)
-            for node, (first_byte, pattern) in enumerate(group.sequences(users[0][1].key), first_node):
+            for node, (first_byte, pattern) in enumerate(group.sequences(users[0][1].key), group.first_node):
                 if pattern is not known[0] or phase[node] != known[1]:
                     key = (tensor, direction, tile_shape, pattern.identity, pattern.uses, phase[node])
                     family = families.setdefault(key, _Draft(users[0][1].port, direction, pattern, []))
@@ -95,7 +94,6 @@ def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
                     continue
                 shared[id(family), first_byte] = nodes = [node]
                 family.flows.append((first_byte, nodes))
-        first_node += group.group.count
     return list(families.values())
 
 

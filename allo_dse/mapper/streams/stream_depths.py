@@ -21,6 +21,7 @@ from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
 from ..graph.periods import GroupSchedule
+from ..model.disjoint_sets import DisjointSets
 from .channels import Channel, Links, NodeLinks
 from .leaf_steps import leaf_steps, use_codes
 
@@ -68,19 +69,8 @@ def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDep
 
 def is_forest(channels: Iterable[Channel]) -> bool:
     """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
-    parent: dict[int, int] = {}
-
-    def root(node: int) -> int:
-        while parent.setdefault(node, node) != node:
-            parent[node] = node = parent[parent[node]]
-        return node
-
-    for source, target, _ in channels:
-        a, b = root(source), root(target)
-        if a == b:
-            return False
-        parent[a] = b
-    return True
+    sets = DisjointSets[int]()
+    return all(sets.join(source, target) for source, target, _ in channels)
 
 
 class _Search:

@@ -45,11 +45,12 @@ TileSequences = list[tuple[int, TilePattern]]
 
 
 class GroupTiles:
-    """The ports of a node group and the tile sequences of its nodes."""
+    """The ports of a node group and the tile sequences of its nodes; `first_node` is the number of the first."""
 
-    def __init__(self, graph: ProgramGraph, group: NodeGroup) -> None:
+    def __init__(self, graph: ProgramGraph, group: NodeGroup, first_node: int) -> None:
         self.program = graph.program
         self.group = group
+        self.first_node = first_node
         self.round: Round = schedule_round(group.tree)
         self.rounds = group.tree.leaf_count // self.round.length
         self.users: dict[PortKey, Users] = {}

@@ -24,7 +24,7 @@ class MappingView:
     @cached_property
     def groups(self) -> list[GroupTiles]:
         """The tensor ports and tile sequences of each node group."""
-        return [GroupTiles(self.vmg.graph, group) for group in self.vmg.groups]
+        return [GroupTiles(self.vmg.graph, group, first) for first, group in self.vmg.numbered_groups]
 
     @cached_property
     def links(self) -> StreamLinks:

@@ -104,13 +104,11 @@ def _arrays(subject: Subject) -> Iterator[tuple[int, int]]:
     for flow in subject.fifos:
         for ends, node in ((into, flow.target), (out, flow.source)):
             ends.setdefault(node, Counter())[flow.stream] += flow.count
-    first_node = 0
-    for group in subject.vmg.groups:
+    for first_node, group in subject.vmg.numbered_groups:
         tasks = [task for task, _ in one_iteration(body_of(group))]
         classes = [subject.program.kernels[task.kernel].classes[task.cls] for task in tasks]
         got, put = into.get(first_node, Counter()), out.get(first_node, Counter())
         yield array_bytes(classes, got, put, subject.device.architecture), group.count
-        first_node += group.count
 
 
 def array_bytes(classes: Sequence[TaskClass], got: Collection[str], put: Mapping[str, int], architecture: str) -> int:

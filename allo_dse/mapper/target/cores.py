@@ -61,8 +61,7 @@ def _mesh_places(vmg: VMG) -> dict[int, tuple[int, ...]]:
     assert vmg.mesh_fold is not None
     found: dict[int, tuple[int, ...]] = {}
     kernels = plans(vmg.program, vmg.mesh_fold, vmg.graph.rules)
-    start = 0
-    for group in vmg.groups:
+    for start, group in vmg.numbered_groups:
         leaves = group.leaves
         assert isinstance(leaves, MeshLeaves)
         plan = kernels[leaves.kernel]
@@ -73,7 +72,6 @@ def _mesh_places(vmg: VMG) -> dict[int, tuple[int, ...]]:
             along = np.unravel_index(leaves.nodes, leaves.spatial)
             rows = np.stack([along[axis] for axis in (*outer, *inner)], axis=1).tolist()
             found |= {start + number: (leaves.kernel, *row) for number, row in enumerate(rows)}
-        start += group.count
     return found
 
 
@@ -90,15 +88,13 @@ def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
 def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
     """Streams between nodes in the order in which Allo meets them: argument by argument of task after task."""
     first: dict[tuple[int, str, str], tuple[int, int]] = {}
-    start = 0
-    for group in vmg.groups:
+    for start, group in vmg.numbered_groups:
         for use in sorted(schedule_round(group.tree).classes, key=lambda use: use.first_leaf):
             ports = vmg.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports
             tasks = group.leaves.tasks(use.first_leaf, use.first_leaf + 1)[:, 0].tolist() if ports else ()
             for node, task in enumerate(tasks, start):
                 for place, port in enumerate(ports):
                     first.setdefault((node, port.stream.name, port.direction), (task, place))
-        start += group.count
 
     def position(flow: StreamFlow) -> Position:
         put, got = first[flow.source, flow.stream, "put"], first[flow.target, flow.stream, "get"]

@@ -17,6 +17,7 @@ from allo_dse.program.index_maps import IntArray
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
 from ..graph.tree import Repeat, Seq, Task
+from ..model.disjoint_sets import DisjointSets
 from ..model.movement import StreamFlow
 from .interfaces import one_iteration
 
@@ -32,21 +33,19 @@ def fifo_counts(vmg: VMG, between: tuple[StreamFlow, ...]) -> Mapping[Pair, int]
     nodes = {node for _, source, target in wanted for node in (source, target)}
     arrays = {name for name, _, _ in wanted}
     ends: dict[tuple[str, int], dict[str, list[tuple[int, Hashable]]]] = {}
-    first_node = 0
-    for group in vmg.groups:
+    for first_node, group in vmg.numbered_groups:
         own = range(first_node, first_node + group.count)
         if not nodes.isdisjoint(own):
             tasks = group.leaves.tasks(0, body_of(group).leaf_count)
             for name, direction, node, stream, operation in _uses(vmg.program, group, tasks, arrays):
                 ends.setdefault((name, stream), {}).setdefault(direction, []).append((first_node + node, operation))
-        first_node += group.count
-    found: dict[Pair, _Sets] = {}
+    found: dict[Pair, DisjointSets[Hashable]] = {}
     for (name, _), sides in ends.items():
         for source, put in sides.get("put", ()):
             for target, get in sides.get("get", ()):
                 if (name, source, target) in wanted:
-                    found.setdefault((name, source, target), _Sets()).join(("put", put), ("get", get))
-    return {pair: sets.count for pair, sets in found.items()}
+                    found.setdefault((name, source, target), DisjointSets[Hashable]()).join(("put", put), ("get", get))
+    return {pair: len(sets.groups()) for pair, sets in found.items()}
 
 
 def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
@@ -55,12 +54,12 @@ def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
     ends: dict[int, dict[str, list[Hashable]]] = {}
     for _, direction, _, stream, operation in _uses(program, group, tasks, {array}):
         ends.setdefault(stream, {}).setdefault(direction, []).append(operation)
-    sets = _Sets()
+    sets = DisjointSets[Hashable]()
     for sides in ends.values():
         for put in sides.get("put", ()):
             for get in sides.get("get", ()):
                 sets.join(("put", put), ("get", get))
-    return sets.count
+    return len(sets.groups())
 
 
 def body_of(group: NodeGroup) -> Task | Seq:
@@ -86,23 +85,3 @@ def _uses(
             for node, row in enumerate(port.index.linear(pids).reshape(len(tasks), -1).tolist()):
                 for stream in row:
                     yield port.stream.name, port.direction, node, stream, (place, number)
-
-
-class _Sets:
-    """Disjoint sets of what is joined."""
-
-    def __init__(self) -> None:
-        self._parent: dict[Hashable, Hashable] = {}
-
-    def join(self, one: Hashable, other: Hashable) -> None:
-        self._parent[self._root(one)] = self._root(other)
-
-    def _root(self, one: Hashable) -> Hashable:
-        parent = self._parent.setdefault(one, one)
-        if parent != one:
-            self._parent[one] = parent = self._root(parent)
-        return parent
-
-    @property
-    def count(self) -> int:
-        return len({self._root(one) for one in list(self._parent)})

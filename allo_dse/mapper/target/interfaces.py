@@ -114,15 +114,13 @@ def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
 
 def node_interfaces(vmg: VMG) -> Iterator[list[Interface] | PortShortage]:
     """The interfaces of every node, node by node."""
-    first_node = 0
-    for group in vmg.groups:
+    for first_node, group in vmg.numbered_groups:
         arguments = _merged(_arguments(vmg, group), first_node)
         for number in range(group.count):
             if isinstance(arguments, PortShortage):
                 yield arguments
             else:
                 yield [_interface(one, first_node, number) for one in arguments]
-        first_node += group.count
 
 
 def _interface(argument: _Argument, first_node: int, number: int) -> Interface:

@@ -32,22 +32,22 @@ class RolledStreams:
     source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        for first_node, group, wiring in _wirings(subject):
+        for group, wiring in _wirings(subject):
             inside = _rolled_inside(subject.program, group, wiring)
-            stream = inside or self._rolled_outside(subject, group, first_node, wiring)
+            stream = inside or self._rolled_outside(subject, group, wiring)
             if stream is not None:
                 detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
-                yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
                 return
 
-    def _rolled_outside(self, subject: Subject, group: GroupTiles, first_node: int, wiring: Wiring) -> str | None:
+    def _rolled_outside(self, subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
         """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
         if not wiring.streams:
             return None
         fifos: Counter[tuple[str, str]] = Counter()
         for flow in subject.fifos:
             for direction, node in (("put", flow.source), ("get", flow.target)):
-                if node == first_node:
+                if node == group.first_node:
                     fifos[flow.stream, direction] += flow.count
         for use in group.round.classes:
             for port in _rolled_ports(subject.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports):
@@ -56,13 +56,11 @@ class RolledStreams:
         return None
 
 
-def _wirings(subject: Subject) -> Iterator[tuple[int, GroupTiles, Wiring]]:
-    """How the tasks of nodes are wired, with their group and the number of its first node."""
-    first_node = 0
+def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
+    """How the tasks of nodes are wired, with their group."""
     for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
         for wiring in wirings:
-            yield first_node, group, wiring
-        first_node += group.group.count
+            yield group, wiring
 
 
 def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
@@ -92,12 +90,12 @@ class ChainedLoops:
     source = "allo.backend.aie.mapping.ComputationGraph.refactor"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        for first_node, group, wiring in _wirings(subject):
+        for group, wiring in _wirings(subject):
             for stream in wiring.streams:
                 if not _is_buffer(body_of(group.group), wiring, stream):
                     name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
                     detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
-                    yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                    yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
                     return
 
 
@@ -108,11 +106,11 @@ class ChainedTensors:
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        for first_node, group, wiring in _wirings(subject):
+        for group, wiring in _wirings(subject):
             tensor = _tensor_outside(subject, group, wiring)
             if tensor is not None:
                 detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
-                yield Violation(self.name, subject.node_name(first_node), 1, 0, detail)
+                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
                 return
 
 
@@ -218,8 +216,7 @@ class TokenOrder:
 def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int], IntArray]:
     """Per stream array and node, the streams that its tasks put to or get from, in order."""
     program, found = subject.program, dict[tuple[str, int], list[tuple[int, int, int]]]()
-    first_node = 0
-    for group in subject.vmg.groups:
+    for first_node, group in subject.vmg.numbered_groups:
         tasks = group.leaves.tasks()
         kinds: dict[tuple[int, int], list[int]] = {}
         for leaf, task in enumerate(leaf_tasks(group.tree)):
@@ -233,5 +230,4 @@ def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int],
                 for number, row in enumerate(streams.reshape(len(tasks), -1).tolist()):
                     own = found.setdefault((port.stream.name, first_node + number), [])
                     own += [(leaf, place, stream) for leaf, stream in zip(leaves, row, strict=True)]
-        first_node += group.count
     return {key: np.array([stream for _, _, stream in sorted(own)], np.int64) for key, own in found.items()}

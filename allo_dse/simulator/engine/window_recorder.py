@@ -56,14 +56,10 @@ class WindowRecorder(Recorder):
         self._kept += len(late) - int(late.sum())
 
     def is_done(self) -> bool:
-        come = self._come()
+        come = int(self._arena.runnable_clocks().min(initial=np.iinfo(np.int64).max))
         if self._kept > self._limit:
             self._shorten(come)
         return come > self._end
-
-    def _come(self) -> int:
-        """The clock from which on operations are still to come."""
-        return int(self._arena.runnable_clocks().min(initial=np.iinfo(np.int64).max))
 
     def _shorten(self, come: int) -> None:
         """Bring the end forward: to what is complete, or to where most of the events are that there may be."""

@@ -44,7 +44,7 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
         parts += _fpga_words(design, metrics)
     else:
         parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
-    parts += _layout_words(design)
+    parts += [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
     parts += _library_words(getattr(design, "device", None))
     bound = _bound_words(metrics, place)
     return "; ".join(part for part in (*parts, bound, latency_range_words(metrics)) if part)
@@ -130,7 +130,7 @@ def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
         steps = "reduction steps" if _reduces(kernel, chained) else "steps"
         words.append(f"chained {_times(trips, chained)} {steps}")
     if bundled:
-        things = "output tiles" if _writes_along(kernel, bundled) else "tasks"
+        things = "output tiles" if bool(_written_axes(kernel).intersection(bundled)) else "tasks"
         text = f"bundled {_times(trips, bundled)} {things} per {place}"
         words.append(text + _loop_words(fold, bundled, trips))
     grid = "x".join(str(axis.spatial) for axis in fold.axes if axis.spatial > 1)
@@ -161,18 +161,9 @@ def _reduces(kernel: Any, axes: list[int]) -> bool:
     return bool(written) and not written.intersection(axes)
 
 
-def _writes_along(kernel: Any, axes: list[int]) -> bool:
-    return bool(_written_axes(kernel).intersection(axes))
-
-
 def _written_axes(kernel: Any) -> set[int]:
     ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
     return {axis for port in ports for axis in port.layout if axis is not None}
-
-
-def _layout_words(design: Design) -> list[str]:
-    """Where layouts change, e.g. "B transposed by the memory tile's DMA"."""
-    return [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
 
 
 def design_layouts(design: Design) -> tuple[LayoutChoice, ...]:

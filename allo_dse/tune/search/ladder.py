@@ -119,7 +119,9 @@ class Ladder:
             return []
         left = rung.at_most - len(sent)
         if over:
-            keys = promoted(rung, self._tally.feasible(self._below(number)), self._signs)
+            keys = promoted(
+                rung, self._tally.feasible(max((n for n in (0, *self.usable) if n < number), default=0)), self._signs
+            )
         else:
             left -= rung.at_most // 2
             settled = rung.front and number == 1 and self._tally.front.reference is not None
@@ -134,6 +136,3 @@ class Ladder:
             return False
         self._sent[number].add(key)
         return True
-
-    def _below(self, number: int) -> int:
-        return max((n for n in (0, *self.usable) if n < number), default=0)

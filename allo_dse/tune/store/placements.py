@@ -43,14 +43,9 @@ def placement_of(
     if known is not None:
         return known
     found = solve(design)
-    if found is not None and _is_final(found):
+    if found is not None and (isinstance(found, PlacedDesign) or found.proven):
         _write(file, found)
     return found
-
-
-def _is_final(found: Placement) -> bool:
-    """Whether solving again, with more time, would find the same."""
-    return isinstance(found, PlacedDesign) or found.proven
 
 
 def _read(file: Path) -> Placement | None:

@@ -165,7 +165,7 @@ def _parameter(argument: ir.Value) -> Parameter:
         return Parameter("tensor", tuple(type_.shape), storage_bytes(type_.element_type))
     if not isinstance(argument.type, ir.IndexType):
         raise SimulationError(f"a task body has a parameter of type {argument.type}; expected index or memref")
-    direct = _stream_uses(argument)
+    direct = [u.owner.operation for u in argument.uses if u.owner.operation.name in _GETS + _PUTS]
     reached = direct or _reached_uses(argument)
     return Parameter(
         "index",
@@ -186,10 +186,6 @@ def _token_bytes(operations: list[ir.Operation]) -> int:
         return 0
     moved = [storage_bytes(op.results[0].type) for op in operations if op.name not in ("df.empty", "df.full")]
     return max(moved, default=ANY_TOKEN)
-
-
-def _stream_uses(value: ir.Value) -> list[ir.Operation]:
-    return [u.owner.operation for u in value.uses if u.owner.operation.name in _GETS + _PUTS]
 
 
 def _reached_uses(value: ir.Value) -> list[ir.Operation]:

@@ -43,7 +43,7 @@ def let_breathe(function: ir.Operation) -> None:
 def _look_into(block: ir.Block) -> None:
     for op in list(block.operations):
         one = op.operation
-        if one.name in ("scf.for", "affine.for") and not _moves_tokens(one):
+        if one.name in ("scf.for", "affine.for") and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
             _treat(one)
         else:
             for region in one.regions:
@@ -76,11 +76,6 @@ def _cut(loop: ir.Operation, rounds: int) -> None:
         last = scf.YieldOp([])
     loop.move_before(last.operation)
     loop.operands[0], loop.operands[1] = pieces.induction_variable, end
-
-
-def _moves_tokens(loop: ir.Operation) -> bool:
-    """Whether it suspends by itself."""
-    return any(op.name.startswith(_STREAMS) for op in nested_ops(loop))
 
 
 def _rounds_in(block: ir.Block) -> int:

@@ -80,7 +80,7 @@ def _outline(module: ir.Module, nest: ir.Operation, name: str) -> tuple[ir.Opera
             call = func.CallOp(results, ir.FlatSymbolRefAttr.get(name), arguments)
             found = list(call.results)
             for number, times in zip(sites, found[len(nest.results) :], strict=True):
-                CostTimes(times, _number(number))
+                CostTimes(times, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number))
         for old, new in zip(nest.results, found, strict=False):
             old.replace_all_uses_with(new)
         with ir.InsertionPoint(body):
@@ -115,10 +115,6 @@ def _count(cost: ir.Operation, counter: ir.Value) -> None:
         one = arith.ConstantOp(ir.IndexType.get(), 1).result
         memref.StoreOp(arith.AddIOp(memref.LoadOp(counter, []).result, one).result, counter, [])
     cost.erase()
-
-
-def _number(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _is_constant(value: ir.Value) -> bool:
