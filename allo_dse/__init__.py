@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .eval.hardware.command import DesignRefused as DesignRefused
     from .eval.hardware.npu_run import DeviceWedged as DeviceWedged
     from .eval.hardware.npu_run import NpuRun as NpuRun
-    from .eval.hls.design import hls_project as hls_project
+    from .eval.hls.design_project import hls_project as hls_project
     from .eval.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .eval.hls.evaluator import HlsTool as HlsTool
     from .eval.hls.hls_tool import HlsToolError as HlsToolError
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
     from .mapper.fold.vmg import VMG as VMG
     from .mapper.model.buffering import Buffering as Buffering
     from .mapper.model.violation import Violation as Violation
-    from .mapper.place.result import Infeasible as Infeasible
-    from .mapper.place.result import PlacedDesign as PlacedDesign
+    from .mapper.place.placed_design import Infeasible as Infeasible
+    from .mapper.place.placed_design import PlacedDesign as PlacedDesign
     from .mapper.program import Program as Program
     from .mapper.program import load_program as load_program
-    from .mapper.search.folds import AxisFold as AxisFold
-    from .mapper.search.folds import KernelFold as KernelFold
-    from .mapper.search.folds import MeshFold as MeshFold
+    from .mapper.search.fold_space import AxisFold as AxisFold
+    from .mapper.search.fold_space import KernelFold as KernelFold
+    from .mapper.search.fold_space import MeshFold as MeshFold
     from .simulator.engine.sim_result import SimResult as SimResult
     from .simulator.replay.trace import Trace as Trace
     from .simulator.trace.build import Frames as Frames
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
     from .tune.opened import open_run as open_run
-    from .tune.results.result import Result as Result
+    from .tune.results.study_result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
     from .tune.search.objectives import minimize as minimize
@@ -123,7 +123,7 @@ _names, __getattr__ = lazy_exports(
         "eval.hardware.command": ["Command", "CommandError", "DesignRefused"],
         "eval.hardware.npu_run": ["DeviceWedged", "NpuRun"],
         "eval.hls.evaluator": ["HlsEvaluator", "HlsTool"],
-        "eval.hls.design": ["hls_project"],
+        "eval.hls.design_project": ["hls_project"],
         "eval.hls.hls_tool": ["HlsToolError"],
         "eval.hls.report_trace": ["timed_by_report"],
         "eval.npu.evaluator": ["NpuSimulator"],
@@ -134,8 +134,8 @@ _names, __getattr__ = lazy_exports(
         "lang.diagnostics": ["ProgramError", "ProgramWarning"],
         "mapper.model.buffering": ["Buffering"],
         "mapper.model.violation": ["Violation"],
-        "mapper.search.folds": ["AxisFold", "KernelFold", "MeshFold"],
-        "mapper.place.result": ["Infeasible", "PlacedDesign"],
+        "mapper.search.fold_space": ["AxisFold", "KernelFold", "MeshFold"],
+        "mapper.place.placed_design": ["Infeasible", "PlacedDesign"],
         "mapper.program": ["Program", "load_program"],
         "mapper.fold.vmg": ["VMG"],
         "space.design": ["Design"],
@@ -147,7 +147,7 @@ _names, __getattr__ = lazy_exports(
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.opened": ["open_run"],
-        "tune.results.result": ["Result"],
+        "tune.results.study_result": ["Result"],
         "tune.study": ["Study"],
     },
 )

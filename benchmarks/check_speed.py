@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from tests.support.programs import gemm_program
 
 LIMIT_US = 500

@@ -20,7 +20,7 @@ import numpy as np
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder

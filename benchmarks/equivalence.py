@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import allo_dse as dse
 from allo_dse.eval.verify import directions, random_arrays
 from allo_dse.lang.types import int16
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from benchmarks import equivalence_programs as programs
 from tests.eval.equivalence.programs import matmul
 from tests.eval.program.test_folded_results import pipeline

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import attention_program, gemm_program
 

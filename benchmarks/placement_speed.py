@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.mapper.place.placed_design import PlacedDesign
 from tests.mapper.place.designs import DESIGNS
 from tests.mapper.place.independent_check import verify_placement
 from tests.support.programs import attention_program

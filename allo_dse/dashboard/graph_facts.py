@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from allo_dse.drawing.summary import Flow, Summary
-from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.mapper.place.placed_design import PlacedDesign
 
 from .recordings import Ints, Recorded
 

@@ -18,7 +18,7 @@ from .data.board import Board, Ref
 from .data.query.analysis import measured
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from allo_dse.mapper.place.array import Link, Tile
-from allo_dse.mapper.place.result import Hop, PlacedDesign, Port, Route
+from allo_dse.mapper.place.placed_design import Hop, PlacedDesign, Port, Route
 
 from .canvas import BOLD, GREY, Canvas, Point, fit, styles, text_width
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.names import short_node_name
+from allo_dse.mapper.graph.node_names import short_node_name
 from allo_dse.mapper.graph.tree import Task, Tree, leaf_tasks, text
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray

@@ -30,7 +30,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
 from .evaluator import Metrics
-from .hls.design import decided_depths, folding_of
+from .hls.design_project import decided_depths, folding_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def rtl_simulate(
     Args:
         arrays: the region's arguments in order, written in place; without any, zeros are used.
         depths: stream depths by array name, where they differ from the design's or the declared ones.
-        overlap: let stream operations of one iteration overlap; see `backends.rtl.kernel.lower_kernel`.
+        overlap: let stream operations of one iteration overlap; see `backends.rtl.flat_kernel.lower_kernel`.
         options: `simulator`, `max_cycles`, `patience`, `seconds` of `backends.rtl.simulate.run_circuit`.
 
     Raises:

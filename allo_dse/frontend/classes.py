@@ -12,7 +12,7 @@ import numpy as np
 from allo_dse.lang.memory import Memory
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.kernel import Kernel
-from allo_dse.program.source import SourceArray
+from allo_dse.program.locations import SourceArray
 from allo_dse.program.streams import StreamArray, StreamPort
 from allo_dse.program.tasks import TaskBody, TaskClass
 from allo_dse.program.tensors import TensorPort

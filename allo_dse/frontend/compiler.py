@@ -17,9 +17,9 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import SharedTensor
 
 from .hierarchy import compile_hierarchy
-from .model.source import function_source
+from .model.source_file import function_source
 from .regions.functions import is_typed, read_function
-from .regions.independent_parts import split_kernels
+from .regions.kernel_parts import split_kernels
 from .regions.read_regions import read_region
 from .regions.region_sources import RegionSource
 from .regions.schedules import checked_schedule

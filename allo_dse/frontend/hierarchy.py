@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allo_dse.program.kernel import Kernel
-from allo_dse.program.source import Construct
+from allo_dse.program.locations import Construct
 from allo_dse.program.streams import StreamArray
 
 from .classes import compile_kernel

@@ -24,8 +24,8 @@ from .limits.npu_limits import array_violations, is_hopeless, node_violations
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
+from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
-from .place.result import Infeasible, PlacedDesign
 from .streams.node_memory import NodeMemory, group_memory
 from .streams.view import MappingView
 from .transport.transport_plan import plan_transport

@@ -22,7 +22,7 @@ from .decisions import Decisions
 from .directive import Directive
 from .index_maps import IntArray
 from .kernel import Kernel
-from .source import Construct
+from .locations import Construct
 from .streams import StreamArray
 from .tensors import SharedTensor, Tensor
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .source import SourceLocation
+from .locations import SourceLocation
 
 IntArray = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from .index_maps import IntArray
-from .source import SourceLocation
+from .locations import SourceLocation
 from .tasks import TaskClass
 from .tensors import Tensor
 

@@ -9,7 +9,7 @@ from typing import Literal
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexMap
-from .source import SourceLocation
+from .locations import SourceLocation
 
 
 @dataclass(frozen=True)

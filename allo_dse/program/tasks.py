@@ -8,7 +8,7 @@ from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
 from .index_maps import IndexCheck
-from .source import SourceArray, SourceLocation, SourceLoop
+from .locations import SourceArray, SourceLocation, SourceLoop
 from .streams import StreamArray, StreamOp, StreamPort
 from .tensors import LayoutUse, TensorPort
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .deadlock.explain import DeadlockError as DeadlockError
     from .engine.engine import compile_bodies as compile_bodies
     from .engine.engine import table_engine as table_engine
-    from .engine.result import RunResult as RunResult
+    from .engine.run_result import RunResult as RunResult
     from .engine.sim_result import SimResult as SimResult
     from .network.memories import Axi as Axi
     from .network.memories import read_port as read_port

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from allo_dse.mapper.search.folds import Layout
+from allo_dse.mapper.search.fold_space import Layout
 
 from .choices.kernel_folds import KernelFolds
 from .draft import Draft

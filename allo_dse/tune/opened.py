@@ -8,7 +8,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import full_name
 
 from .declare.spec import StudySource, StudySpec
-from .results.result import Result
+from .results.study_result import Result
 from .run.restore import read_history
 from .search.judge import Judge
 from .search.screening import Screen

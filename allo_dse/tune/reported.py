@@ -8,7 +8,7 @@ from pathlib import Path
 from allo_dse.backends.hls_report import read_hls_report
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
-from allo_dse.eval.calibrate.operators import Reading, operators_in
+from allo_dse.eval.calibrate.operator_table import Reading, operators_in
 
 from .store.log import read_log, sensible
 from .store.record import Record, decode_entry

@@ -13,7 +13,7 @@ from allo_dse.dashboard.graph_facts import box_facts, flow_facts
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.recordings import record
 from allo_dse.drawing.summary import summarise
-from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.mapper.place.placed_design import PlacedDesign
 from allo_dse.tune.study_file import load_studies
 
 from .conftest import wait_text

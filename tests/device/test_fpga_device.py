@@ -11,7 +11,7 @@ from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import Operator, Resources, at_clock
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import unfolded
+from allo_dse.mapper.search.fold_space import unfolded
 from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
 from tests.support.programs import gemm_program

@@ -17,7 +17,7 @@ from allo_dse.drawing.line_texts import SIZE
 from allo_dse.drawing.summary import MAX_BOXES, summarise
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.place.result import PlacedDesign
+from allo_dse.mapper.place.placed_design import PlacedDesign
 from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import programs
 from tests.mapper.place.designs import DESIGNS, attention, gemm

@@ -6,7 +6,7 @@ from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.space.design import Design
 from tests.support.programs import gemm_program
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from allo_dse.mapper.search.folds import MeshFold, fold_choices
+from allo_dse.mapper.search.fold_space import MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import (
     attention_program,

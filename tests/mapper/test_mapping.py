@@ -18,7 +18,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph import program_graph
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.search.folds import MeshFold, fold_choices
+from allo_dse.mapper.search.fold_space import MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.backends.fpga.programs import dot
 from tests.eval.designs import gemm_design, gemm_fold

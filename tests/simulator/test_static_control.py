@@ -15,7 +15,7 @@ import allo_dse as dse
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.simulator.codegen.lowering.control import Move, Repeat, Step, static_steps
 from allo_dse.simulator.codegen.lowering.signature import Body
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from tests.backends.fpga import programs
 
 

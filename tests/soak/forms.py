@@ -14,7 +14,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, emit_project
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.hls.design import folding_of
+from allo_dse.eval.hls.design_project import folding_of
 from allo_dse.lang import install
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import customize

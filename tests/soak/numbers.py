@@ -13,7 +13,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from tests.support.random_programs import random_program
 

@@ -13,7 +13,7 @@ from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.kernel import Kernel
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 from allo_dse.program.streams import StreamArray, StreamOp, StreamPort
 from allo_dse.program.tasks import TaskBody, TaskClass, TileOp
 from allo_dse.program.tensors import Tensor, TensorPort

@@ -14,7 +14,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.results.result import Result
+from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.objectives import maximize, minimize, require
 from allo_dse.tune.store.log import read_log

@@ -9,7 +9,7 @@ from itertools import product
 
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Op
-from allo_dse.program.source import SourceLoop
+from allo_dse.program.locations import SourceLoop
 
 from .memory import Storage
 from .plan import Item, Planned

@@ -16,7 +16,7 @@ from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, DATAFLOW, STREAM, Directive, stream_depth
-from allo_dse.program.source import SourceLoop
+from allo_dse.program.locations import SourceLoop
 from allo_dse.program.tasks import TaskClass
 
 from .memory import Split, Storage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 from allo_dse.program.tasks import TaskClass
 
 REMEDY = (

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from .numbers import whole
 from .operators import merged_operators
 from .parts import Cosim, Cycles, HlsFifo, HlsLoop, HlsReportError, Module, first_known
+from .printed_numbers import whole
 from .report import HlsReport
 from .summary_report import read_summary_report
 from .text_report import read_text_report

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .numbers import cycles, real, whole
 from .parts import HlsLoop, HlsReportError, Instance, Module, Resources, Violation
+from .printed_numbers import cycles, real, whole
 from .report import HlsReport
 from .text_report import nested
 from .text_tables import parse_text

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .numbers import cycles, real, whole
 from .operators import named_operator
 from .parts import Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources
+from .printed_numbers import cycles, real, whole
 from .report import HlsReport
 from .text_tables import TextReport, parse_text
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from .numbers import cycles, real, whole
 from .operators import bound_operators
 from .parts import Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
+from .printed_numbers import cycles, real, whole
 from .report import HlsReport
 
 DEEPEST = 200

@@ -14,7 +14,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 
-from .kernel import lower_kernel
+from .flat_kernel import lower_kernel
 from .kernel_ports import RtlError, RtlKernel
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_j
 if TYPE_CHECKING:
     from allo_dse.device.device import Device, NpuDevice
     from allo_dse.eval.calibrate.calibration import Calibration
-    from allo_dse.eval.calibrate.operators import OperatorCalibration
+    from allo_dse.eval.calibrate.operator_table import OperatorCalibration
 
 _CALIBRATE = """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
 
@@ -75,7 +75,7 @@ def calibrate(
 def _calibrate_operators(reports: Path, output: Path, name_or_path: str | None, *, as_json: bool) -> None:
     from allo_dse.device.device import FpgaDevice
     from allo_dse.eval.calibrate.device_text import fpga_text, write_device
-    from allo_dse.eval.calibrate.operators import calibrate_operators
+    from allo_dse.eval.calibrate.operator_table import calibrate_operators
     from allo_dse.tune.reported import read_reported
 
     named = None if name_or_path is None else FpgaDevice.load(name_or_path)

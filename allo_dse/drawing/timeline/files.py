@@ -12,7 +12,7 @@ import pandas as pd
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.explanation import Explanation
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import Labels
 

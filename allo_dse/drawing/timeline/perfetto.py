@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from allo_dse.simulator.engine.critical_path import KINDS, CriticalPath
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import Labels, node_label
 

@@ -28,7 +28,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 from allo_dse.space.design import Design
 
-from ..bounds import Bounds, Interval
+from ..bounding import Bounds, Interval
 
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _ANYTHING = float("inf")

@@ -15,7 +15,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import default_latency
 from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, DepthRun, find_depth_front, search_depths
 from allo_dse.simulator.replay.replay import stream_index

@@ -17,7 +17,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics

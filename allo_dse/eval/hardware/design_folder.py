@@ -84,7 +84,7 @@ def json_text(values: Any) -> str:
 
 def _hls_files(design: Design) -> dict[str, str]:
     """The design's HLS project."""
-    from ..hls.design import hls_project
+    from ..hls.design_project import hls_project
 
     project = hls_project(design)
     return {f"{HLS}/{name}": text for name, text in project.files.items()}

@@ -17,13 +17,13 @@ from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from ..calibrate.operators import operators_in
+from ..calibrate.operator_table import operators_in
 from ..evaluator import Metrics
 from ..fpga.evaluator import operations, run
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
 from ..processes.tool import workspace
-from .design import decided_depths, hls_project
+from .design_project import decided_depths, hls_project
 from .golden_data import golden_data
 from .hls_tool import HlsToolError, run_steps, unavailable
 from .prediction import comparison

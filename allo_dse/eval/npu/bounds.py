@@ -17,14 +17,14 @@ from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.joint import JointFold
 from allo_dse.mapper.graph.kernel_graph import node_sets
-from allo_dse.mapper.graph.periods import Cadence, GroupSchedule, PortSchedule
+from allo_dse.mapper.graph.node_schedules import Cadence, GroupSchedule, PortSchedule
 from allo_dse.mapper.model.movement import Flow, Transport
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import Layout
+from allo_dse.mapper.search.fold_space import Layout
 from allo_dse.space.design import Design
 from allo_dse.space.draft import Draft
 
-from ..bounds import Bounds
+from ..bounding import Bounds
 from .network import is_paged, ports_of_nodes
 from .program_work import ANYTHING, DIRECTIONS, ProgramWork
 from .work import TileTicks, blocks_of

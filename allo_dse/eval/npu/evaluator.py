@@ -7,11 +7,11 @@ from functools import cached_property
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.graph.periods import GroupSchedule
+from allo_dse.mapper.graph.node_schedules import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.mapper.streams.channels import Links
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics

@@ -21,7 +21,7 @@ import numpy as np
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
-from allo_dse.mapper.graph.periods import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
+from allo_dse.mapper.graph.node_schedules import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
 from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
@@ -30,7 +30,7 @@ from allo_dse.simulator.codegen.run_time.record_fields import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
 
-from .cores import core_period
+from .core_period import core_period
 from .costs import class_cycles
 from .work import TICKS_PER_CYCLE, TileTicks
 

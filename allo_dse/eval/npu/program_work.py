@@ -20,11 +20,11 @@ from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.movement import Direction
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.fold_bounds import FoldBounds
 from allo_dse.mapper.transport.transport_plan import column_limits
 from allo_dse.program.index_maps import IntArray
 
-from ..bounds import Bounds, Interval
+from ..bounding import Bounds, Interval
 from .costs import class_cycles
 from .work import TICKS_PER_CYCLE, TileTicks, host_us, macs_of_class, peak_of
 

@@ -12,7 +12,7 @@ from allo_dse.mapper.streams.channels import Channel
 from allo_dse.simulator.network.labels import Labels
 from allo_dse.space.design import Design
 
-from ..recording import MAX_EVENTS, Recording, whole_run
+from ..design_recording import MAX_EVENTS, Recording, whole_run
 from .network import build_npu_network
 from .work import TICKS_PER_CYCLE, blocks_of
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
-from allo_dse.mapper.graph.periods import GroupSchedule
+from allo_dse.mapper.graph.node_schedules import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass

@@ -25,7 +25,7 @@ from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.labels import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.steady.repeated_frames import repeated

@@ -18,7 +18,7 @@ from allo_dse.mapper.program import Program, load_program
 from allo_dse.program.compiled import CompiledProgram
 
 if TYPE_CHECKING:
-    from allo_dse.simulator.engine.result import RunResult
+    from allo_dse.simulator.engine.run_result import RunResult
 
 
 def _show_warnings(program: Program) -> None:
@@ -137,7 +137,7 @@ class HlsModule(_Built):
         **_options: Any,
     ) -> None:
         from allo_dse.backends.hls import CSimulation, emit_project
-        from allo_dse.eval.hls.design import folding_of
+        from allo_dse.eval.hls.design_project import folding_of
         from allo_dse.eval.hls.modes import check_mode
 
         check_mode(mode)

@@ -22,8 +22,8 @@ from allo_dse.space.design import Design
 from ..program.functional import run_graph
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
-    from allo_dse.simulator.engine.result import RunResult
+    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.simulator.engine.run_result import RunResult
     from allo_dse.simulator.replay.trace import Trace
 
 
@@ -66,7 +66,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
         path: where to write it, too.
     """
     from allo_dse.drawing import placement_svg, vmg_svg
-    from allo_dse.mapper.place.result import PlacedDesign
+    from allo_dse.mapper.place.placed_design import PlacedDesign
 
     picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
     if path is not None:

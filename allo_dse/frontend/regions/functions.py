@@ -18,7 +18,7 @@ from allo_dse.lang.types import DType, TensorType
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.tensors import Tensor
 
-from ..model.source import function_source, names_of
+from ..model.source_file import function_source, names_of
 from .read_regions import bind_type_parameters, plain_arguments, tensor_type
 from .region_sources import KernelSource, Parameter, Part, RegionSource
 

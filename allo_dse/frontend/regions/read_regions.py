@@ -16,7 +16,7 @@ from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tensors import Tensor
 
-from ..model.source import SourceFile, function_source, names_of
+from ..model.source_file import SourceFile, function_source, names_of
 from .region_sources import KernelSource, Parameter, Part, RegionSource
 
 

@@ -16,11 +16,11 @@ from allo_dse.lang.memory import Memory
 from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import DType
 from allo_dse.program.index_maps import IndexMap, IntArray
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tensors import Tensor
 
-from ..model.source import SourceFile, names_of
+from ..model.source_file import SourceFile, names_of
 
 
 @dataclass(frozen=True)

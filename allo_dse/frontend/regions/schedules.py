@@ -13,7 +13,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 
-from ..model.source import source_file
+from ..model.source_file import source_file
 
 PARTITION_TYPES = {
     "complete": "complete",

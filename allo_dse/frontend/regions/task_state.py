@@ -21,7 +21,7 @@ from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 from allo_dse.program.index_maps import IndexCheck
-from allo_dse.program.source import Construct, SourceLocation, SourceLoop
+from allo_dse.program.locations import Construct, SourceLocation, SourceLoop
 from allo_dse.program.streams import StreamOp
 from allo_dse.program.tasks import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
 

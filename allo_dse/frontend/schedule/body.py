@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nest import Loop, Nest, loops_of, read_nest
 from allo_dse.ir.nested_ops import nested_ops
-from allo_dse.program.source import SourceLoop
+from allo_dse.program.locations import SourceLoop
 from allo_dse.program.tasks import TaskBody, TaskClass
 
 LOOP = "df.loop"

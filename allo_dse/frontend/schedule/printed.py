@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
-from allo_dse.program.source import SourceLoop
+from allo_dse.program.locations import SourceLoop
 
 from .body import LOOP
 

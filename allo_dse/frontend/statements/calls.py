@@ -18,7 +18,7 @@ from allo_dse.lang.types import DType, Float, UInt, float32, int32
 from ..model import pid_values as meta
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta, pid_of
-from ..model.source import function_source
+from ..model.source_file import function_source
 from ..model.values import Buffer, Const, LocalFunction, RegionCall, Scalar, TileExpr, Tuple, Value
 from ..ops import collectives, scalars, tiles
 from ..ops.arithmetic import combined_form

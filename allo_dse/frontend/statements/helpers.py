@@ -13,7 +13,7 @@ from allo_dse.lang.types import ConstExprType, DType, TensorType
 
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
-from ..model.source import function_source
+from ..model.source_file import function_source
 from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
 from ..ops import subscripts, tiles
 from ..ops.scalars import as_scalar, convert

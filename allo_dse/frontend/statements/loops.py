@@ -12,7 +12,7 @@ import numpy as np
 from allo_dse.lang.intrinsics import intrinsic_of
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index
-from allo_dse.program.source import SourceLoop
+from allo_dse.program.locations import SourceLoop
 
 from ..model import pid_values as meta
 from ..model.index_forms import variable

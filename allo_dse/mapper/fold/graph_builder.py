@@ -18,7 +18,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import NodeGroup
-from ..graph.names import bundle_name, task_names, unknown_name_hint
+from ..graph.node_names import bundle_name, task_names, unknown_name_hint
 from ..graph.stream_arrays import TaskGraph
 from ..graph.tree import Repeat, Seq, Task, Tree, repeat, seq
 from ..model.order import topological_ranks

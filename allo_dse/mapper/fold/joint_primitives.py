@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph.names import bundle_name, chain_name
+from ..graph.node_names import bundle_name, chain_name
 from .joint import JointFold, Step
 from .mesh_primitives import Coordinate, Plan, Primitives, bundle_nodes, chain_nodes, plans
 

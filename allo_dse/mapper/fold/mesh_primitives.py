@@ -15,7 +15,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.kernel import Kernel
 
 from ..axes.axes import AxisRule
-from ..graph.names import bundle_name, chain_name
+from ..graph.node_names import bundle_name, chain_name
 from .fold import KernelFold, MeshFold
 from .mesh_groups import axis_steps, chained_axes
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 
-from ..graph.names import chain_name
+from ..graph.node_names import chain_name
 from ..graph.program_graph import ProgramGraph
 from .mesh_primitives import Primitives
 

@@ -18,7 +18,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import Leaves, NodeGroup
-from ..graph.names import node_name
+from ..graph.node_names import node_name
 from ..graph.precedence import precedence_cycle
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Repeat, text

@@ -19,7 +19,7 @@ from ..layouts.layout_plan import layout_plan
 from ..model.movement import LayoutPlan
 from .class_tasks import ClassTasks, class_tasks
 from .kernel_graph import KernelGraph
-from .periods import PeriodTable
+from .node_schedules import PeriodTable
 from .ports import ProgramPorts
 from .stream_arrays import TaskGraph
 

@@ -14,7 +14,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
 from ..axes.axes import AxisRule, axis_rules, computed_arrays
-from .names import task_names
+from .node_names import task_names
 
 MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""

@@ -13,13 +13,13 @@ from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
-from ..graph.names import short_node_name
+from ..graph.node_names import short_node_name
 from ..layouts.access import is_word_aligned, tile_loops
 from ..model.buffering import Buffering
 from ..model.movement import LOCKS_PER_END, WORD_BYTES, StreamFlow, Transport
 from ..model.violation import Violation
 from ..streams.node_memory import NodeMemory
-from ..streams.tiles import GroupTiles
+from ..streams.tile_sequences import GroupTiles
 from ..streams.view import MappingView
 from ..transport.tile_limits import tile_violations
 

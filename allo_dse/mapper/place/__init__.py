@@ -3,6 +3,6 @@
 The solver is `solve`, which
 takes a while to import.
 
-Imports: common, device, mapper.graph, mapper.layouts, mapper.model, mapper.streams, mapper.transport.
+Imports: common, device, mapper.graph, mapper.model, mapper.streams.
 Imported by: allo_dse, dashboard, drawing, eval, mapper, tune.
 """

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from allo_dse.device.device import NpuDevice
 
-from ..graph.names import short_node_name
+from ..graph.node_names import short_node_name
 from ..model.movement import Direction, Flow, StreamFlow, Transfer, Transport
 from ..streams.node_memory import NodeMemory
 from ..streams.view import MappingView

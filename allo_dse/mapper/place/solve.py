@@ -21,9 +21,9 @@ from ortools.sat.python import cp_model
 from ..model.violation import Violation
 from .dma_channels import nets_of, numbered
 from .exact_model import JointModel
+from .placed_design import Infeasible, PlacedDesign
 from .placement_model import Excess, Placement, PlacementModel, make_solver
 from .problem import Problem
-from .result import Infeasible, PlacedDesign
 from .router import route
 from .wishes import Wishes
 

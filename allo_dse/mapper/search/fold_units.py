@@ -15,7 +15,7 @@ from ..fold.fold_options import AxisSpace, KernelSpace
 from ..fold.joint import joint_orders
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..model.disjoint_sets import DisjointSets
-from .bounds import FoldBounds, Needs
+from .fold_bounds import FoldBounds, Needs
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
-from ..graph.periods import GroupSchedule
+from ..graph.node_schedules import GroupSchedule
 from ..graph.ports import PortFamily, port_families
 
 Channel = tuple[int, int, str]

@@ -17,7 +17,7 @@ from allo_dse.program.streams import StreamPort
 from ..graph.program_graph import ProgramGraph
 from ..model.movement import StreamFlow
 from .round_wiring import Wiring, group_wirings
-from .tiles import GroupTiles
+from .tile_sequences import GroupTiles
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..graph.ports import PortKey
 from ..model.buffering import Buffering
 from .node_links import StreamLinks
 from .round_wiring import Block, Wiring
-from .tiles import GroupTiles
+from .tile_sequences import GroupTiles
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from allo_dse.program.streams import StreamPort
 from ..graph.groups import MeshLeaves
 from ..graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, port_families
 from ..graph.program_graph import ProgramGraph
-from .tiles import GroupTiles
+from .tile_sequences import GroupTiles
 
 
 class LocalStream(Struct, frozen=True):

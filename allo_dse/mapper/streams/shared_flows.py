@@ -10,7 +10,7 @@ from allo_dse.program.tensors import TensorPort
 
 from ..model.buffering import Buffering
 from ..model.movement import Direction, Flow, StreamFlow
-from .tiles import GroupTiles, TilePattern
+from .tile_sequences import GroupTiles, TilePattern
 
 
 @dataclass(frozen=True, eq=False)

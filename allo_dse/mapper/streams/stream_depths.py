@@ -16,11 +16,11 @@ from itertools import groupby
 import numpy as np
 
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from ..graph.periods import GroupSchedule
+from ..graph.node_schedules import GroupSchedule
 from ..model.disjoint_sets import DisjointSets
 from .channels import Channel, Links, NodeLinks
 from .leaf_steps import leaf_steps, use_codes

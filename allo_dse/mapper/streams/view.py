@@ -8,11 +8,11 @@ from functools import cached_property
 from msgspec import structs
 
 from ..fold.vmg import VMG
-from ..graph.periods import GroupSchedule
+from ..graph.node_schedules import GroupSchedule
 from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
 from .stream_depths import NeededDepths, is_forest, needed_depths
-from .tiles import GroupTiles
+from .tile_sequences import GroupTiles
 
 
 @dataclass(frozen=True, eq=False)

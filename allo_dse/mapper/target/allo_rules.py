@@ -14,7 +14,7 @@ from ..model.movement import LOCKS_PER_END, StreamFlow
 from ..model.violation import Violation
 from .allo_program import PROGRAM_RULES
 from .core_memory import core_memory
-from .cores import by_position
+from .creation_order import by_position
 from .interfaces import PORTS_PER_CORE, PortShortage
 from .placer import NotPlaced
 from .requests import full_queues, unanswered

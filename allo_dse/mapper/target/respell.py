@@ -19,7 +19,7 @@ from allo_dse.device.device import Device, NpuDevice
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph
-from ..search.bounds import FoldBounds
+from ..search.fold_bounds import FoldBounds
 from .transfers import SHIM_PORTS
 
 Axes = frozenset[tuple[int, int]]

@@ -14,12 +14,12 @@ from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
-from ..graph.names import short_node_name
+from ..graph.node_names import short_node_name
 from ..mapping import DeviceMapping
 from ..model.movement import StreamFlow
 from ..model.violation import Violation
 from ..streams.view import MappingView
-from .cores import place_graph
+from .creation_order import place_graph
 from .fifos import fifo_counts
 from .interfaces import Interface, PortShortage, node_interfaces, tensor_order
 from .placer import Core, NotPlaced

@@ -17,7 +17,7 @@ from allo_dse.program.streams import StreamPort
 from ..graph.tree import Repeat, Seq, Task, Tree, leaf_tasks
 from ..model.violation import Violation
 from ..streams.round_wiring import LocalStream, Wiring
-from ..streams.tiles import GroupTiles
+from ..streams.tile_sequences import GroupTiles
 from .fifos import body_of, fifos_inside
 from .rule import Subject
 

@@ -19,7 +19,7 @@ from ..mapping import DeviceMapping
 from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
-from ..search.bounds import FoldBounds
+from ..search.fold_bounds import FoldBounds
 from .allo_rules import ALLO_RULES, FIFO_DEPTH
 from .respell import with_fewer_transfers
 from .rule import Rule, Subject

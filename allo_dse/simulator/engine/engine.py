@@ -30,7 +30,7 @@ from ..steady.extrapolate import Extrapolator, can_repeat, without_logs
 from .payload import streams_with_payload, tasks_with_payload
 from .progress_samples import Sampler
 from .recording import MAX_EVENTS, Recorder
-from .result import RunResult
+from .run_result import RunResult
 from .window_recorder import WindowRecorder
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from allo_dse.common.aliases import Array
 
 from ..trace.data import IntArray
-from .jit import compiled
 from .kernels import Bursts, untimed
+from .numba_kernels import compiled
 from .replay_plan import Operations, Plan
 
 LANES = 16

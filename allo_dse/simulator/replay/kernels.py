@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trace.data import IntArray
-from .jit import compiled, inlined
+from .numba_kernels import compiled, inlined
 from .replay_plan import Operations
 
 Times = NDArray[np.generic]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..deadlock.explain import Blocked, Deadlock
 from ..engine.engine import table_engine
-from ..engine.result import RunResult
+from ..engine.run_result import RunResult
 from ..network.network import IntArray, Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from ..trace.data import GET, PUT, LoopOp, TraceData, TraceError, TraceLoop

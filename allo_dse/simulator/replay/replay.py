@@ -13,7 +13,7 @@ from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
 from .kernels import Progress, Ready, clear_times, run
 from .replay_plan import Plan
-from .result import ReplayResult
+from .replay_result import ReplayResult
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
 """Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""

@@ -16,7 +16,7 @@ from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK
 from .replay import replay_one, stream_index
 from .replay_plan import Plan
-from .result import ReplayResult
+from .replay_result import ReplayResult
 from .spread import Changing, spread
 
 FULL_SHARE = 8

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trace.data import IntArray
-from .jit import compiled, inlined
+from .numba_kernels import compiled, inlined
 from .replay_plan import Operations
 
 

@@ -10,7 +10,7 @@ from typing import overload
 from numpy.typing import ArrayLike
 
 from ..deadlock.depths import Increase
-from ..engine.result import RunResult
+from ..engine.run_result import RunResult
 from ..trace.build import Process, build_trace
 from ..trace.check import trace_notes
 from ..trace.data import IntArray, TraceData, TraceError
@@ -20,8 +20,8 @@ from .depth_tries import smallest_depths
 from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
 from .replay_plan import Plan, make_plan
+from .replay_result import ReplayResult
 from .replayer import Replayer
-from .result import ReplayResult
 
 
 class Trace:

@@ -11,7 +11,7 @@ from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.fold_bounds import FoldBounds
 
 from ..design import Design
 from ..draft import Draft

@@ -11,7 +11,7 @@ from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import FoldSpace, Layout
+from allo_dse.mapper.search.fold_space import FoldSpace, Layout
 
 from ..draft import Draft
 from ..gene import Genes

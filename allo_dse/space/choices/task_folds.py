@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from allo_dse.common.errors import IllegalFold
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.node_fold import NodeFold
-from allo_dse.mapper.graph.names import task_names
+from allo_dse.mapper.graph.node_names import task_names
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.node_search import anything_fits, beam_folds, node_folds
 

@@ -21,7 +21,7 @@ from ..store.record import Verification
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.eval.evaluator import Evaluator
-    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.mapper.program import Program
     from allo_dse.mapper.target.target import Target
     from allo_dse.space.choice import Choice
@@ -269,7 +269,7 @@ class StudySpec:
 
         What rungs above the first measure changes what is predicted: nothing is known beforehand then.
         """
-        from allo_dse.eval.bounds import bounding_of
+        from allo_dse.eval.bounding import bounding_of
 
         bounding = None if self.rungs else bounding_of(evaluator)
         return LeastLosses(self.objectives, self.constraints, bounding)

@@ -13,7 +13,7 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec

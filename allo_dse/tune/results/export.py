@@ -28,7 +28,7 @@ from .explain import design_layouts
 if TYPE_CHECKING:
     from allo_dse.backends.hls.project import HlsProject
     from allo_dse.eval.program.observe import Inputs
-    from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
 
@@ -75,7 +75,7 @@ def export_design(
 
 def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -> HlsProject:
     """The design's HLS project, at the stream depths that were solved for it."""
-    from allo_dse.eval.hls.design import board_project
+    from allo_dse.eval.hls.design_project import board_project
 
     return board_project(
         design,
@@ -104,7 +104,7 @@ def _layouts(design: Design) -> dict[str, Any]:
 
 def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
     from allo_dse.drawing import placement_svg
-    from allo_dse.mapper.place.result import PlacedDesign
+    from allo_dse.mapper.place.placed_design import PlacedDesign
 
     if not isinstance(placement, PlacedDesign):
         return {}

@@ -16,7 +16,7 @@ from allo_dse.space.params import plain_value
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..results.result import Result
+from ..results.study_result import Result
 from ..search.judge import Judge
 from ..search.screening import Screen
 from ..search.tally import Tally

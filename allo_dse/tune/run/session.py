@@ -16,12 +16,12 @@ from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
-from ..results.result import Result
+from ..results.study_result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.protocol import Proposer, certificate_of
 from ..show.output import write_best, write_tables
-from ..show.progress import make_reporter
+from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
 from ..store.certificate import Certificate
 from ..store.record import PlacementNote, Session, Verification

@@ -11,7 +11,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from ..results.result import Result
+from ..results.study_result import Result
 from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from ..store.file_names import displayed, printable

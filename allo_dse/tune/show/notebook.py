@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ..results.result import Result
+from ..results.study_result import Result
 from ..search.screening import Screen
 from .numbers import format_value
 from .reporters import QuietReporter

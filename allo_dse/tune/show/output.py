@@ -13,7 +13,7 @@ from allo_dse.common.aliases import JsonObject
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
-from ..results.result import Result, failure_words
+from ..results.study_result import Result, failure_words
 from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
 
-from ..results.result import Result
+from ..results.study_result import Result
 from ..search.screening import Screen
 from ..store.file_names import printable
 from .output import summary

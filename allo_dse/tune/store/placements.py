@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allo_dse.mapper.place.result import Infeasible, PlacedDesign, placement_from_dict
+from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign, placement_from_dict
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from allo_dse.backends.hls.task.pragmas import place
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 
 HOSTILE = ["a\n#error b.py", "c\\", "d*/ x.py", "e\r`f`.py", "g\u2028h.py", "$(id) <b>.py"]
 

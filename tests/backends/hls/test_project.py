@@ -18,9 +18,9 @@ from allo_dse.backends.hls import emit_project
 from allo_dse.backends.hls.csim import load_results, save_arguments
 from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.hls.design import folding_of
+from allo_dse.eval.hls.design_project import folding_of
 from allo_dse.lang.schedule import build
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.program.directive import Directive
 from tests.frontend import samples
 

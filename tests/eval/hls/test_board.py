@@ -14,7 +14,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
-from allo_dse.eval.hls.design import board_project, hls_project
+from allo_dse.eval.hls.design_project import board_project, hls_project
 from allo_dse.eval.hls.golden_data import golden_data
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.space.design import Design

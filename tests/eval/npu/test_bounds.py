@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.bounds import Bounds, bounding_of
+from allo_dse.eval.bounding import Bounds, bounding_of
 from allo_dse.eval.npu.bounds import NpuBounds
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install

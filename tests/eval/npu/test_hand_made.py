@@ -16,8 +16,8 @@ from allo_dse.mapper.graph.tree import text
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program, load_program
-from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.search.fold_bounds import FoldBounds
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 
 install()
 

@@ -15,7 +15,7 @@ from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.mapper.search.node_search import node_folds
 from allo_dse.simulator.deadlock.explain import DeadlockError
 

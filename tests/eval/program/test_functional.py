@@ -19,7 +19,7 @@ from allo_dse.eval.program.functional import run_graph
 from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program, load_program
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from tests.eval.designs import gemm_fold
 

@@ -13,8 +13,8 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.folds import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.search.fold_bounds import FoldBounds
+from allo_dse.mapper.search.fold_space import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.streams import StreamArray
 from tests.mapper.laws import programs, stages

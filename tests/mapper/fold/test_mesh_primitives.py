@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import folded, gemm_mapping
-from tests.mapper.search.test_folds import HALF_K, HAND, gemm_fold
+from tests.mapper.search.test_fold_space import HALF_K, HAND, gemm_fold
 from tests.support.programs import gemm_program, mesh_program, vector_add_program
 
 

@@ -12,7 +12,7 @@ from hypothesis.strategies import DataObject
 from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import leaf_tasks, text
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.program.compiled import CompiledProgram
 from tests.mapper.laws import folded, gemm_mapping, programs
 from tests.support.programs import gemm_program, systolic_program

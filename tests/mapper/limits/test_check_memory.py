@@ -13,7 +13,7 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.streams.node_memory import NodeMemory, group_memory
 from allo_dse.mapper.streams.view import MappingView
 from allo_dse.program.compiled import CompiledProgram

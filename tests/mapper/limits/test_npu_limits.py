@@ -17,7 +17,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.violation import CONSTRAINTS, Violation
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import SharedTensor, Tensor, TensorPort
 from tests.support.programs import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from tests.support.programs import (
     attention_program,
     gemm_program,

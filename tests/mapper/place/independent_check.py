@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.place.array import Tile, TileLimits
-from allo_dse.mapper.place.result import Hop, PlacedDesign, Port, Route, RouteKind, TileUse
+from allo_dse.mapper.place.placed_design import Hop, PlacedDesign, Port, Route, RouteKind, TileUse
 
 _ACROSS = {"north": ("south", 0, 1), "south": ("north", 0, -1), "east": ("west", 1, 0), "west": ("east", -1, 0)}
 

@@ -18,9 +18,9 @@ from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.exact_model import JointModel
+from allo_dse.mapper.place.placed_design import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.placement_model import PlacementModel, make_solver
 from allo_dse.mapper.place.problem import NodeNeed, Problem
-from allo_dse.mapper.place.result import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.wishes import Wishes
 from allo_dse.program.compiled import CompiledProgram

@@ -17,8 +17,8 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.bounds import FoldBounds
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_bounds import FoldBounds
+from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.mapper.search.node_search import anything_fits, beam_folds, node_folds
 from allo_dse.space.design import Design
 from tests.support.programs import (

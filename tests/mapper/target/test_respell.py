@@ -13,7 +13,7 @@ from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.bounds import FoldBounds
+from allo_dse.mapper.search.fold_bounds import FoldBounds
 from allo_dse.mapper.target.respell import least_transfers, with_fewer_transfers
 from allo_dse.mapper.target.target import TARGETS
 from allo_dse.space.choices.kernel_folds import KernelFolds

@@ -20,7 +20,7 @@ from allo_dse.mapper.layouts.access import is_word_aligned, tile_loops
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import AccessPattern, Transfer, Transport
 from allo_dse.mapper.model.sequences import change_count, loop_nest, nest_moves
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from tests.support.programs import INT16, INT32, gemm_program, vector_add_program

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.run_time.record_fields import Arbitration
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.memories import Axi, read_port, write_port
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table

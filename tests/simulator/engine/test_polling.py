@@ -9,7 +9,7 @@ import pytest
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 
 COUNT = 20

@@ -19,7 +19,7 @@ from allo_dse.simulator.codegen.run_time.record_fields import State
 from allo_dse.simulator.engine import recording
 from allo_dse.simulator.engine.critical_path import KINDS
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity
 from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import NetworkBuilder

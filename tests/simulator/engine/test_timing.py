@@ -14,7 +14,7 @@ from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.payload import tasks_with_payload
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
 from tests.simulator.engine_programs import Writer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allo_dse.simulator.engine import window_recorder
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Timeline
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table

@@ -17,7 +17,7 @@ from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from allo_dse.simulator.replay.result import ReplayResult
+from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.steady.repeated_frames import repeated
 from allo_dse.simulator.trace.build import Frames, Get, Loop, Put

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.trace.build import Get, Loop

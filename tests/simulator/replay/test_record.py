@@ -14,10 +14,10 @@ import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from allo_dse.simulator.replay.result import ReplayResult
+from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.data import TraceError
 from tests.simulator.replay.support import makespans
@@ -27,7 +27,7 @@ install()
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.mapper.search.folds import fold_choices
+from allo_dse.mapper.search.fold_space import fold_choices
 from studies.gemm_npu import gemm
 from tests.simulator import engine_cases
 from tests.simulator.engine import test_pipelines as test_engine_pipelines

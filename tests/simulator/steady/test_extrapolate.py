@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate

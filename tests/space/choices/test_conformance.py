@@ -15,7 +15,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import unfolded
+from allo_dse.mapper.search.fold_space import unfolded
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.auto_schedules import AutoSchedules

@@ -13,7 +13,7 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import Metrics, full_name
 from allo_dse.tune.rerun import replay_run
-from allo_dse.tune.results.result import Result
+from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run.restore import read_history
 from allo_dse.tune.search.judge import Judge
 from allo_dse.tune.search.ladder import Rung

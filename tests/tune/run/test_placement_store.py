@@ -17,9 +17,9 @@ from allo_dse.mapper import mapping
 from allo_dse.mapper.limits.npu_limits import node_violations
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import Violation
-from allo_dse.mapper.place.result import Infeasible
+from allo_dse.mapper.place.placed_design import Infeasible
 from allo_dse.space.space import Space
-from allo_dse.tune.results.result import Result
+from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.placements import PLACEMENTS, placement_of
 from allo_dse.tune.study_file import load_studies

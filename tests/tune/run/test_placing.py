@@ -11,9 +11,9 @@ import pytest
 import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.mapper.model.violation import Violation
-from allo_dse.mapper.place.result import Infeasible, PlacedDesign
+from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.tune.declare.spec import StudySpec
-from allo_dse.tune.results.result import Result
+from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.mapper.place.independent_check import verify_placement
 from tests.tune.fakes import fake_study

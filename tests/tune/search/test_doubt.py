@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.results.result import failure_words
+from allo_dse.tune.results.study_result import failure_words
 from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt, kind_of
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.log import read_log

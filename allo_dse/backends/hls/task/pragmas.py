@@ -11,7 +11,7 @@ from allo_dse.ir.bindings import ir
 from allo_dse.ir.nested_ops import nested_ops
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import DATAFLOW, STREAM, Directive, stream_depth
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 from allo_dse.program.tasks import TaskClass
 
 from ..cpp.names import identifier

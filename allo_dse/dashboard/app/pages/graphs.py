@@ -102,7 +102,7 @@ def graph_controls(design: str) -> Component:
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
     """The graph as written or as folded; of the folded one with what its nodes and streams do in a run."""
     from allo_dse.drawing.summary import summarise
-    from allo_dse.mapper.place.result import PlacedDesign
+    from allo_dse.mapper.place.placed_design import PlacedDesign
 
     design, run, placed, note = context.programs.candidate(ref).design, None, None, ""
     summary = summarise(design.vmg if which == "after" else design.program.vmg)

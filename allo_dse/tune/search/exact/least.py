@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.bounds import Bounding, Bounds
+from allo_dse.eval.bounding import Bounding, Bounds
 from allo_dse.space.design import Design
 from allo_dse.space.regions import Region
 

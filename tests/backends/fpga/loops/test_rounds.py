@@ -23,7 +23,7 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
 from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
-from allo_dse.program.source import SourceLocation, SourceLoop
+from allo_dse.program.locations import SourceLocation, SourceLoop
 from allo_dse.program.tasks import TaskClass
 from tests.backends.fpga import programs
 

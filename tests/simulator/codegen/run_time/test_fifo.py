@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.trace import Trace

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.eval.bounds import Bounds
+from allo_dse.eval.bounding import Bounds
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.tune.results.result import Result
+from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.exact.by_bounds import ExactProposer
 from allo_dse.tune.search.objectives import minimize, require

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.eval.bounds import Bounds
+from allo_dse.eval.bounding import Bounds
 from allo_dse.tune.search.exact.least import LeastLosses, metric_of
 from allo_dse.tune.search.objectives import maximize, minimize, require
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from allo_dse.mapper.graph.periods import Flags, GroupSchedule
+from allo_dse.mapper.graph.node_schedules import Flags, GroupSchedule
 from allo_dse.mapper.streams.channels import NodeLinks, Use
 from allo_dse.mapper.streams.leaf_steps import leaf_steps, use_codes
 from allo_dse.program.index_maps import IntArray

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allo_dse import Buffering, Design, Device, NpuSimulator
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.streams.leaf_steps import leaf_steps
 from tests.support.programs import attention_program
 

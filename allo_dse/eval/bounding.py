@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from allo_dse.mapper.search.folds import Layout
+from allo_dse.mapper.search.fold_space import Layout
 from allo_dse.space.design import Design
 from allo_dse.space.draft import Draft
 

@@ -4,7 +4,7 @@ import pytest
 
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.names import task_names
+from allo_dse.mapper.graph.node_names import task_names
 from tests.support.programs import gemm_program, graph_program, mesh_program, one_class_kernel, vector_add_program
 
 

@@ -13,7 +13,7 @@ from msgspec import convert
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.search.folds import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
+from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IndexMap
 from allo_dse.program.streams import StreamArray

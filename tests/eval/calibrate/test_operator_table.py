@@ -13,7 +13,7 @@ from allo_dse.backends.hls_report.parts import Resources
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.calibrate.device_text import fpga_text, write_device
-from allo_dse.eval.calibrate.operators import Reading, calibrate_operators, operators_in
+from allo_dse.eval.calibrate.operator_table import Reading, calibrate_operators, operators_in
 from allo_dse.tune.reported import has_reports, read_reported
 from tests.eval.hls.stand_in import report_xml
 

@@ -23,7 +23,7 @@ from ..fold.fold_options import AxisSpace, KernelSpace, axis_space
 from ..fold.joint import JointFold
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..graph.program_graph import ProgramGraph
-from .bounds import FoldBounds, Needs
+from .fold_bounds import FoldBounds, Needs
 from .fold_units import NOTHING, FoldUnit, Sizes, add_needs, independent_parts
 
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.program.source import SourceLocation
+from allo_dse.program.locations import SourceLocation
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.live import LiveReporter
 from allo_dse.tune.show.numbers import format_duration, format_value
 from allo_dse.tune.show.output import print_result
-from allo_dse.tune.show.progress import make_reporter
+from allo_dse.tune.show.reporter_of_run import make_reporter
 from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
 from tests.tune.fakes import fake_study
 

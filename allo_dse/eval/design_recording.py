@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.progress_samples import Samples
-from allo_dse.simulator.engine.result import RunResult
+from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import Network
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.search.folds import FoldSpace
-from allo_dse.mapper.target.cores import creation_order
+from allo_dse.mapper.search.fold_space import FoldSpace
+from allo_dse.mapper.target.creation_order import creation_order
 from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import gemm_program, vector_add_program
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..fold.mesh_primitives import plans
 from ..fold.vmg import VMG
 from ..graph.groups import MeshLeaves
-from ..graph.names import bundle_name, chain_name
+from ..graph.node_names import bundle_name, chain_name
 from ..graph.ports import schedule_round
 from ..model.movement import StreamFlow
 from .placer import Core, PlacedNode, place_nodes
