@@ -7,27 +7,27 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.ir.linear import Linear, decided, forms_of
-from allo_dse.ir.nest import Branch, Loop, Op, read_nest
+from allo_dse.ir.linear import decided
+from allo_dse.ir.nest import Branch, Op, read_nest
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
+from .item_walks import asks_data, control_forms, has_loops, stream_ops
 from .loops.asap import StreamEvent, Walk
 from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
-from .observed import Asked, Observed, matters
+from .observed import Asked, Observed
 from .overlap import handed_on, overlapped, process_of, processes
 from .plan import Item, Plan, Planned, plan_of, planned
 from .refusal import place_of, refusal
@@ -130,34 +130,7 @@ def depends_on_pid(mlir: str) -> bool:
     nest = read_nest(mlir)
     pids = set(nest.pids)
 
-    return any(pids & form.variables for form in _control(nest.body))
-
-
-def _control(nodes: Iterable[object]) -> Iterator[Linear]:
-    """The forms that decide which operations of a body happen: bounds of loops, and conditions."""
-    for node in nodes:
-        if isinstance(node, Branch):
-            if matters(node):
-                yield from forms_of(node.test)
-            yield from _control(itertools.chain(*node.sides))
-        elif isinstance(node, Loop):
-            yield from (form for form in (node.lower, node.upper) if form is not None)
-            yield from _control(node.body)
-        elif isinstance(node, Planned):
-            yield from node.bounds or ()
-            yield from _control(node.body)
-
-
-def _asks(items: Iterable[Item]) -> bool:
-    """Whether data decides on what happens in a body."""
-    for item in items:
-        if isinstance(item, Planned) and (item.site >= 0 or _asks(item.body)):
-            return True
-        if isinstance(item, Branch):
-            is_asked = item.test is None and matters(item)
-            if is_asked or any(_asks(side) for side in item.sides):  # type: ignore[arg-type]
-                return True
-    return False
+    return any(pids & form.variables for form in control_forms(nest.body))
 
 
 class _Task:
@@ -222,7 +195,7 @@ class _Task:
         straight: list[Item] = []
         for item in items:
             moved = isinstance(item, Op) and item.block
-            if moved or (isinstance(item, Planned) and item.mode != "unroll") or _has_loops(item):
+            if moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item):
                 parts += self._straight_line(straight, variables)
                 straight = []
                 parts += self._own_time(item, times, variables, outermost=outermost)
@@ -255,7 +228,7 @@ class _Task:
             return list(self.block(item.sides[not holds], times, variables, outermost=outermost))  # type: ignore[arg-type]
         sides = [self.block(side, times, variables, outermost=outermost) for side in item.sides]  # type: ignore[arg-type]
         if any(uses_streams(side) for side in sides):
-            event = next(_stream_ops(item), None)
+            event = next(stream_ops(item), None)
             place = place_of(self.task_class, op=None if event is None else event.op)
             raise refusal("whether this stream operation happens depends on data", place)
         return [Wait(max(cycles_of(side) for side in sides))]
@@ -263,7 +236,7 @@ class _Task:
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
         """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
         self._sequential.add(loop.variable)
-        if not any(loop.variable in form.variables for form in _control(loop.body)) and not _asks(loop.body):
+        if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
         self._rounds += loop.trips
         if self._rounds > _MOST_ROUNDS:
@@ -392,26 +365,3 @@ def _weight(kind: str) -> int:
     if kind.startswith("mac"):
         return 2
     return int(kind.startswith(("mul", "arith.addi", "arith.subi")) or kind.rpartition(".")[2] in _ARITHMETIC)
-
-
-def _has_loops(item: Item) -> bool:
-    if isinstance(item, Branch):
-        return any(
-            (isinstance(inner, Planned) and inner.mode != "unroll")
-            or (isinstance(inner, Op) and inner.block > 0)
-            or (isinstance(inner, Branch) and _has_loops(inner))
-            for side in item.sides
-            for inner in side
-        )
-    return False
-
-
-def _stream_ops(item: Item) -> Iterator[Op]:
-    """The stream operations in an item, in order."""
-    if isinstance(item, Op):
-        if item.direction is not None:
-            yield item
-        return
-    inside = item.body if isinstance(item, Planned) else itertools.chain(*item.sides)
-    for inner in inside:
-        yield from _stream_ops(inner)  # type: ignore[arg-type]

@@ -104,6 +104,7 @@ class Fit:
             return np.zeros(0)
         weights = weights_of(self.residuals, self.scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
+        # Bessel's correction: residuals are smaller than errors by as many degrees of freedom as were fitted.
         excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
         result: Vector = self.scale * np.sqrt(np.diag(covariance) * excess)
         return result
@@ -146,6 +147,8 @@ def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
     change = np.zeros(jacobian.shape[1])
     for _ in range(ROUNDS):
         now = residuals + jacobian @ change
+        # Iteratively reweighted least squares: with each residual weighted by its influence, the minimum of the squares
+        # is a step towards that of the robust loss.
         root = np.sqrt(weights_of(now, scale_of(now)))
         change = change - np.linalg.lstsq(root[:, None] * jacobian, root * now, rcond=1e-6)[0]
     return change
@@ -163,6 +166,8 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
         weakest = singular[-1] if len(singular) == len(free) else 0.0
         if len(free) <= most and weakest * UNDETERMINED >= scale:
             break
+        # Along the right singular vector of the smallest singular value residuals change least: its largest entry is
+        # the parameter that the others can stand in for, and those with large entries are what it is mistaken for.
         direction = np.abs(directions[-1])
         position = int(direction.argmax())
         alike[free[position]] = [i for i, part in zip(free, direction, strict=True) if part > PARTNER * direction.max()]
@@ -225,9 +230,9 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
             moved[i] = start[i] - k * np.log(4)
             shift = np.abs(problem.residuals_at(moved) - before)
             if shift.max() < RATE_SHOWS:
-                continue
+                continue  # still no bottleneck anywhere: lower it further
             if np.median(shift) > RATE_DOMINATES:
-                break
+                break  # half of all times are its alone by now: lower still explains nothing more
             tried, then, _ = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
             if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
                 best, residuals, better = tried, then, True
@@ -248,6 +253,8 @@ def _descend(problem: Problem, at: Vector, free: Sequence[int], trust: float, ro
         jacobian = problem.slopes(at, now, free)
         scale = scale_of(now)
         root = np.sqrt(weights_of(now, scale))
+        # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
+        # data does not determine would be as long as noise makes them.
         prior = min(scale, SELECTION_SCALE) / trust
         left = np.vstack([root[:, None] * jacobian[:, free], np.eye(len(free)) * prior])
         right = np.concatenate([root * now, prior * (at - begun)[free]])

@@ -205,6 +205,8 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
     Raises:
         Undecidable: when the degree is too high.
     """
+    # Schwartz 1980, Zippel 1979: a polynomial of this degree that is not zero is zero at a random point of a field with
+    # probability degree / p at most. Points are drawn independently, so that their probabilities multiply.
     once = (degree + 1) * (1 + hashes * hashes / 2) / 2 ** (PRIME_BITS - 1)
     points = math.ceil(math.log(ERROR) / math.log(once)) if once < 1 else MAX_POINTS + 1
     if points > MAX_POINTS:
@@ -308,7 +310,7 @@ def _difference(
     field = FieldDomain(random_prime(limits.seed))
     for point in range(points):
         rng = np.random.default_rng([limits.seed, point])
-        key = int(rng.integers(1 << 62))
+        key = int(rng.integers(1 << 62))  # of the hashes: what collides at one point does not at the next
         words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
         for one in given:
             found = [_run(side, field, words, one, key=key, seconds=limits.seconds)[0] for side in sides]

@@ -154,6 +154,7 @@ class _Copies:
         found = {}
         for name in self.uses:
             tiles = self.tiles.reads.get(name, set())
+            # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
             clock, times = self.mapping.device.external.latency_cycles, {}
             for tile in sorted(tiles):
                 clock += self.cycles_of_tile(name, tile)
@@ -188,6 +189,8 @@ class _Tasks:
         begins, longest = self._with_streams(begins), 0
         for group in self.mapping.vmg.groups:
             tasks = group.leaves.tasks()
+            # A node runs its tasks one after the other: when its first could begin, plus the work of all, plus the copy
+            # of its last result. The minima leave open which task is first and which is last.
             longest = max(longest, int((begins[tasks].min(1) + own[tasks].sum(1) + ends[tasks].min(1)).max()))
         return longest
 
@@ -217,6 +220,8 @@ class _Tasks:
         lead = first_put[edges.array, edges.source] - last_get[edges.array, edges.target]
         known = np.isfinite(lead)
         source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
+        # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
+        # towards the true ones, so they are bounds wherever this stops.
         for _ in range(_MOST_HOPS):
             later = begins.copy()
             np.maximum.at(later, target, begins[source] + lead)
@@ -291,6 +296,8 @@ def _resources(mapping: FpgaCosts, *, solved: bool) -> dict[str, Interval]:
 def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
     """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
     rules = device.fifo
+    # What a FIFO takes grows with its depth as long as it is built in one way, so each resource is least at the depth
+    # where a way of building begins.
     first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)
     kinds = [fifo_resources(device, bits, depth) for depth in first_of_kind if depth >= least]
     return {resource: min(getattr(kind, resource) for kind in kinds) for resource in RESOURCES}

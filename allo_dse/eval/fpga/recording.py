@@ -70,13 +70,11 @@ class FpgaRecording(Recording):
 
     Attributes:
         depths: stream depths of the run.
-        is_reported: whether loops take what an HLS report says, not what the cost model does.
         task_of: per process the program's task, or -1 for copies.
         fifos: how many of the streams are the program's FIFOs; they come first.
     """
 
     depths: Mapping[str, int] = field(default_factory=dict)
-    is_reported: bool = False
     task_of: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     fifos: int = 0
 
@@ -115,7 +113,6 @@ def record_fpga(
         whole,
         max_events or MAX_EVENTS,
         used,
-        report is not None,
         labels.number,
         network.fifos,
     )

@@ -71,6 +71,7 @@ class NpuBounds:
         several = [[(k, (2,) * len(kernel.mesh))] for k, kernel in enumerate(work.program.kernels)]
         memory = max(work.limits.core_bytes(kernel, draft.buffering) for kernel in several)
         moving, total = work.moved_once
+        # However work is shared out, some node has no less than the mean.
         run = max(sum(work.kernel_ticks) / nodes, moving)
         return work.bounds(nodes, run, 0, (memory, ANYTHING), (total, ANYTHING))
 
@@ -152,6 +153,8 @@ class _Plan:
         )  # fmt: skip
         shims = (sum(m.cadence.over(periods) * m.ticks.shim for m in moved) for moved in self._of_transfer)
         memory = (m.cadence.over(periods) * m.ticks.channel for m in self._moved)
+        # Each of these is work of one server, which does one thing at a time; the slowest of them is the least that all
+        # together can take.
         return max(*dram, max(shims, default=0), max(memory, default=0), self._busiest_core(periods))
 
     def _busiest_core(self, periods: int) -> float:
@@ -164,6 +167,7 @@ class _Plan:
                 per_node[node] = (max(fill, ticks), drain) if way == "in" else (fill, max(drain, ticks))
         node, longest = 0, 0.0
         for schedule in self._schedules:
+            # Before its first tile and after its last a core has nothing to compute: what these take adds to its work.
             computed = self._work.tree_ticks(schedule.group.tree) / schedule.periods * periods
             last = node + schedule.group.count
             longest = max(longest, computed + max(sum(per_node.get(own, (0, 0))) for own in range(node, last)))

@@ -261,6 +261,8 @@ def _shim_channel(parts: _Parts, flows: list[_Staged], memory: tuple[int, int]) 
 def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
     """What a shim channel does, and the ticks its moves take in a steady period."""
     table = Table()
+    # A channel walks through its descriptors in one order, so its flows take turns as the cores come to need tiles; in
+    # any other order a core could wait for a tile that stands behind one for which there is no room yet.
     first = _order_of_moves([staged.schedule.first for staged in flows])
     steady = _order_of_moves([staged.schedule.steady for staged in flows])
     if np.array_equal(first, steady):
@@ -289,6 +291,7 @@ def _shim_moves(
             table.get(2 * position + taken)
             table.request(0, ticks.dram)
             table.request(1, ticks.column)
+            # DRAM and the column serve the tile within the time that the channel itself is busy with it.
             table.wait(ticks.shim - ticks.dram - ticks.column)
             table.put(2 * position + given)
 

@@ -100,6 +100,7 @@ class ProgramWork:
             own, channel = self._moved_of(number, None if walks is None else tuple(walks[number]))
             sums, longest = sums + own, max(longest, channel)
         dram, shims, total = sums[:2].tolist(), sums[2:4].tolist(), float(sums[4])
+        # Columns are not known before there is a transport plan: at best all channels are equally busy.
         shared = (own / self.channels[way] for own, way in zip(shims, DIRECTIONS, strict=True))
         return max(longest, *dram, *shared), total
 
@@ -197,6 +198,7 @@ class ProgramWork:
             rewrites: of descriptors by the host, at least.
         """
         run_us = ticks / TICKS_PER_CYCLE / self.cycles_per_us
+        # Floating-point sums in another order differ in their last digits: with the slack a bound stays one.
         latency_us = (run_us + host_us(self.program, self.device, rewrites)) * (1 - _SLACK)
         macs, peak = self.macs_and_peak
         most = (1 + _SLACK) / latency_us if latency_us else ANYTHING

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.bounding import Bounding, Bounds
+from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
 from allo_dse.space.design import Design
 from allo_dse.space.regions import Region
 
@@ -102,7 +102,7 @@ class LeastLosses:
     def of_region(self, region: Region) -> Losses | None:
         """The least that each objective's loss can be in a region; None where none of its designs can satisfy the
         constraints."""
-        bounding: Any = self.bounding
+        bounding = cast(RegionBounding, self.bounding)
         return self._losses(partial(bounding.of_region, region.draft, region.nodes, region.layout))
 
     def _losses(self, bound: Callable[[], Bounds] | None) -> Losses | None:
