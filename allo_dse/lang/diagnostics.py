@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
+import warnings
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -12,10 +13,10 @@ from typing import Self
 from allo_dse.common.errors import AlloDseError
 
 _OTHERS = (
-    str(Path(__file__).resolve().parents[1]), "<frozen",
+    str(Path(__file__).resolve().parents[1]), "<frozen", "<string>",
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")),
 )  # fmt: skip
-"""How the names of files begin that are not the user's."""
+"""How the names of files begin that are not the user's; that of a dataclass's own methods is <string>."""
 
 
 class ProgramWarning(UserWarning):
@@ -45,8 +46,8 @@ class ProgramError(AlloDseError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.is_placed = file is not None
-        if file is None and (frame := _running()) is not None:
-            file, line = frame.f_code.co_filename, frame.f_lineno
+        if file is None:
+            file, line = running_line()
         if file is not None and line is not None and column is None:
             source_line = linecache.getline(file, line).rstrip()
             column, width = len(source_line) - len(source_line.lstrip()) + 1, max(1, len(source_line.strip()))
@@ -91,12 +92,18 @@ class ProgramError(AlloDseError):
         )  # fmt: skip
 
 
-def _running() -> FrameType | None:
-    """Where the user's program is."""
+def running_line() -> tuple[str, int] | tuple[None, None]:
+    """The file and the line of the user's program that is running."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
         frame = frame.f_back
-    return frame
+    return (None, None) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def warn(message: str) -> None:
+    """A warning at the line of the user's program that is running."""
+    file, line = running_line()
+    warnings.warn_explicit(message, ProgramWarning, file or "allo-dse", line or 1)
 
 
 class ProgramStop(ProgramError, SystemExit):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .diagnostics import ProgramError
+from .diagnostics import ProgramError, running_line
 
 
 class Partition:
@@ -19,11 +19,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One customization: its name and arguments as the program gave them."""
+    """One customization: its name and arguments as the program gave them, and its line there."""
 
     name: str
     args: tuple[object, ...]
     options: tuple[tuple[str, object], ...]
+    line: tuple[str, int] | tuple[None, None] = field(default_factory=running_line, compare=False, repr=False)
 
     def in_function(self, function: str) -> Primitive:
         """The same primitive, its names those of a function."""

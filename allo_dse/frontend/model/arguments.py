@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.lang.diagnostics import ProgramWarning
+from allo_dse.lang.diagnostics import warn
 from allo_dse.lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
@@ -46,8 +45,7 @@ class Arguments:
         expected = numpy_dtype(tensor.dtype)
         flat = given.ndim == 1 and given.size == math.prod(tensor.shape)
         if given.shape != tensor.shape and not flat and _has_more_rows(given.shape, tensor.shape):
-            text = f"argument {tensor.name}: only the first {tensor.shape[0]} of {len(given)} rows are used"
-            warnings.warn(text, ProgramWarning, stacklevel=2)
+            warn(f"argument {tensor.name}: only the first {tensor.shape[0]} of {len(given)} rows are used")
             given = given[: tensor.shape[0]]  # the memory begins alike, which is all that hardware sees
         if not (given.shape == tensor.shape or flat) or not _compatible(given.dtype, expected, tensor.dtype):
             shown = f"bytes of {tensor.dtype}" if is_wide(tensor.dtype) else str(expected)

@@ -29,9 +29,17 @@ def checked_schedule(program: CompiledProgram, primitives: Sequence[Primitive]) 
     """The customizations as attributes of a program.
 
     Raises:
-        ProgramError: for an array or loop that the program does not have, or options that do not suit it.
+        ProgramError: for an array or loop that the program does not have, or options that do not suit it, at the line
+            of the customization.
     """
-    return tuple(_directive(program, primitive) for primitive in primitives)
+    found = []
+    for primitive in primitives:
+        try:
+            found.append(_directive(program, primitive))
+        except ProgramError as error:
+            file, line = primitive.line
+            raise ProgramError(error.message, hint=error.hint, file=file, line=line) from None
+    return tuple(found)
 
 
 def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:

@@ -205,33 +205,43 @@ def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found)
 
 
 def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> None:
-    """Another shape of a local array, with the elements in the same order.
+    """Another shape of an array, with the elements in the same order.
 
     before:  B: int32[10, 10] ... B[x, y]        after reshape(B, (20, 5)):  B: int32[20, 5] ... B[flat // 5, flat % 5]
     """
     old = ir.MemRefType(array.type)
-    if isinstance(array, ir.BlockArgument):
-        raise ProgramError(f"`{name}` is an argument: callers know its shape", hint="reshape works on local arrays")
     if not all(isinstance(n, int) and n > 0 for n in shape) or math.prod(shape) != math.prod(old.shape):
         raise ProgramError(f"`{name}` has {math.prod(old.shape)} elements, which {tuple(shape)} does not hold")
-    owner = array.owner
-    with ir.InsertionPoint(owner):
-        made = memref.AllocOp(ir.MemRefType.get(shape, old.element_type), [], []).operation
-    made.attributes[NAME] = ir.StringAttr.get(body.name_of(array))
-    for op in accesses(body.function, array, ("memref.dealloc",)):
+    used = accesses(body.function, array, ("memref.dealloc",))
+    made = _reshaped(body, array, shape)
+    for op in used:
         with ir.InsertionPoint(op):
             where = _unflat(_flat(indices(op), old.shape), shape)
             if op.name == "memref.load":
-                op.results[0].replace_all_uses_with(memref.LoadOp(made.results[0], where).result)
+                op.results[0].replace_all_uses_with(memref.LoadOp(made, where).result)
             elif op.name == "memref.store":
-                memref.StoreOp(op.operands[0], made.results[0], where)
+                memref.StoreOp(op.operands[0], made, where)
             else:
-                memref.DeallocOp(made.results[0])
+                memref.DeallocOp(made)
         op.erase()
-    for key, value in list(body.arrays.items()):
-        if value == array:
-            body.arrays[key] = made.results[0]
-    owner.erase()
+    if made != array:
+        array.owner.erase()
+
+
+def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """The memory in its new shape: an argument is changed, of a local array there is a new one."""
+    element = ir.MemRefType(array.type).element_type
+    if isinstance(array, ir.BlockArgument):
+        layout = f"strided<[{', '.join('?' * len(shape))}], offset: ?>"
+        array.set_type(ir.MemRefType.get(shape, element, ir.Attribute.parse(layout)))
+        inputs = [argument.type for argument in body.block.arguments]
+        body.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        return array
+    with ir.InsertionPoint(array.owner):
+        made = memref.AllocOp(ir.MemRefType.get(shape, element), [], []).operation
+    made.attributes[NAME] = ir.StringAttr.get(body.name_of(array))
+    body.arrays.update({key: made.results[0] for key, value in body.arrays.items() if value == array})
+    return made.results[0]
 
 
 def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nest import Loop, Node
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError, warn
 
 from .body import Body, inner_block, is_pure, number_of, numbered, statements
 from .dependence import Pairing, Reference, first_order, references, value_ranges
@@ -34,6 +34,10 @@ def compute_at(producer: Found, target: Found) -> None:
         raise ProgramError("both loops belong to one nest", hint="compute_at merges two nests")
     first = path[0]
     moved = _same_rounds(body, first, shared)
+    if len(moved) < len(shared):
+        names = body.source(moved[-1]).name, body.source(shared[len(moved) - 1]).name
+        warn(f"compute_at: `{names[0]}` has several loops inside it, which all run in the rounds of `{names[1]}`")
+        shared = shared[: len(moved)]
     if first.parent != shared[0].parent:
         raise ProgramError("the two nests are not next to each other")
     _check(body, moved, shared)
@@ -57,13 +61,15 @@ def _path(loop: ir.Operation) -> list[ir.Operation]:
 
 
 def _same_rounds(body: Body, first: ir.Operation, shared: Sequence[ir.Operation]) -> list[ir.Operation]:
-    """The loops of the moved nest that correspond to those of the other."""
+    """The loops of the moved nest that correspond to those of the other, as far as they have one loop inside each."""
     moved = [first]
     for depth, other in enumerate(shared):
         if depth:
             inner = [op for op in statements(inner_block(moved[-1])) if not is_pure(op)]
-            if len(inner) != 1 or inner[0].name != "scf.for":
-                raise ProgramError(f"`{body.source(moved[-1]).name}` has no single loop directly inside it")
+            if not any(op.name == "scf.for" for op in inner):
+                raise ProgramError(f"`{body.source(moved[-1]).name}` has no loop directly inside it")
+            if len(inner) > 1:
+                break
             moved.append(inner[0])
         own, wanted = ([known(value) for value in bounds(loop)] for loop in (moved[-1], other))
         if own != wanted or None in own:

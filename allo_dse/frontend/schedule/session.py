@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.nest import Node, loops_of
-from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
+from allo_dse.lang.diagnostics import ProgramError, warn
 from allo_dse.lang.primitives import Array, Axis, Primitive
 from allo_dse.lang.region import Instance, Region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import DATAFLOW, STREAM, Directive
+from allo_dse.program.index_maps import IndexMap
+from allo_dse.program.tensors import TensorPort
 
 from ..compiler import compile_region
 from . import find
@@ -51,6 +52,7 @@ class Session:
         ]
         self._directives: list[Directive] = []
         self._unfolded: set[tuple[object, ...]] = set()
+        self._shapes: dict[str, tuple[int, ...]] = {}
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
@@ -73,7 +75,8 @@ class Session:
             replace(kernel, classes=tuple(done[id(task_class)] for task_class in kernel.classes))
             for kernel in self._compiled.kernels
         )
-        return replace(self._compiled, kernels=kernels, schedule=(*self._compiled.schedule, *self._directives))
+        program = replace(self._compiled, kernels=kernels, schedule=(*self._compiled.schedule, *self._directives))
+        return _with_shapes(program, self._shapes)
 
     @property
     def module(self) -> PrintedModule:
@@ -166,7 +169,12 @@ class Session:
 
     def _reshape(self, target: object, shape: Sequence[int]) -> None:
         for body, value in find.arrays(self._bodies, target, self.top):
-            reshape(body, value, find.array(target, self.top).name, shape)
+            name = find.array(target, self.top).name
+            if isinstance(value, ir.BlockArgument):
+                if body.task_class.kernel != self.top:
+                    raise ProgramError(f"`{name}` is an argument of a kernel: the region has its shape")
+                self._shapes[body.name_of(value)] = tuple(shape)
+            reshape(body, value, name, shape)
 
     def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
@@ -267,8 +275,7 @@ class Session:
             copies = [loop for loop in loops_of(used) if body.is_copy(loop)] if split else []
             dims = constant_dims(copies, name, shape)
             if nest.unsupported is not None or not check_fifo(used, name, shape, dims):
-                said = f"to: the order in which elements of `{name}` are passed on could not be checked"
-                warnings.warn(said, ProgramWarning, stacklevel=7)
+                warn(f"to: the order in which elements of `{name}` are passed on could not be checked")
             yield name, dims
 
     def _add(self, directive: Directive) -> None:
@@ -306,6 +313,25 @@ _PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "outline": Session._outline,
     "to": Session._to,
 }
+
+
+def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:
+    """The program of a function, some of its arguments of other shapes."""
+    changed = {one: replace(one, shape=shapes[one.name]) for one in program.tensors if one.name in shapes}
+    if not changed:
+        return program
+
+    def port(old: TensorPort) -> TensorPort:
+        shape = changed.get(old.tensor, old.tensor).shape
+        rank = len(shape)
+        tile = IndexMap((1,) * rank, ((0,),) * rank, (0,) * rank)
+        tensor = replace(old.tensor, shape=shape)
+        return replace(old, tensor=tensor, layout=(None,) * rank, tile_shape=shape, tile=tile)
+
+    (kernel,) = program.kernels
+    classes = tuple(replace(one, tensor_ports=tuple(map(port, one.tensor_ports))) for one in kernel.classes)
+    kernel = replace(kernel, classes=classes, args=tuple(changed.get(one, one) for one in kernel.args))
+    return replace(program, kernels=(kernel,), tensors=tuple(changed.get(one, one) for one in program.tensors))
 
 
 def _part(axis: object, part: str) -> object:

@@ -35,6 +35,19 @@ def two_nests(A: int32[M, N]) -> int32[M, N]:
     return C
 
 
+def three_steps(A: int32[4, 5]) -> int32[4, 5]:
+    B: int32[4, 5] = 0
+    for i, j in allo.grid(4, 5):
+        B[i, j] = A[i, j] * 2
+    C: int32[4, 5] = 0
+    for ii, jj in allo.grid(4, 5):
+        C[ii, jj] = B[ii, jj] + 1
+    D: int32[4, 5] = 0
+    for iii, jjj in allo.grid(4, 5):
+        D[iii, jjj] = C[iii, 4 - jjj] % 3
+    return D
+
+
 def row_sums(A: int32[M, N], B: int32[M, N]):
     for i in range(M):
         for j in range(N):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from allo_dse.backends.fpga.task import task_cost
+from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.schedule import customize, verify
 from allo_dse.mapper.program import load_program
 
@@ -147,3 +148,22 @@ def test_a_primitive_that_is_called_wrongly_says_what_it_takes() -> None:
         schedule.unfold("S_i_j_k_0")
     assert caught.value.hint == "s.unfold(band_name, axes)"
     assert caught.value.place["file"] == __file__
+
+
+def test_an_argument_that_is_reshaped_is_given_in_its_new_shape() -> None:
+    schedule = row_by_row()
+    schedule.reshape(schedule.A, (3, 2, 10))
+    a, b = np.arange(60, dtype=np.int32).reshape(3, 2, 10), np.arange(80, dtype=np.int32).reshape(10, 8)
+    np.testing.assert_array_equal(schedule.build()(a, b), a.reshape(6, 10) @ b + 3)
+    with pytest.raises(SimulationError, match=r"A: expected int32 of shape \(3, 2, 10\)"):
+        schedule.build()(a[0], b)
+
+
+def test_a_nest_of_several_loops_is_merged_as_far_as_it_is_one() -> None:
+    schedule = customize(programs.three_steps)
+    schedule.compute_at("i", "ii")
+    with pytest.warns(ProgramWarning, match="`ii` has several loops inside it, which all run in .* `iii`") as caught:
+        schedule.compute_at("j", "jjj")
+    assert caught[0].filename == __file__
+    a = np.arange(20, dtype=np.int32).reshape(4, 5)
+    np.testing.assert_array_equal(schedule.build()(a), (a[:, ::-1] * 2 + 1) % 3)
