@@ -409,8 +409,7 @@ def test_errors_of_vendor_kernels() -> None:
     mod = df.build(external_region(unknown))
     with pytest.raises(SimulationError, match="external kernel `never_defined` has no meaning here") as caught:
         mod(*arrays)
-    assert caught.value.file == __file__
-    assert "s.build()" not in caught.value.source_line
+    assert f"{__file__}:" in str(caught.value)
     define_external("never_defined", lambda x, w: x[0])
     with pytest.raises(SimulationError, match=re.escape("argument 2 has shape (4, 4), but (4,) is returned")):
         mod(*arrays)
@@ -470,8 +469,7 @@ def test_operations_that_do_not_wait() -> None:
     else:
         with pytest.raises(SimulationError, match="is asked how many tokens it holds") as caught:
             simulate(program, a, b)
-        assert caught.value.file == __file__
-    assert "s.build()" not in caught.value.source_line
+        assert f"{__file__}:" in str(caught.value)
 
 
 # -- schedules -------------------------------------------------------------------------------------------------------
