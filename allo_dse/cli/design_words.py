@@ -44,8 +44,8 @@ def _metrics(table: RunTable, row: int) -> Mapping[str, Any]:
     return measured(table, row)
 
 
-def _pairs(values: Any) -> str:
-    return "   ".join(f"{name} {short(value)}" for name, value in (values or {}).items() if value is not None)
+def _pairs(values: Any) -> tuple[str, ...]:
+    return tuple(f"{name} {short(value)}" for name, value in (values or {}).items() if value is not None)
 
 
 def short(value: Any) -> str:

@@ -7,7 +7,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -81,10 +82,11 @@ def _finite(value: Any) -> Any:
 
 def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     """Names and values in two columns; empty values are left out. Paths and commands, which are copied, are not
-    broken."""
-    said = {name: displayed(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
+    broken, nor are the parts of a tuple."""
+    said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
     width = max(map(len, said), default=0)
     for name, value in said.items():
+        value = displayed(_packed(value, to.width - width - 2) if isinstance(value, tuple) else str(value))
         if name in COPIED:
             to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
             continue
@@ -93,6 +95,11 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
         table.add_column(overflow="fold")
         table.add_row(displayed(name), value)
         to.print(table)
+
+
+def _packed(parts: Sequence[str], width: int) -> str:
+    """As many parts on a line as fit; `textwrap` breaks only at common spaces."""
+    return textwrap.fill("   ".join(part.replace(" ", "\xa0") for part in parts), width).replace("\xa0", " ")
 
 
 def print_error(error: AlloDseError, *, as_json: bool) -> None:

@@ -23,7 +23,7 @@ def box_facts(summary: Summary, run: Recorded | None, placed: PlacedDesign | Non
     found: list[Facts] = []
     for number, box in enumerate(summary.boxes):
         nodes = np.flatnonzero(summary.box_of_node == number)
-        found.append([("runs", box.tip), *(("", line) for line in box.lines)])
+        found.append([("runs", box.tip), *box.facts])
         if placed is not None:
             found[-1].append(("memory", _memory(placed, nodes)))
         if run is not None:

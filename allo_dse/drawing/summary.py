@@ -18,6 +18,8 @@ from allo_dse.program.tasks import TaskClass
 MAX_BOXES = 48
 MAX_ARRAYS = 18
 """With more arrays of streams than colours can tell apart, streams are shown without their names."""
+_TILES = ("reads", "writes")
+"""Facts whose names stand before their values."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,19 @@ class Box:
     """A node, or alike nodes.
 
     Attributes:
-        lines: what it says below its name.
+        facts: how many nodes and tasks it stands for, and the tiles it reads and writes: names and values.
         tip: its schedule in full.
     """
 
     name: str
     nodes: int
-    lines: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
     tip: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it says below its name."""
+        return tuple(f"{name} {value}" if name in _TILES else f"{value} {name}" for name, value in self.facts)
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ def _group_box(program: CompiledProgram, groups: Sequence[NodeGroup], *, rest: b
     return Box(
         name,
         nodes,
-        (f"{nodes:,} node{'s' if nodes > 1 else ''}", *_facts(program, groups, " each" if nodes > 1 else "")),
+        (("nodes" if nodes > 1 else "node", f"{nodes:,}"), *_facts(program, groups, " each" if nodes > 1 else "")),
         tip,
     )
 
@@ -135,17 +142,17 @@ def _schedule(program: CompiledProgram, group: NodeGroup) -> str:
     return text(group.tree, {task: _label(program, task) for task in _tasks(group.tree)})
 
 
-def _facts(program: CompiledProgram, groups: Sequence[NodeGroup], each: str) -> Iterator[str]:
+def _facts(program: CompiledProgram, groups: Sequence[NodeGroup], each: str) -> Iterator[tuple[str, str]]:
     """How many tasks a node runs, and the tiles that it reads and writes."""
     tasks = {group.tree.leaf_count for group in groups}
     if tasks != {1}:
         count = f"{min(tasks):,}" if len(tasks) == 1 else f"{min(tasks):,} to {max(tasks):,}"
-        yield f"{count} tasks{each}"
+        yield f"tasks{each}", count
     ports = [p for g in groups for task in _tasks(g.tree) for p in _class(program, task).tensor_ports]
-    for word, wanted in (("reads", [p for p in ports if p.reads]), ("writes", [p for p in ports if p.writes])):
+    for word, wanted in zip(_TILES, ([p for p in ports if p.reads], [p for p in ports if p.writes]), strict=True):
         tiles = dict.fromkeys(f"{p.tensor.name} {'x'.join(map(str, p.tile_shape))}".strip() for p in wanted)
         if tiles:
-            yield f"{word} {', '.join(tiles)}"
+            yield word, ", ".join(tiles)
 
 
 def _flows(vmg: VMG, box_of_node: IntArray) -> tuple[Flow, ...]:

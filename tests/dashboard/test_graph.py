@@ -53,6 +53,8 @@ def test_streams_say_their_depth_and_their_tokens_and_nodes_what_they_do(systoli
         shares = [int(facts[name].rstrip("%")) for name in facts if name.startswith(("works", "waits", "idle"))]
         assert len(shares) == 5
         assert abs(sum(shares) - 100) <= 3  # rounded
+        assert facts["runs"]
+        assert all(facts)  # no value stands without its name
     drawn = elements(summary, box_facts(summary, run, None), flow_facts(summary, run))
     names = {item["data"]["id"] for item in drawn}
     assert {item["data"][end] for item in drawn for end in ("source", "target") if end in item["data"]} <= names

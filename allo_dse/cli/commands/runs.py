@@ -77,7 +77,7 @@ def _space_words(table: RunTable) -> dict[str, str]:
     return {} if table.facts.certificate is None else {"space": str(table.facts.certificate)}
 
 
-def _status_words(facts: JsonObject) -> dict[str, str]:
+def _status_words(facts: JsonObject) -> dict[str, object]:
     from allo_dse.tune.show.numbers import format_duration, format_value
 
     age = facts["last_result_seconds_ago"]
@@ -86,16 +86,16 @@ def _status_words(facts: JsonObject) -> dict[str, str]:
     share = facts["feasible_share"]
     counts = [f"{facts[name]:,} {name}" for name in ("feasible", "infeasible", "failed") if facts[name]]
     pace = facts["designs_per_second"]
-    words = {
+    words: dict[str, object] = {
         "study": f"{facts['study']} on {facts['device'].partition(' ')[0]}",
         "run": facts["run_dir"],
         "state": state,
         "designs": f"{facts['trials']:,} evaluated: {', '.join(counts)}" if counts else "none yet",
         "feasible": "" if share is None else f"{100 * share:.1f} % of those proposed",
-        "ruled out by": "   ".join(f"{name} {count:,}" for name, count in list(facts["reasons"].items())[:6]),
+        "ruled out by": tuple(f"{name} {count:,}" for name, count in list(facts["reasons"].items())[:6]),
         "pace": f"{format_duration(facts['seconds'])} of searching" + ("" if pace is None else f", {pace:,.1f}/s"),
         "rungs": "   ".join(f"{n} {c:,}" for n, c in facts["rungs"].items()) if len(facts["rungs"]) > 1 else "",
-        "best so far": "   ".join(f"{n} {format_value(v)}" for n, v in facts["best"].items() if v is not None),
+        "best so far": tuple(f"{n} {format_value(v)}" for n, v in facts["best"].items() if v is not None),
         "front": f"{facts['front_size']} designs, {facts['verified']} verified",
         "wrong": ", ".join(facts["wrong"]),
     }

@@ -365,7 +365,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         zoomed: Spec = {name: above[name] for name in ("range", "autorange") if name in above}
         made[f"{key}axis2"] = {"overlaying": key, "visible": False, "autorangeoptions": _exactly(*span), **zoomed}
         above["autorangeoptions"] = _exactly(10 ** span[0], 10 ** span[1])
-    return layout(
+    drawn = layout(
         look,
         **made,
         uirevision=revision,
@@ -375,6 +375,9 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         hoverdistance=12,
         margin=ROOM,
     )
+    # Plotly makes room for the rows a legend had before a colour bar came: from the top down, they do not meet the plot
+    drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
+    return drawn
 
 
 def _exactly(low: float, high: float) -> Spec:

@@ -66,8 +66,8 @@ def failure_words(result: Result) -> str:
     why = "; ".join(f"{count} x {error}" for error, count in found.most_common(3))
     more = f"; {len(found) - 3} other reasons" if len(found) > 3 else ""
     return (
-        f"{found.total()} of {len(result.records)} designs failed: {why}{more} (each in trials.csv; "
-        "`allo-tune replay ID` evaluates one again)"
+        f"{found.total()} of {len(result.records)} designs failed (each in trials.csv; `allo-tune replay ID` evaluates "
+        f"one again): {why}{more}"
     )
 
 

@@ -90,7 +90,9 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
             console.print(f"{count} break the constraint {displayed(repr(name))}", soft_wrap=True)
-        console.print("[bold]hint:[/] loosen what rules designs out, or let it try more of them")
+        closed = result.certificate is not None and result.certificate.complete
+        more = "" if closed else ", or let it try more of them"
+        console.print(f"[bold]hint:[/] loosen what rules designs out{more}")
     else:
         console.print(front_table(result, console))
         best = result.best()
@@ -100,7 +102,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         print_comparison(best, console)
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"
-        console.print(f"[bold yellow]not verified:[/] {share}; the same command without --no-verify runs them")
+        console.print(f"[bold yellow]not verified:[/] {share}; the same command runs them, unless it says --no-verify")
     if result.correction.pairs:
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):

@@ -117,7 +117,7 @@ def progress_line(view: View) -> str:
     else:
         parts = [certificate.progress, f"{tally.done} evaluated"]
     if view.feasible_share is not None:
-        parts.append(f"{100 * view.feasible_share:.0f} % feasible")
+        parts.append(f"{100 * view.feasible_share:.1f} % feasible")
     best = ((o.name, tally.best_value(o)) for o in tally.objectives)
     parts += [f"{name} {format_value(value)}" for name, value in best if value is not None]
     parts.append(f"front {len(tally.front.keys)}")

@@ -51,7 +51,7 @@ def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path
     assert len(result.records) == 60
     failed = sum(record.status == "failed" for record in result.records)
     assert result.failures.total() == failed > 0
-    assert f"{failed} of 60 designs failed: " in failure_words(result)
+    assert f"{failed} of 60 designs failed (" in failure_words(result)
     assert "x RuntimeError: no licence" in failure_words(result)
 
 

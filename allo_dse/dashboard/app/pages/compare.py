@@ -8,6 +8,7 @@ from dash import Dash, Input, Output, State, ctx, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from ...data.advice import why_none
 from ...data.board import Board, Ref
 from ...data.design_words import change_text, status_text
 from ...data.query.analysis import differences
@@ -90,7 +91,8 @@ def _showing(app: Dash, context: Context) -> None:
         with board.lock:
             a, b = board.reference(first), board.reference(second)
             if a is None or b is None:
-                return empty("Choose two designs."), note(theme(look), "no two designs are chosen")
+                words = why_none(board) if board.knee is None else "Choose two designs."
+                return empty(words), note(theme(look), words)
             found = differences(board.table(a), a.row, board.table(b), b.row)
             return comparison(board, a, b), compare_figure(found, theme(look))
 
@@ -141,7 +143,7 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
         [f"{_short(board, a)}: {status_text(board, a)}; {_short(board, b)}: {status_text(board, b)}"], className="hint"
     )
     if a == b:
-        return [empty("This is the same design twice.")]
+        return [empty("This is the same design twice: choose another one.")]
     return [
         state,
         html.Div(

@@ -47,7 +47,7 @@ def status_line(context: Context) -> list[Child]:
     proposed = designs + sum(c["violation"] for c in counts)
     parts = [f"{designs:,} designs"]
     if proposed:
-        parts.append(f"{100 * ok / proposed:.0f} % feasible")
+        parts.append(f"{100 * ok / proposed:.1f} % feasible")
     parts.append(f"front {', '.join(str(len(run.front)) for run in runs)}")
     volumes = [run.hypervolume[-1] for run in runs if len(run) and run.hypervolume[-1] == run.hypervolume[-1]]
     if volumes:
