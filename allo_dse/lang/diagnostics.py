@@ -123,3 +123,11 @@ class UnknownArray(ProgramError, AttributeError):
 
 class UnknownFunction(ProgramError, RuntimeError):
     """A schedule names a function that the program does not have."""
+
+
+class UnknownModule(ProgramError, ModuleNotFoundError):
+    """A program imports a module of Allo that is not here."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__(f"allo-dse has no {name}", hint=hint)
+        self.name = name

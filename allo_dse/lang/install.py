@@ -12,7 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import did_you_mean
+
+from .diagnostics import ProgramError, UnknownModule
 
 # What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {
@@ -110,7 +112,7 @@ class _Finder(MetaPathFinder):
             reasons = (word for name, word in FOREIGN.items() if f"{fullname}.".startswith(f"{name}."))
             if reason := next(reasons, ""):
                 return ModuleSpec(fullname, _ForeignLoader(reason), is_package=True)
-            raise ModuleNotFoundError(f"allo-dse has no {fullname}: see docs/language.md for what is", name=fullname)
+            raise UnknownModule(fullname, hint=f"{did_you_mean(fullname, MODULES)}docs/language.md says what there is")
         if fullname not in MODULES:
             return None
         is_package = any(name.startswith(fullname + ".") for name in MODULES)
@@ -132,14 +134,15 @@ def install() -> bool:
 
 
 def _from_sources(fullname: str) -> ModuleSpec:
-    """The package in the sources of Allo: its modules are programs as any others. What it does itself is left out."""
-    folders = [str(Path(folder) / "allo" / "library") for folder in sys.path]
-    folders = [folder for folder in folders if Path(folder).is_dir()]
+    """The package in the sources of Allo: its modules are programs as any others. What it does itself is left out.
+
+    They are looked for on Python's path, and around the program and the current folder: these may lie in a checkout.
+    """
+    around = [folder for start in (sys.argv[0], "here") for folder in Path(start).absolute().parents]
+    folders = [str(Path(folder) / "allo" / "library") for folder in (*sys.path, *around)]
+    folders = [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
     if not folders:
-        raise ModuleNotFoundError(
-            f"allo-dse has no {fullname}: it is part of Allo's sources, and loaded from a checkout on Python's path",
-            name=fullname,
-        )
+        raise UnknownModule(fullname, hint="it is part of Allo's sources: run the program in a checkout of them")
     spec = ModuleSpec(fullname, None, is_package=True)
     spec.submodule_search_locations = folders
     return spec

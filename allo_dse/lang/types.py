@@ -264,7 +264,10 @@ def _element(dtype: object) -> DType:
 
 def _extent(value: SupportsIndex | EllipsisType, what: str) -> int:
     if isinstance(value, EllipsisType):
-        raise ProgramError(f"{what} must be known before it runs", hint="extents are constants of a program: float32[N], where N may be one of its parameters")
+        raise ProgramError(
+            f"{what} must be known before it runs",
+            hint="extents are constants of a program: float32[N], where N may be one of its parameters",
+        )
     try:
         return operator.index(value)
     except TypeError:

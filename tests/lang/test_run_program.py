@@ -92,3 +92,16 @@ def test_an_array_that_is_looked_for_in_a_function_is_an_error_at_its_line(tmp_p
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert "flat.py:13:1: error: `flat` is a function: it has no `A`" in done.stderr
     assert "hint: arrays are named by its schedule: s.A" in done.stderr
+
+
+def test_a_module_of_allo_is_found_around_the_program_or_is_an_error_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    program = tmp_path / "tests" / "uses.py"
+    program.write_text("import sys\nfrom allo.library.shapes import T\nprint(T)\nimport allo.nothing\n")
+    missing = run(tmp_path, str(program))
+    assert f"{program.name}:2:1: error: allo-dse has no allo.library" in missing.stderr
+    (tmp_path / "allo" / "library").mkdir(parents=True)
+    (tmp_path / "allo" / "library" / "shapes.py").write_text("from allo.ir.types import int8\nT = int8[4]\n")
+    found = run(tmp_path, str(program))
+    assert (found.returncode, found.stdout, "Traceback" in found.stderr) == (2, "int8[4]\n", False), found.stderr
+    assert f"{program.name}:4:1: error: allo-dse has no allo.nothing" in found.stderr
