@@ -139,7 +139,7 @@ def _from_sources(fullname: str) -> ModuleSpec:
     They are looked for on Python's path, and around the program and the current folder: these may lie in a checkout.
     """
     around = [folder for start in (sys.argv[0], "here") for folder in Path(start).absolute().parents]
-    folders = [str(Path(folder) / "allo" / "library") for folder in (*sys.path, *around)]
+    folders = [str(folder / "allo" / "library") for folder in (*map(Path, sys.path), *around)]
     folders = [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
     if not folders:
         raise UnknownModule(fullname, hint="it is part of Allo's sources: run the program in a checkout of them")
