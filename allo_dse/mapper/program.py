@@ -30,6 +30,9 @@ class Program(CompiledProgram):
         params = ", ".join(f"{name}={value}" for name, value in self.params.items())
         return f"Program({self.name}({params}), {self.task_count:,} tasks)"
 
+    def _repr_html_(self) -> str:
+        return self.vmg._repr_html_()
+
     @staticmethod
     def of(compiled: CompiledProgram, source: Callable[..., object] | None = None, *, apart: bool = False) -> Program:
         """The same program, with a graph."""

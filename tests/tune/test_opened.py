@@ -76,7 +76,7 @@ def test_a_notebook_shows_front_design_graph_device_and_placement(tmp_path: Path
     assert isinstance(placed, dse.PlacedDesign)
     for shown in (best, best.design, best.design.vmg, best.design.program, placed):
         assert len(repr(shown)) < 200
-    for pictured in (best, best.design, best.design.vmg, placed):
+    for pictured in (best, best.design, best.design.vmg, best.design.program, placed):
         assert "<svg" in pictured._repr_html_()
     assert "<th>latency_us</th>" in best._repr_html_()
     for name, has in (("npu1_4col", "<th>cores</th><td>16</td>"), ("u280", "<th>dsp for designs</th><td>9,024</td>")):
