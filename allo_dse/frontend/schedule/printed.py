@@ -13,10 +13,10 @@ from allo_dse.program.locations import SourceLoop
 
 from .body import LOOP
 
-_BOUND = re.compile(
-    r"^ *(%\w+) = (?:arith\.constant (-?\d+) : index|affine\.apply (affine_map<.*\)>\(.*\)))$", re.MULTILINE
+_VALUE = re.compile(
+    r" *(?P<name>%\w+)(?::\d+)? = (?:arith\.constant (?P<number>-?\d+) : index$|affine\.apply (?P<map>affine_map<.*)$)?"
 )
-_LOOP = re.compile(r"scf\.for (?P<name>%\w+) = (?P<low>%\w+) to (?P<high>%\w+) step (?P<step>%\w+) {$", re.MULTILINE)
+_LOOP = re.compile(r"scf\.for (?P<name>%\w+) = (?P<low>%\w+) to (?P<high>%\w+) step (?P<step>%\w+) {$")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PrintedModule:
                 for position in range(1, len(parts), 2):
                     number = int(parts[position].split()[2])
                     parts[position] += f", {loops[number]}"
-                yield _with_affine_loops("".join(parts))
+                yield with_affine_loops("".join(parts))
 
     def _attributes(self, loop: SourceLoop) -> Iterator[str]:
         """Name and directives of a loop, in the order of their names."""
@@ -51,9 +51,9 @@ class PrintedModule:
         yield from sorted(text for one in said if (text := _attribute(one)))
 
 
-def _with_affine_loops(text: str) -> str:
+def with_affine_loops(text: str) -> str:
     """The same function, its loops `affine.for` where the values they run between and their step allow it."""
-    bounds = {name: number or mapped for name, number, mapped in _BOUND.findall(text)}
+    bounds: dict[str, str] = {}  # by name: blocks side by side may use one twice, and what was read last is meant
 
     def loop(found: re.Match[str]) -> str:
         low, high, step = (bounds.get(value, "") for value in found.group("low", "high", "step"))
@@ -61,9 +61,19 @@ def _with_affine_loops(text: str) -> str:
             return found.group()
         return f"affine.for {found['name']} = {low} to {high}{'' if step == '1' else f' step {step}'} {{"
 
-    text = _LOOP.sub(loop, text)
-    used = Counter(re.findall(r"%\w+", text))
-    return _BOUND.sub(lambda bound: bound.group() if used[bound[1]] > 1 else "", text)
+    lines = []
+    for line in text.splitlines():
+        if value := _VALUE.match(line):
+            bounds[value["name"]] = value["number"] or value["map"] or ""
+        lines.append(_LOOP.sub(loop, line))
+    used = Counter(re.findall(r"%\w+", "\n".join(lines)))
+    return "\n".join(line for line in lines if not _is_unused(line, used))
+
+
+def _is_unused(line: str, used: Counter[str]) -> bool:
+    """Whether it only computes the bound of a loop that has it now."""
+    value = _VALUE.match(line)
+    return value is not None and bool(value["number"] or value["map"]) and used[value["name"]] == 1
 
 
 def _attribute(directive: Directive) -> str:

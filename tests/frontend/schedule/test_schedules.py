@@ -9,6 +9,7 @@ import pytest
 from allo_dse.backends.fpga.task import task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
+from allo_dse.frontend.schedule.printed import with_affine_loops
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
@@ -167,3 +168,32 @@ def test_a_nest_of_several_loops_is_merged_as_far_as_it_is_one() -> None:
     assert caught[0].filename == __file__
     a = np.arange(20, dtype=np.int32).reshape(4, 5)
     np.testing.assert_array_equal(schedule.build()(a), (a[:, ::-1] * 2 + 1) % 3)
+
+
+SIDE_BY_SIDE = """func.func @f(%pid0: index) {
+  %c1 = arith.constant 1 : index
+  scf.if %a {
+    %0 = affine.apply affine_map<(d0) -> (d0 * 2)>(%pid0)
+    scf.for %i = %c1 to %0 step %c1 {
+    }
+  } else {
+    %0 = affine.apply affine_map<(d0) -> (d0 * 3)>(%pid0)
+    scf.for %i = %c1 to %0 step %c1 {
+    }
+    scf.if %a {
+      %1 = affine.apply affine_map<(d0) -> (d0 * 5)>(%pid0)
+    }
+    %1 = arith.addi %0, %0 : index
+    scf.for %i = %0 to %1 step %c1 {
+    }
+  }
+}"""
+
+
+def test_bounds_of_one_name_in_blocks_side_by_side_are_told_apart() -> None:
+    loops = [line.strip() for line in with_affine_loops(SIDE_BY_SIDE).splitlines() if ".for" in line]
+    assert loops == [
+        "affine.for %i = 1 to affine_map<(d0) -> (d0 * 2)>(%pid0) {",
+        "affine.for %i = 1 to affine_map<(d0) -> (d0 * 3)>(%pid0) {",
+        "scf.for %i = %0 to %1 step %c1 {",
+    ]
