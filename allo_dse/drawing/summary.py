@@ -191,9 +191,8 @@ def _merged(flows: Sequence[Flow]) -> tuple[Flow, ...]:
 def _tokens_per_stream(program: CompiledProgram) -> list[int | None]:
     """Tokens of one stream of each array, where all of its streams carry equally many."""
     seen: dict[str, set[int | None]] = {array.name: set() for array in program.streams}
-    for kernel in program.kernels:
-        for cls in kernel.classes:
-            for port in cls.stream_ports:
-                if port.direction == "put":
-                    seen[port.stream.name].add(port.tokens)
+    for cls in program.task_classes:
+        for port in cls.stream_ports:
+            if port.direction == "put":
+                seen[port.stream.name].add(port.tokens)
     return [next(iter(found)) if len(found) == 1 else None for found in seen.values()]

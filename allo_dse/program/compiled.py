@@ -11,7 +11,7 @@ row-major order of the pid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from .index_maps import IntArray
 from .kernel import Kernel
 from .locations import Construct
 from .streams import StreamArray
+from .tasks import TaskClass
 from .tensors import SharedTensor, Tensor
 
 
@@ -61,6 +62,11 @@ class CompiledProgram:
         for kernel in self.kernels:
             result.append(result[-1] + kernel.task_count)
         return tuple(result)
+
+    @property
+    def task_classes(self) -> Iterator[TaskClass]:
+        """The classes of all kernels, kernel by kernel."""
+        return (task_class for kernel in self.kernels for task_class in kernel.classes)
 
     @cached_property
     def common_tensors(self) -> Mapping[str, CommonTensor]:

@@ -146,6 +146,11 @@ class TaskClass:
     loop_arrays: tuple[int, ...] = ()
 
     @property
+    def used_ports(self) -> list[TensorPort]:
+        """The tensor ports that the body reads or writes."""
+        return [port for port in self.tensor_ports if port.reads or port.writes]
+
+    @property
     def polls(self) -> bool:
         """Whether what it does depends on how many tokens streams hold: a recorded run cannot be re-timed."""
         return any(not op.blocking for op in self.stream_ops)

@@ -110,7 +110,7 @@ def parameters_of(designs: Iterable[Design], device: NpuDevice) -> list[Paramete
     """What the times of designs can depend on: the board's terms, and those of the kernels that they call."""
     found: dict[tuple[str, ...], dict[str, _Scale]] = {("board",): _BOARD}
     for program in {id(design.program): design.program for design in designs}.values():
-        for op in (op for kernel in program.kernels for cls in kernel.classes for op in cls.work):
+        for op in (op for cls in program.task_classes for op in cls.work):
             for path, terms in _costs(op, device).items():
                 found.setdefault(path, terms)
     return [Parameter((*path, name), scale) for path, terms in found.items() for name, scale in terms.items()]

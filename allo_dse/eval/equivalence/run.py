@@ -94,7 +94,7 @@ class Side:
 
 @lru_cache(KEPT_ENGINES)
 def _engine(program: CompiledProgram, domain: Domain, allow_reassociation: bool) -> Engine:
-    classes = [task_class for kernel in program.kernels for task_class in kernel.classes]
+    classes = list(program.task_classes)
     return compile_bodies(rewritten(classes, domain, allow_reassociation=allow_reassociation))
 
 

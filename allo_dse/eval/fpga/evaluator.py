@@ -168,10 +168,9 @@ class DepthSolver:
 def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
     tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
-    for kernel in mapping.vmg.program.kernels:
-        for task_class in kernel.classes:
-            for port in task_class.stream_ports:
-                tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
+    for task_class in mapping.vmg.program.task_classes:
+        for port in task_class.stream_ports:
+            tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
     merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
     deepest = max(SMALLEST_DEPTH, min(_DEEP, _MOST_SLOTS // max(1, mapping.vmg.program.stream_count)))
     return {name: min(deepest, merged * count) for name, count in tokens.items()}

@@ -68,7 +68,7 @@ class Retiming(ReportTimes):
 
 def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -> Retiming:
     """Find the loops of a report in the task bodies of the program that the project was made of."""
-    classes = {task_class.body.symbol: task_class for kernel in program.kernels for task_class in kernel.classes}
+    classes = {task_class.body.symbol: task_class for task_class in program.task_classes}
     names = {function: symbol for symbol, function in project.functions.items()}
     variables = labelled(program, project)
     movers = {f"{verb}_{tensor.name}": tensor.name for tensor in program.tensors for verb in ("load", "store")}
@@ -98,7 +98,7 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
 
 def labelled(program: CompiledProgram, project: HlsProject) -> dict[str, dict[str, int]]:
     """Per C++ function and label of a loop, the value number of the loop's variable in the task body."""
-    classes = {task_class.body.symbol: task_class for kernel in program.kernels for task_class in kernel.classes}
+    classes = {task_class.body.symbol: task_class for task_class in program.task_classes}
     return {
         function: _variables(classes[symbol], list(project.loops.get(function, ())))
         for symbol, function in project.functions.items()

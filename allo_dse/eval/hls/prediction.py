@@ -88,11 +88,10 @@ def _reported(mapping: FpgaCosts, project: HlsProject, timings: Timings) -> Mapp
     """II and depth that a report states, by function and label."""
     labels = labelled(mapping.vmg.program, project)
     found = {}
-    for kernel in mapping.vmg.program.kernels:
-        for task_class in kernel.classes:
-            function = project.functions.get(task_class.body.symbol)
-            own = timings.get((task_class.kernel, task_class.name), {})
-            for label, variable in labels.get(function or "", {}).items():
-                if function is not None and variable in own:
-                    found[function, label] = (own[variable].ii, own[variable].depth)
+    for task_class in mapping.vmg.program.task_classes:
+        function = project.functions.get(task_class.body.symbol)
+        own = timings.get((task_class.kernel, task_class.name), {})
+        for label, variable in labels.get(function or "", {}).items():
+            if function is not None and variable in own:
+                found[function, label] = (own[variable].ii, own[variable].depth)
     return found

@@ -14,7 +14,7 @@ _MATMUL, _GEMV = "matmul", "gemv"
 
 def operations_of(program: Program) -> tuple[str, ...]:
     """What a program computes, in order of names; moving tiles, and adding to a product, count only where all do it."""
-    ops = [op for kernel in program.kernels for cls in kernel.classes for op in cls.work]
+    ops = [op for cls in program.task_classes for op in cls.work]
     kinds = {_GEMV if op.kind == _MATMUL and op.shape[2] == 1 else op.kind for op in ops}
     accumulating = {"add"} if kinds & {_MATMUL, _GEMV} else set()
     return tuple(sorted((kinds - _MOVES - accumulating) or kinds))

@@ -102,7 +102,7 @@ def run_graph(
     """
     arguments = Arguments(vmg.program, arrays)
     externals = Externals(vmg.program)
-    engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for kernel in vmg.program.kernels for c in kernel.classes)
+    engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
     wiring = wiring_of(vmg, depths or {})
     own = state or initial_state(vmg.program)
     run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)
@@ -183,11 +183,10 @@ def _own_rows(array: NDArray[np.generic]) -> Tiles:
 def _token_bytes(program: CompiledProgram, engine: Engine) -> IntArray:
     """Bytes of a token of each stream array in memory, as the bodies that use it store it."""
     found: dict[str, int] = {}
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            signature: Signature = engine.signatures[task_class.body.symbol]
-            own = signature.parameters[len(signature.parameters) - len(task_class.body.streams) :]
-            for binding, parameter in zip(task_class.body.streams, own, strict=True):
-                array = binding if isinstance(binding, StreamArray) else binding.stream
-                found[array.name] = max(found.get(array.name, 0), parameter.token_bytes)
+    for task_class in program.task_classes:
+        signature: Signature = engine.signatures[task_class.body.symbol]
+        own = signature.parameters[len(signature.parameters) - len(task_class.body.streams) :]
+        for binding, parameter in zip(task_class.body.streams, own, strict=True):
+            array = binding if isinstance(binding, StreamArray) else binding.stream
+            found[array.name] = max(found.get(array.name, 0), parameter.token_bytes)
     return np.array([found.get(array.name, 0) for array in program.streams], np.int64)

@@ -97,7 +97,7 @@ def observed(program: Program, sets: Sequence[Inputs]) -> Program:
         StudyError: for inputs that the program does not have.
         SimulationError: for a run that does not end well, or decides more than fits in memory.
     """
-    classes = [task_class for kernel in program.kernels for task_class in kernel.classes]
+    classes = list(program.task_classes)
     asking = {task_class.body.symbol: sites for task_class in classes if (sites := _sites(task_class))}
     return replace(program, runs=tuple(_run(program, asking, one) for one in sets)) if asking else program
 
@@ -112,7 +112,7 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
     groups = [group for group in vmg.graph.class_tasks if group.task_class.body.symbol in asking]
     tasks = sum(len(group.tasks) for group in groups)
     entries = max(1, min(_MOST_ENTRIES, _MOST_WORDS // _ENTRY // max(1, tasks)))
-    bodies = [_body(c, asking.get(c.body.symbol), entries) for kernel in program.kernels for c in kernel.classes]
+    bodies = [_body(c, asking.get(c.body.symbol), entries) for c in program.task_classes]
     arguments, state = Arguments(program, arrays_of(program, inputs)), initial_state(program)
     words: dict[tuple[str, str], IntArray] = {}
     for group in groups:

@@ -55,7 +55,7 @@ def wiring_of(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
             raise SimulationError(f"depths: stream {name!r} cannot hold {depth} tokens", hint="a depth is at least 1")
         first = program.first_stream[name]
         declared[first : first + array.count] = depth
-    computed = any(isinstance(s, StreamArray) for k in program.kernels for c in k.classes for s in c.body.streams)
+    computed = any(isinstance(s, StreamArray) for c in program.task_classes for s in c.body.streams)
     if vmg.node_count == vmg.task_count:
         return one_fifo_each(program, declared)
     return numbered_wiring(vmg, declared) if computed else folded_wiring(vmg, declared)
@@ -170,12 +170,11 @@ def _local_depth(
 def _tokens(program: CompiledProgram, streams: IntArray) -> IntArray:
     """Tokens that one task puts to each stream; a thousand where that depends on data."""
     per_stream = np.zeros(program.stream_count, np.int64)
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            for port in task_class.stream_ports:
-                if port.direction == "put":
-                    first = program.first_stream[port.stream.name]
-                    count = 1024 if port.tokens is None else port.tokens
-                    view = per_stream[first : first + port.stream.count]
-                    np.maximum(view, count, out=view)
+    for task_class in program.task_classes:
+        for port in task_class.stream_ports:
+            if port.direction == "put":
+                first = program.first_stream[port.stream.name]
+                count = 1024 if port.tokens is None else port.tokens
+                view = per_stream[first : first + port.stream.count]
+                np.maximum(view, count, out=view)
     return per_stream[streams]

@@ -34,10 +34,9 @@ class Externals:
     def __init__(self, program: CompiledProgram) -> None:
         self._functions: dict[int, Any] = {}
         self._failed: list[tuple[ExternalCall, Exception]] = []
-        for kernel in program.kernels:
-            for task_class in kernel.classes:
-                for call in task_class.externals:
-                    self._functions[id(call)] = self._function(call)
+        for task_class in program.task_classes:
+            for call in task_class.externals:
+                self._functions[id(call)] = self._function(call)
 
     def addresses(self, task_class: TaskClass) -> list[int]:
         """The addresses that the body takes as arguments."""

@@ -157,7 +157,7 @@ class TaskGraph:
     @cached_property
     def _computed(self) -> set[str]:
         """Arrays of which some task computes at run time which stream it uses."""
-        return {name for kernel in self.program.kernels for cls in kernel.classes for name in computed_arrays(cls)}
+        return {name for cls in self.program.task_classes for name in computed_arrays(cls)}
 
     @cached_property
     def element_type(self) -> IntArray:

@@ -32,12 +32,11 @@ def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
     that use such tiles of it want the same. So do the tasks of one core, whose output slots have one descriptor each.
     """
     users: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
-    for kernel in program.kernels:
-        for cls in kernel.classes:
-            for port in cls.tensor_ports:
-                for direction in port.directions:
-                    key = (port.tensor.name, direction, port.layout, port.tile_shape)
-                    users.setdefault(key, []).append((cls, port))
+    for cls in program.task_classes:
+        for port in cls.tensor_ports:
+            for direction in port.directions:
+                key = (port.tensor.name, direction, port.layout, port.tile_shape)
+                users.setdefault(key, []).append((cls, port))
     return LayoutPlan(tuple(choice for key, found in users.items() for choice in _choices(key[1], found, device)))
 
 

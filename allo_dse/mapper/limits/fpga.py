@@ -119,7 +119,7 @@ class FpgaCosts:
     def tensors(self) -> tuple[TensorUse, ...]:
         """The tensors that tasks use."""
         uses = []
-        classes = [c for kernel in self.vmg.program.kernels for c in kernel.classes]
+        classes = list(self.vmg.program.task_classes)
         for tensor in self.vmg.program.tensors:
             ports = [p for c in classes for p in c.tensor_ports if p.tensor.name == tensor.name]
             reads, writes = any(p.reads for p in ports), any(p.writes for p in ports)
@@ -229,11 +229,10 @@ class FpgaCosts:
     def _tokens(self) -> dict[str, int]:
         """Tokens that one task puts into one stream of each array; its depth where that depends on data."""
         tokens = {stream.name: 1 for stream in self.vmg.program.streams}
-        for kernel in self.vmg.program.kernels:
-            for task_class in kernel.classes:
-                for port in task_class.stream_ports:
-                    if port.direction == "put":
-                        tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or port.stream.depth)
+        for task_class in self.vmg.program.task_classes:
+            for port in task_class.stream_ports:
+                if port.direction == "put":
+                    tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or port.stream.depth)
         return tokens
 
     def _streams(self) -> Resources:

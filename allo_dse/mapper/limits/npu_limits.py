@@ -81,13 +81,7 @@ def _shared_arrays(vmg: VMG) -> Iterator[Violation]:
 
 
 def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
-    used = {
-        port.tensor.name
-        for kernel in vmg.program.kernels
-        for cls in kernel.classes
-        for port in cls.tensor_ports
-        if port.reads or port.writes
-    }
+    used = {port.tensor.name for cls in vmg.program.task_classes for port in cls.used_ports}
     limit = device.host.usable_buffers
     if len(used) > limit:
         names = ", ".join(tensor.name for tensor in vmg.program.tensors if tensor.name in used)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from allo_dse.program.tensors import TensorPort
-
 from ..model.violation import Violation
 from .rule import Rule, Subject
 
@@ -112,7 +110,8 @@ class HostBuffers:
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        written = {port.tensor.name: port.writes for port in sorted(_used_ports(subject), key=lambda port: port.writes)}
+        ports = [port for cls in subject.program.task_classes for port in cls.used_ports]
+        written = {port.tensor.name: port.writes for port in sorted(ports, key=lambda port: port.writes)}
         kinds: Counter[tuple[str, str]] = Counter()
         for tensor in subject.program.tensors:
             if tensor.name in written:
@@ -136,7 +135,7 @@ class Tensors:
     source = "allo.memory.DTensor.set_access_pattern; CodeGenerator.aie_codegen, runtime sequence"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        used = {port.tensor.name for port in _used_ports(subject)}
+        used = {port.tensor.name for cls in subject.program.task_classes for port in cls.used_ports}
         for tensor in subject.program.tensors:
             if len(tensor.shape) > MOST_DIMENSIONS:
                 yield Violation(self.name, f"tensor {tensor.name}", len(tensor.shape), MOST_DIMENSIONS)
@@ -160,22 +159,15 @@ class KernelShapes:
     def check(self, subject: Subject) -> Iterator[Violation]:
         kinds = {"add", "mul"} if subject.device.architecture == "xdna1" else {"add", "mul", "matmul"}
         shapes: dict[str, set[tuple[int, ...]]] = {}
-        for kernel in subject.program.kernels:
-            for cls in kernel.classes:
-                for op in cls.work:
-                    if op.kind in kinds:
-                        types = "->".join(dict.fromkeys((str(op.dtypes[0]), str(op.dtypes[-1]))))
-                        shapes.setdefault(f"allo.{op.kind} of {types}", set()).add(op.shape)
+        for cls in subject.program.task_classes:
+            for op in cls.work:
+                if op.kind in kinds:
+                    types = "->".join(dict.fromkeys((str(op.dtypes[0]), str(op.dtypes[-1]))))
+                    shapes.setdefault(f"allo.{op.kind} of {types}", set()).add(op.shape)
         for kernel_name, different in shapes.items():
             if len(different) > 1:
                 detail = ", ".join("x".join(map(str, shape)) for shape in sorted(different))
                 yield Violation(self.name, kernel_name, len(different), 1, detail)
-
-
-def _used_ports(subject: Subject) -> Iterator[TensorPort]:
-    for kernel in subject.program.kernels:
-        for cls in kernel.classes:
-            yield from (port for port in cls.tensor_ports if port.reads or port.writes)
 
 
 PROGRAM_RULES: tuple[Rule, ...] = (

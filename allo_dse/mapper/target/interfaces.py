@@ -105,10 +105,9 @@ def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
     """Positions of the region's tensors in the order in which Allo meets them: kernel by kernel, what is read first."""
     numbers = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     found: dict[int, None] = {}
-    for kernel in program.kernels:
-        for cls in kernel.classes:
-            ports = [port for port in cls.tensor_ports if port.reads or port.writes]
-            found.update({numbers[port.tensor.name]: None for port in sorted(ports, key=lambda port: port.writes)})
+    for cls in program.task_classes:
+        ports = cls.used_ports
+        found.update({numbers[port.tensor.name]: None for port in sorted(ports, key=lambda port: port.writes)})
     return tuple(found)
 
 
@@ -138,7 +137,7 @@ def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
     result: list[_Argument] = []
     for task, own in uses.items():
         groups = request_groups(vmg, group.tree, task.kernel)
-        ports = [p for p in program.kernels[task.kernel].classes[task.cls].tensor_ports if p.reads or p.writes]
+        ports = program.kernels[task.kernel].classes[task.cls].used_ports
         leaves = np.stack([leaves for _, leaves in own])
         pids = program.pids(task.kernel, tasks[:, leaves.reshape(-1)].reshape(-1))
         for port in sorted(ports, key=lambda port: not port.reads):

@@ -49,12 +49,11 @@ def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, 
     What adds products up in the tokens of one array works on their blocks at both ends, and nothing is turned.
     """
     ends: dict[str, set[str]] = {}
-    for kernel in program.kernels:
-        for cls in kernel.classes:
-            if products := [op for op in cls.work if op.kind == "matmul" and is_vectorised(op, architecture)]:
-                for port in cls.stream_ports:
-                    if not _accumulates(cls, port) and _is_block_of(cls, port, products):
-                        ends.setdefault(port.stream.name, set()).add(port.direction)
+    for cls in program.task_classes:
+        if products := [op for op in cls.work if op.kind == "matmul" and is_vectorised(op, architecture)]:
+            for port in cls.stream_ports:
+                if not _accumulates(cls, port) and _is_block_of(cls, port, products):
+                    ends.setdefault(port.stream.name, set()).add(port.direction)
     return {name: len(directions) > 1 for name, directions in ends.items()}
 
 

@@ -123,7 +123,7 @@ def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str 
     handed_on = {s.put_leaf for s in wiring.streams if depth[s.get_leaf] == max(depth)}
     for use in group.round.classes:
         cls = subject.program.kernels[use.task.kernel].classes[use.task.cls]
-        used = [port.tensor.name for port in cls.tensor_ports if port.reads or port.writes]
+        used = [port.tensor.name for port in cls.used_ports]
         for leaf in use.in_round.tolist() if used else ():
             if depth[leaf] < max(depth) and not (wiring.classes[leaf].forwards and leaf in handed_on):
                 return used[0]

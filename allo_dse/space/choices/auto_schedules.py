@@ -186,8 +186,7 @@ class AutoSchedules(ScheduleChoice):
         """Partitions that let the copies of each access run in every cycle, or every second one."""
         written = {
             (REGION, port.tensor.name)
-            for kernel in program.kernels
-            for task_class in kernel.classes
+            for task_class in program.task_classes
             for port in task_class.tensor_ports
             if port.writes
         }
@@ -304,7 +303,7 @@ def _accesses(
 
 def _adds_floats(program: CompiledProgram) -> bool:
     """Whether there are floating-point sums, for which there are adders with and without DSPs, and no wider ones."""
-    bodies = [task_class.body.mlir for kernel in program.kernels for task_class in kernel.classes]
+    bodies = [task_class.body.mlir for task_class in program.task_classes]
     return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 
 

@@ -53,8 +53,7 @@ class KernelLibrary(QuestionChoice):
     def _fits(self, program: CompiledProgram, library: str) -> bool:
         return any(
             self._device.has_kernel(library, op.dtypes, op.shape)
-            for kernel in program.kernels
-            for cls in kernel.classes
+            for cls in program.task_classes
             for op in cls.work
             if op.kind == "matmul"
         )
