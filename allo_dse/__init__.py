@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .common.errors import SimulationError as SimulationError
     from .common.errors import StudyError as StudyError
     from .device.device import Device as Device
+    from .dnn.network import Network as Network
+    from .dnn.onnx.convert import from_onnx as from_onnx
     from .drawing import save_occupancy as save_occupancy
     from .drawing import save_perfetto as save_perfetto
     from .drawing import save_timeline as save_timeline
@@ -112,6 +114,8 @@ _names, __getattr__ = lazy_exports(
     {
         "eval.public.functions": ["check", "draw", "place", "record_trace", "simulate"],
         "device.device": ["Device"],
+        "dnn.network": ["Network"],
+        "dnn.onnx.convert": ["from_onnx"],
         "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
         "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "common.errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],

@@ -19,6 +19,7 @@ _GROUPS = {
     "allo_dse.cli.commands.designs": ("show", "replay", "compare"),
     "allo_dse.cli.commands.keep": ("list", "export", "clean"),
     "allo_dse.cli.commands.lint": ("lint",),
+    "allo_dse.cli.commands.network": ("network",),
     "allo_dse.cli.commands.runs": ("status", "best", "pareto"),
     "allo_dse.cli.commands.verify": ("verify",),
     "allo_dse.dashboard.cli": ("dashboard", "report"),

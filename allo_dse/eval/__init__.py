@@ -5,5 +5,5 @@ into a network for the simulator; `hls` and `rtl` measure it with other tools; `
 functions that users call directly.
 
 Imports: backends, common, device, drawing, frontend, ir, lang, mapper, program, simulator, space.
-Imported by: allo_dse, cli, dashboard, tune.
+Imported by: allo_dse, cli, dashboard, dnn, tune.
 """

@@ -4,5 +4,5 @@ Everything here is a function of a compiled program (`program`), a device and de
 and no file. Of `backends` it asks what FPGA designs cost.
 
 Imports: backends, common, device, frontend, program, simulator.
-Imported by: allo_dse, cli, dashboard, drawing, eval, space, tune.
+Imported by: allo_dse, cli, dashboard, dnn, drawing, eval, space, tune.
 """

@@ -5,5 +5,5 @@ that is described: `source`, `index_maps`, `tensors`, `streams`, `tasks` (task c
 `compiled` for the program as a whole. Nothing is exported twice: import from the module that describes it.
 
 Imports: common, ir, lang.
-Imported by: backends, drawing, eval, frontend, mapper, space.
+Imported by: backends, dnn, drawing, eval, frontend, mapper, space.
 """

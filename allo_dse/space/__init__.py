@@ -4,5 +4,5 @@
 designs; `eval` says what they are worth, `tune` runs the search.
 
 Imports: common, device, ir, mapper, program.
-Imported by: allo_dse, dashboard, eval, tune.
+Imported by: allo_dse, dashboard, dnn, eval, tune.
 """

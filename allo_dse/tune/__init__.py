@@ -4,5 +4,5 @@
 `store` the log and the run directory, `run` one run from start to finish, `results` and `show` what is told of it.
 
 Imports: backends, common, device, drawing, eval, lang, mapper, space.
-Imported by: allo_dse, cli, dashboard.
+Imported by: allo_dse, cli, dashboard, dnn.
 """

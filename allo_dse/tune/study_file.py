@@ -38,7 +38,7 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
     """
     file = Path(path)
     settings = dict(settings or {})
-    module = _execute(file)
+    module = execute_file(file)
     functions = _study_functions(module)
     _refuse_unknown(settings, functions, file)
     own = {name: settings[name] for name in _OWN_SETTINGS if name in settings}
@@ -65,7 +65,7 @@ def study_functions(path: str | Path) -> list[Callable[..., Any]]:
     Raises:
         StudyError: when there is no such file, or it does not run.
     """
-    return list(_study_functions(_execute(Path(path))).values())
+    return list(_study_functions(execute_file(Path(path))).values())
 
 
 def load_study(source: StudySource) -> Study:
@@ -91,7 +91,12 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _execute(file: Path) -> ModuleType:
+def execute_file(file: Path) -> ModuleType:
+    """The module that a user's file is.
+
+    Raises:
+        StudyError: when there is no such file, or it does not run; it names the line.
+    """
     if not file.exists():
         near = difflib.get_close_matches(
             file.name, [p.name for p in file.parent.glob("*.py")] if file.parent.is_dir() else []
@@ -173,7 +178,9 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
         raise StudyError(
             f"{source.file}: {source.function}() needs {', '.join(missing)}", hint=f"add --set {missing[0]}=VALUE"
         )
-    arguments = {name: _convert(parameters[name], text) for name, text in source.settings.items() if name in parameters}
+    arguments = {
+        name: convert_setting(parameters[name], text) for name, text in source.settings.items() if name in parameters
+    }
     try:
         study = function(**arguments)
     except (AlloDseError, KeyboardInterrupt, SystemExit):
@@ -197,7 +204,7 @@ def _with_source(study: Study, source: StudySource) -> Study:
     return study
 
 
-def _convert(parameter: inspect.Parameter, text: str) -> Any:
+def convert_setting(parameter: inspect.Parameter, text: str) -> Any:
     """Text as the type of the parameter's annotation, or else of its default."""
     wanted = getattr(parameter.annotation, "__name__", parameter.annotation)
     name = wanted if wanted in _CONVERT else type(parameter.default).__name__

@@ -57,6 +57,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
 
 [bold]Other commands[/]
 
+  allo-tune network MODEL      a whole network (ONNX) in launches
   allo-tune lint STUDY.py      what of a program Allo does not build
   allo-tune calibrate FILE     a device file from what was measured
   eval "$(allo-tune completion)"    the shell completes commands and names

@@ -1,0 +1,98 @@
+"""`allo-tune network MODEL`: a whole network in launches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from ..output import JSON, console, json_only, print_facts, print_json
+
+if TYPE_CHECKING:
+    from allo_dse.dnn.compose import Composition, Launch
+
+_NETWORK = """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
+
+Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what is
+decided and what a launch costs.
+
+[bold]Examples[/]
+
+  allo-tune network model.onnx --device npu2
+  allo-tune network model.onnx --set batch=1         a dimension that the model leaves open
+  allo-tune network studies/networks/mlp_npu.py --front --json
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("network", help=_NETWORK)(network)
+
+
+def network(  # noqa: PLR0913 (the flags of a command)
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX model, or Python file with a `network`.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Argument of the network, or size; repeatable."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="NPU, by name or device file.")] = "npu2",
+    target: Annotated[str, typer.Option(help="What shall build the designs: allo or model.")] = "allo",
+    trials: Annotated[int, typer.Option(min=1, help="Designs to evaluate of an operator on so many columns.")] = 60,
+    cache: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where designs are kept.")] = Path("runs/.networks"),
+    front: Annotated[bool, typer.Option("--front", help="Also the fastest on fewer columns.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write the designs of each launch.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.dnn.compose import compose, compositions
+    from allo_dse.dnn.export import export, facts_of
+    from allo_dse.dnn.files import load_network
+    from allo_dse.dnn.fronts import search_fronts
+    from allo_dse.tune.study_file import parse_settings
+
+    loaded = load_network(model, parse_settings(settings or []))
+    with json_only() as out:
+        fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
+        found = compositions(fronts) if front else [compose(fronts)]
+    assert out is not None
+    if output is not None:
+        export(found[-1], output)
+    if as_json:
+        print_json({"network": loaded.name, "device": fronts.device.name, "compositions": [facts_of(c) for c in found]})
+        return
+    for composition in found:
+        _show(composition)
+
+
+def _show(composition: Composition) -> None:
+    to = console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("launch", "operator", "columns", "from us", "to us"):
+        table.add_column(name, justify="left" if name == "operator" else "right", no_wrap=name != "operator")
+    for launch in composition.launches:
+        for row in _rows(launch):
+            table.add_row(*row)
+    to.print(table)
+    spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
+    facts = {
+        "latency": f"{composition.latency_us:,.0f} us on {composition.columns} columns",
+        "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
+        "proved": composition.certificate,
+    }
+    print_facts(facts, to)
+
+
+def _rows(launch: Launch) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(launch.number) if run is launch.runs[0] else "",
+            f"{run.step.name} ({run.step.work.kind})",
+            f"{run.first_column}-{run.first_column + run.point.columns - 1}",
+            f"{run.start_us:,.0f}",
+            f"{run.end_us:,.0f}",
+        )
+        for run in launch.runs
+    ]

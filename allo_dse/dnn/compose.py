@@ -1,0 +1,165 @@
+"""A network in launches: what runs when and where, how long it takes, and what is proved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .fronts import Fronts, Point
+from .network import Step
+from .problem import TICK_US, Problem, problem_of
+from .solve import WORK_LIMIT, Solution, solve
+
+
+@dataclass(frozen=True)
+class Run:
+    """An operator in a launch: its design, its columns, and when it runs.
+
+    Attributes:
+        first_column: of the neighbouring columns that it has.
+    """
+
+    step: Step
+    point: Point
+    first_column: int
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One configuration of the array, and what runs in it."""
+
+    number: int
+    runs: tuple[Run, ...]
+
+    @property
+    def start_us(self) -> float:
+        return min(run.start_us for run in self.runs)
+
+    @property
+    def end_us(self) -> float:
+        return max(run.end_us for run in self.runs)
+
+    @property
+    def designs(self) -> dict[str, Run]:
+        """What the array is configured with: one run of each kind of operator, by the key of its work."""
+        return {run.point.design.study.name: run for run in self.runs}
+
+    @property
+    def columns(self) -> int:
+        return sum(run.point.columns for run in self.designs.values())
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A network in launches.
+
+    Attributes:
+        bound_us: no composition of these fronts is faster.
+    """
+
+    fronts: Fronts
+    launches: tuple[Launch, ...]
+    latency_us: float
+    bound_us: float
+
+    @property
+    def columns(self) -> int:
+        """The most that a launch uses."""
+        return max(launch.columns for launch in self.launches)
+
+    @property
+    def gap(self) -> float:
+        """How much faster another composition may be, as a share of this one's time."""
+        return 1 - self.bound_us / self.latency_us
+
+    @property
+    def certificate(self) -> str:
+        """What is proved, in words."""
+        whole = "no composition of these designs is faster" if self.gap <= 0 else f"at most {self.gap:.1%} faster"
+        points = [point for points in self.fronts.points.values() for point in points]
+        proved = sum(point.proved for point in points)
+        return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
+
+    @cached_property
+    def time_us(self) -> dict[str, float]:
+        """Where the time goes: beginning launches, waiting for the host and for rearrangements, and for the rest by
+        what holds up the operator that ends last among those that run."""
+        parts = {"reconfiguration": (len(self.launches) - 1) * self._between_us}
+        runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
+        done = 0.0
+        for run in runs:
+            alone = max(0.0, run.end_us - max(done, run.start_us))
+            name = max(run.point.bound, key=lambda name: run.point.bound[name])
+            parts[name] = parts.get(name, 0.0) + alone
+            done = max(done, run.end_us)
+        parts["host and layouts"] = max(0.0, self.latency_us - sum(parts.values()))
+        return parts
+
+    @property
+    def _between_us(self) -> float:
+        board = self.fronts.device.board
+        return max(0.0, board.relaunch_us - board.launch_us)
+
+
+def compose(fronts: Fronts, *, columns: int | None = None, work_limit: float = WORK_LIMIT) -> Composition:
+    """The fastest composition of a network's operators.
+
+    Args:
+        columns: that launches may use; all of the device by default.
+        work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
+
+    Raises:
+        StudyError: where there is none within the limit, or an operator needs more columns.
+    """
+    problem = problem_of(fronts)
+    problem = replace(problem, columns=problem.columns if columns is None else columns)
+    solution = solve(problem, work_limit=work_limit)
+    launches = _launches(fronts, problem, solution)
+    return Composition(fronts, launches, solution.length * TICK_US, solution.bound * TICK_US)
+
+
+def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Composition]:
+    """The front of compositions over latency and columns, the fewest columns first."""
+    least = max(points[0].columns for points in fronts.points.values())
+    widths = sorted({p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns})
+    found: list[Composition] = []
+    for width in widths:
+        if width >= least:
+            one = compose(fronts, columns=width, work_limit=work_limit)
+            if not found or one.latency_us < found[-1].latency_us:
+                found.append(one)
+    return found
+
+
+def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
+    steps = [step for step, _ in fronts.network.worked]
+    found: list[Launch] = []
+    for number in sorted(set(solution.launch)):
+        members = [o for o in range(len(steps)) if solution.launch[o] == number]
+        members.sort(key=lambda o: (solution.start[o], o))
+        first = _first_columns(problem, solution, members)
+        found.append(
+            Launch(len(found), tuple(_run(fronts, steps[o], solution, o, first[problem.kinds[o]]) for o in members))
+        )
+    return tuple(found)
+
+
+def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
+    """The first column of each kind of a launch, one after another."""
+    first: dict[int, int] = {}
+    used = 0
+    for o in members:
+        kind = problem.kinds[o]
+        if kind not in first:
+            first[kind] = used
+            used += problem.choices[kind][solution.choice[o]].columns
+    return first
+
+
+def _run(fronts: Fronts, step: Step, solution: Solution, o: int, first_column: int) -> Run:
+    point = fronts.points[fronts.operators[step.name]][solution.choice[o]]
+    start = solution.start[o] * TICK_US
+    return Run(step, point, first_column, start, start + point.latency_us)

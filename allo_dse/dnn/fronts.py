@@ -1,0 +1,177 @@
+"""The front of every operator: its fastest design on each number of the array's columns, as the tuner finds it.
+
+A design made for k columns uses the cores, memory tiles and shim channels of k columns, so that any k neighbouring ones
+will do: operators side by side need as many columns as they have together, and nothing else of the array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from allo_dse.common.errors import StudyError
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.tune.results.best import BestDesign
+from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.study import Study
+
+from .network import Network
+from .operators.work import Work
+
+TRIALS = 60
+"""Designs that are evaluated for each point of a front; less where the tuner has proved that none is better."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """An operator's fastest design on so many columns.
+
+    Attributes:
+        latency_us: of a call of its own, its launch included.
+        proved: no other design of the operator's space is faster there, as the evaluator times them.
+        bound: shares of the time for which resources are busy.
+    """
+
+    columns: int
+    cores: int
+    latency_us: float
+    local_memory_bytes: int
+    dram_bytes: int
+    bound: Mapping[str, float]
+    proved: bool
+    design: BestDesign
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """Attributes:
+    operators: the key of its work by the name of every step that a program does.
+    points: the front of every work by its key, the fewest columns first.
+    """
+
+    network: Network
+    device: NpuDevice
+    operators: Mapping[str, str]
+    points: Mapping[str, tuple[Point, ...]]
+
+    @property
+    def proved(self) -> bool:
+        return all(point.proved for points in self.points.values() for point in points)
+
+
+def search_fronts(
+    network: Network,
+    device: str | Path | NpuDevice = "npu2",
+    *,
+    trials: int = TRIALS,
+    cache: str | Path = "runs/.networks",
+    target: str = "allo",
+    seed: int = 0,
+) -> Fronts:
+    """The fronts of a network's operators; of those that are alike only one.
+
+    Args:
+        trials: designs to evaluate for a point.
+        cache: directory with a run for each point, which other networks and calls read again.
+        target: what shall build the designs, as a study has it.
+
+    Raises:
+        StudyError: for an operator of which no design fits the device.
+    """
+    found = NpuDevice.of(device)
+    operators = {step.name: work_key(work) for step, work in network.worked}
+    points = {}
+    for key, (name, work) in {work_key(work): (step.name, work) for step, work in network.worked}.items():
+        points[key] = tuple(_improving(_points(key, work, found, Options(Path(cache), trials, target, seed))))
+        if not points[key]:
+            raise StudyError(
+                f"{network.name}: step {name!r} ({work.kind}): no design fits {found.name}",
+                hint=f"`allo-tune status {Path(cache)}` says what rules them out; other tiles may fit",
+            )
+    return Fronts(network, found, operators, points)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the points of a front are searched; see `search_fronts`."""
+
+    cache: Path
+    trials: int
+    target: str
+    seed: int
+
+
+def work_key(work: Work) -> str:
+    """What works that are alike share."""
+    params = {name: str(value) for name, value in sorted(work.params.items())}
+    source = inspect.getsource(work.program)
+    text = json.dumps([work.kind, source, params, NpuSimulator.version])
+    return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
+    """The device with fewer columns."""
+    fields = {name: getattr(device, name) for name in type(device).model_fields}
+    fields["array"] = device.array.model_copy(update={"columns": columns})
+    return type(device).model_validate(fields)
+
+
+def _widths(device: NpuDevice) -> Iterator[int]:
+    """Powers of two of columns, and all."""
+    width = 1
+    while width < device.array.columns:
+        yield width
+        width *= 2
+    yield device.array.columns
+
+
+def _improving(points: Iterator[Point]) -> Iterator[Point]:
+    """Points that are faster than all with fewer columns."""
+    best = float("inf")
+    for point in points:
+        if point.latency_us < best:
+            best = point.latency_us
+            yield point
+
+
+def _points(key: str, work: Work, device: NpuDevice, options: Options) -> Iterator[Point]:
+    for columns in _widths(device):
+        part = on_columns(device, columns)
+        study = Study(
+            key,
+            program=work.program,
+            params=work.params,
+            device=part,
+            target=options.target,
+            objectives=[minimize("latency_us")],
+            reference=work.reference,
+            verify_with=work.verify_with,
+        )
+        place = options.cache / f"{key}-{part.key[:12]}-{options.target}-{options.trials}-{options.seed}"
+        point = _point(study, columns, place, options)
+        if point is not None:
+            yield point
+
+
+def _point(study: Study, columns: int, place: Path, options: Options) -> Point | None:
+    """The fastest design of a study; None where none fits."""
+    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
+    if not result.front:
+        return None
+    best = result.best()
+    metrics = best.metrics
+    return Point(
+        columns=columns,
+        cores=int(metrics["pe_count"]),
+        latency_us=float(metrics["latency_us"]),
+        local_memory_bytes=int(metrics["local_memory_bytes"]),
+        dram_bytes=int(metrics["dram_bytes"]),
+        bound=dict(metrics["bound"]),
+        proved=result.stopped == "exhausted",
+        design=best,
+    )

@@ -1,0 +1,82 @@
+"""Rearrangements that follow each other become one, those that change nothing become free, and what nobody reads goes.
+
+before:  projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention       after:  projection ─► attention
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .network import Arrange, Network, Shape, Step
+
+Array = NDArray[np.generic]
+Function = Callable[..., Array]
+
+
+def simplified(network: Network) -> Network:
+    """The same network with the fewest and cheapest rearrangements."""
+    made = {step.output: step for step in network.steps}
+    for step in network.steps:
+        if isinstance(step.work, Arrange):
+            made[step.output] = _on_sources(step, made, network.shapes)
+    return _without_unread(replace(network, steps=[made[step.output] for step in network.steps]))
+
+
+def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
+    """A rearrangement of what other steps than rearrangements write; those of its inputs are such already."""
+    assert isinstance(step.work, Arrange)
+    parts: list[tuple[Function, int]] = []
+    sources: list[str] = []
+    for name in step.inputs:
+        before = made.get(name)
+        inner = before is not None and isinstance(before.work, Arrange)
+        function = before.work.function if before is not None and isinstance(before.work, Arrange) else _same
+        own = before.inputs if before is not None and inner else (name,)
+        parts.append((function, len(own)))
+        sources += own
+    function = _composed(step.work.function, parts)
+    return replace(
+        step, work=Arrange(function, is_free(function, [shapes[one] for one in sources])), inputs=tuple(sources)
+    )
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+def _composed(outer: Function, parts: Sequence[tuple[Function, int]]) -> Function:
+    """`outer` of what each part makes of its own share of the arrays."""
+
+    def function(*arrays: Array) -> Array:
+        rest, made = list(arrays), []
+        for part, count in parts:
+            made.append(part(*rest[:count]))
+            rest = rest[count:]
+        return outer(*made)
+
+    return function
+
+
+def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
+    """Whether a rearrangement leaves every element of its one source where it is: tried on their numbers."""
+    if len(shapes) != 1:
+        return False
+    numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
+    return np.array_equal(function(numbers.reshape(shapes[0])).ravel(), numbers)
+
+
+def _without_unread(network: Network) -> Network:
+    """The network without steps and constants whose tensors nobody reads."""
+    wanted, kept = set(network.outputs), []
+    for step in reversed(network.steps):
+        if step.output in wanted:
+            kept.append(step)
+            wanted.update(step.inputs)
+    shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
+    constants = {name: array for name, array in network.constants.items() if name in wanted}
+    return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)

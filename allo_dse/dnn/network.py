@@ -1,0 +1,219 @@
+"""Networks: operators with tensors between them.
+
+    net = Network()
+    x = net.input("x", (128, 64))
+    w = net.constant("w", weights)                                     # an array
+    y = net.add(gemm_work(128, 256, 64, bfloat16), x, w)
+    net.output(y)
+
+A step's work is a program of ours, a rearrangement of elements (`Arrange`), or something the host does (`Host`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.mapper.program import Program
+
+from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program
+from .operators.work import Work
+
+Array = NDArray[np.generic]
+Arrays = dict[str, Array]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arrange:
+    """Elements of tensors in another order or shape; nothing is computed.
+
+    Attributes:
+        function: from the arrays, of whatever type, to one array.
+        free: the elements stay where they are: another shape at most.
+    """
+
+    function: Callable[..., Array]
+    free: bool
+    kind: str = "layout"
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the host computes, between launches.
+
+    Attributes:
+        kind: what it is called. function: from arrays to one array.
+    """
+
+    kind: str
+    function: Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator in its place: the names of the tensors it reads and of the one it writes."""
+
+    name: str
+    work: Work | Arrange | Host
+    inputs: tuple[str, ...]
+    output: str
+
+
+@dataclass
+class Network:
+    """A graph of steps, in an order in which they can run.
+
+    Attributes:
+        shapes: of all tensors. constants: arrays that are known. inputs, outputs: names of tensors.
+    """
+
+    name: str = "network"
+    steps: list[Step] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    constants: Arrays = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor that is given; returns its name."""
+        self.inputs.append(self._new(name, tuple(shape)))
+        return name
+
+    def constant(self, name: str, array: Array) -> str:
+        """A tensor that is known; returns its name."""
+        self.constants[self._new(name, array.shape)] = array
+        return name
+
+    def output(self, *names: str) -> None:
+        """Tensors that are wanted."""
+        self.outputs += [self._known(name) for name in names]
+
+    def add(
+        self,
+        work: Work | Arrange | Host | Callable[..., object],
+        *inputs: str,
+        name: str = "",
+        output: str = "",
+        params: Mapping[str, object] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> str:
+        """Add a step that reads `inputs`; returns the name of what it writes.
+
+        Args:
+            work: what is done; a program of the user's is a function of `params` that returns a region, which reads as
+                many tensors as there are inputs and writes one.
+            name: of the step. output: name of the tensor.
+            shape: of the tensor, where it is not as the program writes it, but of as many elements.
+
+        Raises:
+            StudyError: for an unknown tensor, or one that does not fit the program.
+        """
+        made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
+        name = name or f"{made.kind}_{len(self.steps)}"
+        output = output or f"{name}.result"
+        for one in inputs:
+            self._known(one)
+        if isinstance(made, Work):
+            shape = _checked(self, name, loaded(made), inputs, shape)
+        elif shape is None:
+            shape = made.function(*(np.zeros(self.shapes[one], np.float32) for one in inputs)).shape
+        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape))))
+        return output
+
+    def _new(self, name: str, shape: Shape) -> str:
+        if name in self.shapes:
+            raise StudyError(f"network {self.name!r} has two tensors named {name!r}")
+        self.shapes[name] = shape
+        return name
+
+    def _known(self, name: str) -> str:
+        if name not in self.shapes:
+            raise StudyError(
+                f"network {self.name!r} has no tensor {name!r}",
+                hint=f"{did_you_mean(name, self.shapes)}add what writes it first",
+            )
+        return name
+
+    @property
+    def worked(self) -> list[tuple[Step, Work]]:
+        """The steps that programs do, with their work."""
+        return [(step, step.work) for step in self.steps if isinstance(step.work, Work)]
+
+    def run(self, inputs: Mapping[str, Array], *, simulated: bool = True) -> Arrays:
+        """All tensors that the steps write, by name.
+
+        Args:
+            inputs: an array for each input.
+            simulated: programs run, at the first value of each of their parameters; else what they are to compute is
+                computed in float32.
+        """
+        known: Arrays = {**self.constants, **self._given(inputs)}
+        for step in self.steps:
+            given = [known[name] for name in step.inputs]
+            known[step.output] = self._result(step, given, simulated).reshape(self.shapes[step.output])
+        return {step.output: known[step.output] for step in self.steps}
+
+    def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
+        """How far the programs' results are from what is expected: of each step on the inputs expected of it, and at
+        the end of the outputs of the whole network.
+
+        Args:
+            inputs: an array for each input.
+            expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
+                not given, are compared with their NumPy references.
+        """
+        exact: Arrays = {**self.run(inputs, simulated=False), **(expected or {})}
+        known: Arrays = {**self.constants, **self._given(inputs), **exact}
+        found = [
+            deviation(step.name, work, self._result(step, [known[n] for n in step.inputs], True), exact[step.output])
+            for step, work in self.worked
+        ]
+        whole = self.run(inputs)
+        for name in self.outputs:
+            path = max((one.allowed for one in found), default=0.0) * math.sqrt(max(1, len(found)))
+            found.append(Deviation(name, "whole", difference(whole[name], exact[name]), path))
+        return found
+
+    def _given(self, inputs: Mapping[str, Array]) -> Arrays:
+        for name in self.inputs:
+            if name not in inputs or inputs[name].shape != self.shapes[name]:
+                got = inputs[name].shape if name in inputs else "nothing"
+                raise StudyError(f"input {name!r} needs an array of {self.shapes[name]}, got {got}")
+        return {name: inputs[name] for name in self.inputs}
+
+    def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
+        if not isinstance(step.work, Work):
+            return step.work.function(*given)
+        if simulated or step.work.reference is None:
+            return run_program(loaded(step.work), given)
+        return reference_of(step.work, given)
+
+
+def _name_of(program: Callable[..., object]) -> str:
+    return str(getattr(program, "__name__", "program"))
+
+
+def _checked(
+    network: Network, name: str, program: Program, inputs: Sequence[str], shape: Sequence[int] | None
+) -> Shape:
+    """The shape of what a step writes, once its program fits its tensors."""
+    reads, writes = interface(program)
+    if len(reads) != len(inputs) or len(writes) != 1:
+        raise StudyError(
+            f"step {name!r}: its program reads {', '.join(t.name for t in reads)} and writes "
+            f"{', '.join(t.name for t in writes)}; the step reads {', '.join(inputs)}",
+            hint="a step's program reads as many tensors as the step and writes one",
+        )
+    for tensor, one in zip(reads, inputs, strict=True):
+        if math.prod(tensor.shape) != math.prod(network.shapes[one]):
+            raise StudyError(f"step {name!r}: {one} of {network.shapes[one]} is not {tensor.name} of {tensor.shape}")
+    written = writes[0].shape
+    if shape is not None and math.prod(shape) != math.prod(written):
+        raise StudyError(f"step {name!r} writes {writes[0].name} of {written}, not of {tuple(shape)}")
+    return written if shape is None else tuple(shape)

@@ -1,0 +1,315 @@
+"""`from_onnx`: an ONNX model as a network, a step for each of its operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError
+
+from ..layouts import is_free, simplified
+from ..network import Arrange, Host, Network
+from ..operators.attention import attention_work, chunk_of, heads_of, pair_matrix, query_matrix
+from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
+from ..operators.gemm import gemm_work
+from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
+from ..operators.work import Work, element_type
+from .graph import Graph, Node, evaluate, read_graph
+from .patterns import over_last, with_patterns
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Array = NDArray[np.generic]
+
+
+def from_onnx(
+    model: str | Path | ModelProto,
+    *,
+    element: str = "bf16",
+    sizes: Mapping[str, int] | None = None,
+    programs: Mapping[str, Callable[[Node, Graph], Work]] | None = None,
+) -> Network:
+    """A model as a network. Its tensors keep their names.
+
+    Args:
+        model: a file or a model of `onnx`.
+        element: type of the elements that programs compute with, "bf16" or "f32".
+        sizes: of the dimensions that the model leaves open, by name.
+        programs: what makes the work of nodes that are not known here, by their name or type; goes before our own.
+
+    Raises:
+        StudyError: naming each operator that is not known with its place in the model.
+    """
+    graph = with_patterns(read_graph(model, sizes))
+    own = dict(programs or {})
+    needed = _needed(graph)
+    unknown = [n for n in needed if n.op not in CONVERTERS and n.name not in own and n.op not in own]
+    if unknown:
+        raise StudyError(
+            f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
+            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
+        )
+    builder = Builder(graph, Network(graph.name), element_type(element))
+    for name in graph.inputs:
+        builder.net.input(name, graph.shapes[name])
+    for node in needed:
+        if make := own.get(node.name, own.get(node.op)):
+            builder.add(node, make(node, graph), *node.inputs)
+        else:
+            CONVERTERS[node.op](builder, node)
+    builder.net.output(*graph.outputs)
+    return simplified(builder.net)
+
+
+def _needed(graph: Graph) -> list[Node]:
+    """The nodes that outputs depend on."""
+    wanted, kept = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        outputs = {node.output} if node.proto is None else set(node.proto.output)
+        if outputs & wanted:
+            kept.append(node)
+            wanted.update(node.inputs)
+    return kept[::-1]
+
+
+@dataclass
+class Builder:
+    """A network while its nodes are converted."""
+
+    graph: Graph
+    net: Network
+    element: object
+    _made: int = field(default=0)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.graph.shapes[name]
+
+    def rows(self, name: str) -> tuple[int, int]:
+        """A tensor as a matrix: its last dimension stays."""
+        shape = self.shape(name)
+        return math.prod(shape[:-1]), shape[-1]
+
+    def read(self, name: str) -> str:
+        """A tensor to read, which may be known."""
+        if name not in self.net.shapes and name in self.graph.known:
+            self.net.constant(name, self.graph.known[name])
+        return name
+
+    def known(self, array: Array) -> str:
+        """A new constant."""
+        self._made += 1
+        return self.net.constant(f"constant_{self._made}", array)
+
+    def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
+        """The step that writes what a node does."""
+        read = [self.read(name) for name in inputs]
+        name = node.name or node.output
+        self.net.add(work, *read, name=name, output=node.output, shape=self.shape(node.output))
+
+    def arranged(self, function: Callable[..., Array], *inputs: str) -> str:
+        """What a rearrangement of tensors writes."""
+        if all(name in self.graph.known or name in self.net.constants for name in inputs):
+            return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
+        self._made += 1
+        free = is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
+        return self.net.add(Arrange(function, free), *inputs, name=f"layout_{self._made}")
+
+    def refuse(self, node: Node, why: str) -> StudyError:
+        return StudyError(f"{self.graph.name}: {node.place}: {why}", hint="give a program for it with programs=")
+
+
+def _gemm(builder: Builder, node: Node) -> None:
+    a, b, *rest = node.inputs
+    if node.number("alpha", 1.0) != 1.0 or (rest and node.number("beta", 1.0) != 1.0):
+        raise builder.refuse(node, "alpha and beta must be 1")
+    a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
+    b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
+    (rows, depth), columns = builder.net.shapes[a], builder.net.shapes[b][1]
+    work = gemm_work(rows, columns, depth, builder.element)
+    if not rest:
+        return builder.add(node, work, a, b)
+    if math.prod(builder.shape(rest[0])) != columns:
+        raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
+    product = builder.net.add(work, a, b, name=f"{node.name or node.output}.product")
+    builder.add(node, row_work("add", rows, columns, builder.element), product, rest[0])
+
+
+def _matmul(builder: Builder, node: Node) -> None:
+    from ..operators.gemm import gemm_work
+
+    a, b = node.inputs
+    if math.prod(builder.shape(b)[:-2]) != 1:
+        raise builder.refuse(node, "a product of batches of matrices outside of attention")
+    rows, depth = builder.rows(a)
+    builder.add(node, gemm_work(rows, builder.shape(b)[-1], depth, builder.element), a, b)
+
+
+def _binary(op: str) -> Callable[[Builder, Node], None]:
+    def convert(builder: Builder, node: Node) -> None:
+        a, b = node.inputs
+        size = math.prod(builder.shape(node.output))
+        if op != "sub" and math.prod(builder.shape(a)) < math.prod(builder.shape(b)):
+            a, b = b, a
+        if math.prod(builder.shape(a)) == math.prod(builder.shape(b)) == size:
+            return builder.add(node, binary_work(op, size, builder.element), a, b)
+        width = builder.shape(node.output)[-1]
+        known = builder.graph.known.get(b)
+        if known is not None and known.size == 1:
+            value = float(known.ravel()[0])
+            by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
+            return builder.add(node, affine_work(by, plus, size, builder.element), a)
+        if op != "sub" and math.prod(builder.shape(b)) == width == builder.shape(b)[-1]:
+            return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
+        raise builder.refuse(
+            node, f"{builder.shape(a)} with {builder.shape(b)}; equal shapes, a row or a number are known"
+        )
+
+    return convert
+
+
+def _div(builder: Builder, node: Node) -> None:
+    known = builder.graph.known.get(node.inputs[1])
+    if known is None or known.size != 1:
+        raise builder.refuse(node, "a division by something else than a known number")
+    size = math.prod(builder.shape(node.output))
+    builder.add(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
+
+
+def _unary(op: str) -> Callable[[Builder, Node], None]:
+    def convert(builder: Builder, node: Node) -> None:
+        builder.add(node, unary_work(op, math.prod(builder.shape(node.output)), builder.element), node.inputs[0])
+
+    return convert
+
+
+def _silu_mul(builder: Builder, node: Node) -> None:
+    size = math.prod(builder.shape(node.output))
+    builder.add(node, binary_work("silu_mul", size, builder.element), *node.inputs)
+
+
+def _softmax(builder: Builder, node: Node) -> None:
+    if not over_last(node, builder.graph):
+        raise builder.refuse(node, "a softmax along another dimension than the last")
+    builder.add(node, softmax_work(*builder.rows(node.inputs[0]), builder.element), node.inputs[0])
+
+
+def _rms_norm(builder: Builder, node: Node) -> None:
+    rows, width = builder.rows(node.inputs[0])
+    builder.add(node, rms_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element), *node.inputs[:2])
+
+
+def _layer_norm(builder: Builder, node: Node) -> None:
+    rows, width = builder.rows(node.inputs[0])
+    bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
+    weights = builder.arranged(lambda one, other: np.stack([one, other]), node.inputs[1], bias)
+    work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
+    builder.add(node, work, node.inputs[0], weights)
+
+
+def _rope(builder: Builder, node: Node) -> None:
+    x, *tables = node.inputs
+    if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
+        raise builder.refuse(node, "[1, heads, length, width] with known tables and positions are known")
+    batch, heads, length, width = builder.shape(x)
+    cosine, sine, *positions = (builder.graph.known[name] for name in tables)
+    if batch != 1 or node.number("interleaved", 0) or 2 * cosine.shape[-1] != width:
+        raise builder.refuse(node, "one batch, halves that turn with each other and whole heads are known")
+    if positions:
+        cosine, sine = cosine[positions[0].ravel()], sine[positions[0].ravel()]
+    table = np.concatenate([cosine, sine], axis=-1).reshape(length, width)
+    by_position = builder.arranged(lambda one: one.transpose(0, 2, 1, 3).reshape(-1, width), x)
+    turned = builder.net.add(
+        rope_work(length * heads, width, builder.element),
+        by_position,
+        builder.known(np.repeat(table, heads, axis=0)),
+        name=node.name or node.output,
+    )
+    back = lambda one: one.reshape(1, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
+    _arrange(builder, node, back, turned)
+
+
+def _attention(builder: Builder, node: Node) -> None:
+    q, k, v, *masks = node.inputs
+    if len(builder.shape(q)) != 4 or builder.shape(q)[0] != 1 or any(masks):
+        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own is known")
+    _, heads, length, width = builder.shape(q)
+    kv_heads = builder.shape(v)[1]
+    if builder.shape(v)[2:] != (length, width):
+        raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
+    flip = bool(node.number("keys_transposed", 0))
+    factor, chunk = node.number("scale", width**-0.5), chunk_of(length, width)
+    queries = builder.arranged(lambda one: query_matrix(one[0], kv_heads), q)
+    pairs = builder.arranged(
+        lambda keys, values: pair_matrix((keys.swapaxes(-1, -2) if flip else keys)[0], values[0], chunk), k, v
+    )
+    causal = bool(node.number("is_causal", 0))
+    work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element)
+    out = builder.net.add(work, queries, pairs, name=node.name or node.output)
+    _arrange(builder, node, lambda one: heads_of(one, kv_heads, length)[None], out)
+
+
+def _arrange(builder: Builder, node: Node, function: Callable[..., Array], *inputs: str) -> None:
+    free = is_free(function, [builder.net.shapes[name] for name in inputs])
+    builder.net.add(
+        Arrange(function, free), *inputs, name=f"{node.name or node.output}.layout", output=node.output,
+        shape=builder.shape(node.output),
+    )  # fmt: skip
+
+
+def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
+    """A node as a function of the tensors that are not known, and their names."""
+    version = builder.graph.functions.get("", builder.graph.functions.get("ai.onnx", 1))
+    known = {name: builder.graph.known[name] for name in node.inputs if name in builder.graph.known}
+    names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
+
+    def function(*arrays: Array) -> Array:
+        shaped = (a.reshape(builder.shape(n)) for a, n in zip(arrays, names, strict=True))
+        return evaluate(node, {**known, **dict(zip(names, shaped, strict=True))}, version)[output]
+
+    return function, names
+
+
+def _layout(builder: Builder, node: Node) -> None:
+    assert node.proto is not None
+    for output in filter(None, node.proto.output):
+        function, names = _by_onnx(builder, node, output)
+        free = is_free(function, [builder.shape(name) for name in names])
+        builder.net.add(
+            Arrange(function, free), *names, name=f"{node.name or node.op}:{output}", output=output,
+            shape=builder.shape(output),
+        )  # fmt: skip
+
+
+def _host(builder: Builder, node: Node) -> None:
+    function, names = _by_onnx(builder, node, node.output)
+    builder.add(node, Host(node.op, function), *names)
+
+
+LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
+CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Add": _binary("add"),
+    "Sub": _binary("sub"),
+    "Mul": _binary("mul"),
+    "Div": _div,
+    "Relu": _unary("relu"),
+    "Gelu": _unary("gelu"),
+    "Silu": _unary("silu"),
+    "SiluMul": _silu_mul,
+    "Softmax": _softmax,
+    "RMSNormalization": _rms_norm,
+    "LayerNormalization": _layer_norm,
+    "RotaryEmbedding": _rope,
+    "Attention": _attention,
+    **dict.fromkeys(LAYOUTS, _layout),
+    **dict.fromkeys(("Gather", "Cast"), _host),
+}
+"""What makes a step of a node, by its type."""

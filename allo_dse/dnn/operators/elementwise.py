@@ -1,0 +1,137 @@
+"""Operators on every element by itself: of one tensor, of two, or of a matrix and a row that all rows share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import bfloat16
+from allo.memory import Layout
+from numpy.typing import NDArray
+
+from allo_dse.space.params import divisors
+
+from .work import Work
+
+S, R = Layout.Shard, Layout.Replicate
+GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
+LEAST_TILE, MOST_TILE = 128, 4096  # elements of a task: below, its start dominates; above, no core keeps three of them
+MOST_ROWS = 8
+Floats = NDArray[np.float32]
+
+
+def unary(N=1048576, P=512, op="relu", by=1.0, plus=0.0, Ty=bfloat16):
+    Nt = N // P
+
+    @df.region()
+    def top(X: Ty[N], Y: Ty[N]):
+        @df.kernel(mapping=[P], args=[X, Y])
+        def core(x: Ty[N] @ [S(0)], y: Ty[N] @ [S(0)]):
+            with allo.meta_if(op == "relu"):
+                y[:] = allo.relu(x)
+            with allo.meta_if(op == "gelu"):  # as its tanh approximation: Allo has no code for the error function
+                inner: Ty[Nt] = allo.mul(x, allo.add(allo.mul(allo.mul(x, x), 0.044715), 1.0))
+                y[:] = allo.div(x, allo.add(allo.exp(allo.mul(inner, GELU)), 1.0))
+            with allo.meta_if(op == "silu"):
+                y[:] = allo.div(x, allo.add(allo.exp(allo.mul(x, -1.0)), 1.0))
+            with allo.meta_if(op == "affine"):
+                y[:] = allo.add(allo.mul(x, by), plus)
+
+    return top
+
+
+def binary(N=1048576, P=512, op="add", Ty=bfloat16):
+    @df.region()
+    def top(A: Ty[N], B: Ty[N], C: Ty[N]):
+        @df.kernel(mapping=[P], args=[A, B, C])
+        def core(a: Ty[N] @ [S(0)], b: Ty[N] @ [S(0)], c: Ty[N] @ [S(0)]):
+            with allo.meta_if(op == "add"):
+                c[:] = allo.add(a, b)
+            with allo.meta_if(op == "sub"):
+                c[:] = allo.sub(a, b)
+            with allo.meta_if(op == "mul"):
+                c[:] = allo.mul(a, b)
+            with allo.meta_if(op == "silu_mul"):
+                c[:] = allo.mul(allo.div(a, allo.add(allo.exp(allo.mul(a, -1.0)), 1.0)), b)
+
+    return top
+
+
+def with_row(M=1024, N=768, P=1024, op="add", Ty=bfloat16):
+    Mt = M // P
+
+    @df.region()
+    def top(X: Ty[M, N], Row: Ty[N], Y: Ty[M, N]):
+        @df.kernel(mapping=[P], args=[X, Row, Y])
+        def core(x: Ty[M, N] @ [S(0), R], row: Ty[N] @ [R], y: Ty[M, N] @ [S(0), R]):
+            for i, j in allo.grid(Mt, N):
+                with allo.meta_if(op == "add"):
+                    y[i, j] = x[i, j] + row[j]
+                with allo.meta_if(op == "mul"):
+                    y[i, j] = x[i, j] * row[j]
+
+    return top
+
+
+def silu(x: Floats) -> Floats:
+    found: Floats = x / (1 + np.exp(-x))
+    return found
+
+
+def gelu(x: Floats) -> Floats:
+    found: Floats = x / (1 + np.exp(np.float32(GELU) * (x + np.float32(0.044715) * x**3)))
+    return found
+
+
+UNARY: dict[str, Callable[[Floats], Floats]] = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "silu": silu}
+BINARY: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "silu_mul": lambda gate, up: silu(gate) * up,
+}
+
+
+def _shares(size: int) -> dict[str, object]:
+    return {"N": size, "P": divisors(size, at_least=-(-size // MOST_TILE), at_most=max(1, size // LEAST_TILE))}
+
+
+def unary_work(op: str, size: int, element: object) -> Work:
+    """`op` of `UNARY` on so many elements."""
+    return Work(
+        op, unary, {**_shares(size), "op": op, "Ty": element}, UNARY[op], verify_with=lambda p: {"N": 4 * p["P"]}
+    )
+
+
+def affine_work(by: float, plus: float, size: int, element: object) -> Work:
+    """x * by + plus for so many elements."""
+    params = {**_shares(size), "op": "affine", "by": by, "plus": plus, "Ty": element}
+    return Work(
+        "affine",
+        unary,
+        params,
+        lambda x: x * np.float32(by) + np.float32(plus),
+        verify_with=lambda p: {"N": 4 * p["P"]},
+    )
+
+
+def binary_work(op: str, size: int, element: object) -> Work:
+    """`op` of `BINARY` on so many elements of each."""
+    return Work(
+        op, binary, {**_shares(size), "op": op, "Ty": element}, BINARY[op], verify_with=lambda p: {"N": 4 * p["P"]}
+    )
+
+
+def row_work(op: str, rows: int, width: int, element: object) -> Work:
+    """ "add" or "mul" of every row of a matrix and the same row."""
+    shares = divisors(rows, at_least=-(-rows // MOST_ROWS), at_most=rows)
+    return Work(
+        f"{op}_row",
+        with_row,
+        {"M": rows, "N": width, "P": shares, "op": op, "Ty": element},
+        BINARY[op],
+        lambda p: {"M": p["P"], "N": 16},
+    )

@@ -1,0 +1,60 @@
+"""What an operator of a network is, as a dataflow program with parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from allo.ir.types import bfloat16, float32
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError
+from allo_dse.space.params import Parameter, divisors
+
+Array = NDArray[np.generic]
+LEAST_TILE, MOST_TILE = 16, 256  # of a side of a matrix: below, calls of kernels dominate; above, no core keeps it
+
+
+@dataclass(frozen=True)
+class Work:
+    """A program, what may vary in it, and what it computes.
+
+    Attributes:
+        kind: name of the operator.
+        program: a function of `params` that returns a region. What it reads comes first among its tensors.
+        params: sizes and element types; what may vary is a `Parameter`.
+        reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
+        verify_with: from parameters to those of a smaller instance with the same tasks.
+    """
+
+    kind: str
+    program: Callable[..., object]
+    params: Mapping[str, object]
+    reference: Callable[..., object] | None = None
+    verify_with: Callable[[Mapping[str, int]], Mapping[str, object]] | None = field(default=None, compare=False)
+
+    @property
+    def smallest(self) -> dict[str, object]:
+        """The parameters, with the first value of each that may vary."""
+        return {name: one.values[0] if isinstance(one, Parameter) else one for name, one in self.params.items()}
+
+
+def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Parameter:
+    """How many tiles of `least` to `most` elements a side of `size` may have; a smaller one has one."""
+    return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
+
+
+ELEMENTS = {"bf16": bfloat16, "f32": float32}
+"""Types of elements that networks are made of, by name."""
+
+
+def element_type(name: str) -> object:
+    """An element type as programs take it.
+
+    Raises:
+        StudyError: for a name that is none of `ELEMENTS`.
+    """
+    if name not in ELEMENTS:
+        raise StudyError(f"no element type {name!r} for networks", hint=f"one of {', '.join(ELEMENTS)}")
+    return ELEMENTS[name]

@@ -1,0 +1,176 @@
+"""The fastest way to put operators into launches: exact, or with a bound on what is left to gain (CP-SAT)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from allo_dse.common.errors import StudyError
+
+from .problem import BANDWIDTH, Problem
+
+WORK_LIMIT = 60.0
+"""CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Attributes:
+    launch, start, choice: of each operator; the choice is the position among its kind's.
+    length: ticks from the start to the end of everything. bound: no solution is shorter.
+    """
+
+    launch: tuple[int, ...]
+    start: tuple[int, ...]
+    choice: tuple[int, ...]
+    length: int
+    bound: int
+
+    @property
+    def gap(self) -> float:
+        """How much shorter another solution may be, as a share of this one's length."""
+        return 1 - self.bound / self.length if self.length else 0.0
+
+
+class _Model:
+    """The decisions of a problem as variables, and what must hold of them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        model, count = self.model, len(problem.kinds)
+        self.launches = range(count)
+        # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
+        self.runs = {
+            (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
+            for o, kind in enumerate(problem.kinds)
+            for c in range(len(problem.choices[kind]))
+            for at in self.launches
+        }
+        self.has = {
+            (k, c, at): model.new_bool_var(f"has_{k}_{c}_{at}")
+            for k, choices in enumerate(problem.choices)
+            for c in range(len(choices))
+            for at in self.launches
+        }
+        self.launch = [model.new_int_var(0, count - 1, f"launch_{o}") for o in range(count)]
+        self.start = [model.new_int_var(0, problem.horizon, f"start_{o}") for o in range(count)]
+        self.size = [self._size(o) for o in range(count)]
+        self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
+        self.length = model.new_int_var(0, problem.horizon, "length")
+        self._one_design_each()
+        self._columns()
+        self._order()
+        self._in_their_launches()
+        self._side_by_side()
+        model.minimize(self.length)
+
+    def _size(self, operator: int) -> cp_model.IntVar:
+        choices = self.problem.choices[self.problem.kinds[operator]]
+        return self.model.new_int_var_from_domain(
+            cp_model.Domain.from_values([choice.ticks for choice in choices]), f"size_{operator}"
+        )
+
+    def _one_design_each(self) -> None:
+        """Every operator is in one launch, with the choice that its kind has there."""
+        for o, kind in enumerate(self.problem.kinds):
+            choices = range(len(self.problem.choices[kind]))
+            self.model.add_exactly_one(self.runs[o, c, at] for c in choices for at in self.launches)
+            self.model.add(self.launch[o] == sum(at * self.runs[o, c, at] for c in choices for at in self.launches))
+            ticks = [choice.ticks for choice in self.problem.choices[kind]]
+            self.model.add(self.size[o] == sum(ticks[c] * self.runs[o, c, at] for c in choices for at in self.launches))
+            for c in choices:
+                for at in self.launches:
+                    self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
+
+    def _columns(self) -> None:
+        """The designs of a launch fit the array; a kind has one."""
+        for at in self.launches:
+            self.model.add(
+                sum(self.problem.choices[k][c].columns * self.has[k, c, at] for k, c, own in self.has if own == at)
+                <= self.problem.columns
+            )
+            for k, choices in enumerate(self.problem.choices):
+                self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
+
+    def _order(self) -> None:
+        """Operators wait for what they read, and the end for all."""
+        for o, waits in enumerate(self.problem.after):
+            self.model.add(self.start[o] >= self.problem.release[o])
+            self.model.add(self.length >= self.start[o] + self.size[o] + self.problem.tail[o])
+            for before, wait in waits.items():
+                self.model.add(self.start[o] >= self.start[before] + self.size[before] + wait)
+                self.model.add(self.launch[o] >= self.launch[before])
+
+    def _in_their_launches(self) -> None:
+        """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
+        for o, kind in enumerate(self.problem.kinds):
+            for at in self.launches:
+                here = [self.runs[o, c, at] for c in range(len(self.problem.choices[kind]))]
+                inside = self.model.new_bool_var(f"in_{o}_{at}")
+                self.model.add(inside == sum(here))
+                self.model.add(self.start[o] >= self.begin[at]).only_enforce_if(inside)
+                for later in self.launches[at + 1 :]:
+                    wait = self.problem.between
+                    self.model.add(self.begin[later] >= self.start[o] + self.size[o] + wait).only_enforce_if(
+                        inside, self._used(later)
+                    )
+        for at in self.launches[1:]:
+            self.model.add(self.begin[at] >= self.begin[at - 1])
+            self.model.add_implication(self._used(at), self._used(at - 1))
+
+    def _used(self, launch: int) -> cp_model.IntVar:
+        """Whether there are operators in a launch."""
+        if not hasattr(self, "_uses"):
+            self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
+            for at, used in enumerate(self._uses):
+                self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
+        return self._uses[launch]
+
+    def _side_by_side(self) -> None:
+        """Operators of a kind follow each other, and what runs at once shares the bandwidth."""
+        times: dict[int, list[cp_model.IntervalVar]] = {kind: [] for kind in self.problem.kinds}
+        demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
+        for o, kind in enumerate(self.problem.kinds):
+            for c, choice in enumerate(self.problem.choices[kind]):
+                chosen = self.model.new_bool_var(f"chosen_{o}_{c}")
+                self.model.add(chosen == sum(self.runs[o, c, at] for at in self.launches))
+                end = self.start[o] + choice.ticks
+                times[kind].append(
+                    self.model.new_optional_interval_var(self.start[o], choice.ticks, end, chosen, f"time_{o}_{c}")
+                )
+                demands[kind].append(choice.bandwidth)
+        for intervals in times.values():
+            self.model.add_no_overlap(intervals)
+        self.model.add_cumulative(
+            [one for kind in times for one in times[kind]], [one for kind in times for one in demands[kind]], BANDWIDTH
+        )
+
+
+def solve(problem: Problem, *, work_limit: float = WORK_LIMIT) -> Solution:
+    """The shortest solution, or the best that is found within a limit of work.
+
+    Raises:
+        StudyError: where there is none within the limit.
+    """
+    made = _Model(problem)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1  # the same problem, the same solution
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = work_limit
+    status = solver.solve(made.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise StudyError(
+            f"no composition of {len(problem.kinds)} operators was found within the limit of work",
+            hint="give it a larger work_limit",
+        )
+    chosen = {o: c for (o, c, at), one in made.runs.items() if solver.value(one)}
+    count = range(len(problem.kinds))
+    return Solution(
+        launch=tuple(solver.value(made.launch[o]) for o in count),
+        start=tuple(solver.value(made.start[o]) for o in count),
+        choice=tuple(chosen[o] for o in count),
+        length=solver.value(made.length),
+        bound=round(solver.best_objective_bound),
+    )

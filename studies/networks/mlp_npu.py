@@ -1,0 +1,23 @@
+"""A perceptron of two layers as a network: relu(X @ W1) @ W2, on a Ryzen AI NPU.
+
+allo-tune network studies/networks/mlp_npu.py                       # 256 x 256 x 1024 x 256, bfloat16
+allo-tune network studies/networks/mlp_npu.py --set rows=1024 --device npu1_4col
+"""
+
+import numpy as np
+
+import allo_dse as dse
+from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+
+
+def network(rows: int = 256, width: int = 256, hidden: int = 1024) -> dse.Network:
+    """The network that `allo-tune network` maps; its arguments can be set with `--set name=value`."""
+    element = element_type("bf16")
+    net = dse.Network("mlp")
+    x = net.input("x", (rows, width))
+    up = net.constant("up", np.zeros((width, hidden), np.float32))
+    down = net.constant("down", np.zeros((hidden, width), np.float32))
+    hidden_sums = net.add(gemm_work(rows, hidden, width, element), x, up, name="up_projection")
+    active = net.add(unary_work("relu", rows * hidden, element), hidden_sums, name="relu")
+    net.output(net.add(gemm_work(rows, width, hidden, element), active, down, name="down_projection"))
+    return net

@@ -1,0 +1,103 @@
+"""From a network to launches, as users go: fronts by the tuner, a composition, its files, and the command."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.dnn.compose import Composition, compose, compositions
+from allo_dse.dnn.export import export
+from allo_dse.dnn.fronts import Fronts, search_fronts
+from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+from tests.studies.test_npu import allo_tune
+
+SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
+OPTIONS = ("--device", "npu1_2col", "--trials", "4")
+
+
+@pytest.fixture(scope="module")
+def fronts(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
+    """Two products of different sizes with a ReLU between them."""
+    element = element_type("bf16")
+    net = dse.Network("small")
+    x, up, down = (
+        net.input("x", (64, 32)),
+        net.constant("up", np.ones((32, 64))),
+        net.constant("down", np.ones((64, 32))),
+    )
+    hidden = net.add(gemm_work(64, 64, 32, element), x, up)
+    active = net.add(unary_work("relu", 64 * 64, element), hidden)
+    net.output(net.add(gemm_work(64, 32, 64, element), active, down))
+    return search_fronts(net, "npu1_2col", trials=4, cache=tmp_path_factory.mktemp("cache"))
+
+
+def _check(found: Composition, columns: int) -> None:
+    """Launches follow each other, and nothing of one has columns of another."""
+    board = found.fronts.device.board
+    for launch in found.launches:
+        taken = sorted((r.first_column, r.point.columns) for r in launch.designs.values())
+        assert all(first + width <= later for (first, width), (later, _) in pairwise(taken))
+        assert sum(taken[-1]) <= columns
+    for before, after in pairwise(found.launches):
+        assert after.start_us >= before.end_us + board.relaunch_us - board.launch_us - 1
+    assert found.gap == 0
+    assert sum(found.time_us.values()) == pytest.approx(found.latency_us, rel=1e-3)
+
+
+def test_more_columns_are_never_slower_and_the_whole_is_told(fronts: Fronts) -> None:
+    few, *more = compositions(fronts)
+    _check(few, 1)
+    assert len(few.launches) == 3
+    for one in more:
+        _check(one, 2)
+        assert one.latency_us < few.latency_us
+    least = sum(min(p.latency_us for p in fronts.points[key]) for key in fronts.operators.values())
+    assert compose(fronts).latency_us >= least - 1
+
+
+def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:
+    found = compose(fronts)
+    written = export(found, tmp_path / "built")
+    facts = json.loads((tmp_path / "built" / "network.json").read_text())
+    assert tmp_path / "built" / "network.json" in written
+    for launch in facts["launches"]:
+        for run in launch["runs"]:
+            folder = tmp_path / "built" / f"launch_{launch['number']}" / run["design"]
+            assert {"program.py", "mapping.py", "placement.json"} <= {one.name for one in folder.iterdir()}
+
+
+def test_an_operator_that_does_not_fit_its_tensors_is_refused() -> None:
+    net = dse.Network("wrong")
+    x, w = net.input("x", (64, 32)), net.constant("w", np.ones((16, 64)))
+    with pytest.raises(dse.StudyError, match="step 'gemm_0': w of"):
+        net.add(gemm_work(64, 64, 32, element_type("bf16")), x, w)
+    with pytest.raises(dse.StudyError, match="no tensor 'y'"):
+        net.output("y")
+
+
+def test_the_command_maps_a_network(tmp_path: Path) -> None:
+    study, cache = "studies/networks/mlp_npu.py", str(tmp_path / "cache")
+    done = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache, "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["compositions"]
+    assert [run["step"] for launch in found["launches"] for run in launch["runs"]] == [
+        *("up_projection", "relu", "down_projection"),
+    ]
+    again = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache)
+    assert "no composition of these designs is faster" in again.stdout
+
+
+def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
+    done = allo_tune("network", "studies/networks/mlp_npu.py", "--set", "row=64")
+    assert done.returncode == 2
+    assert "did you mean rows?" in done.stderr
+    broken = tmp_path / "model.onnx"
+    broken.write_bytes(b"nothing")
+    done = allo_tune("network", str(broken))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

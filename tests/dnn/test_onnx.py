@@ -1,0 +1,96 @@
+"""ONNX models as networks: what they become, and that they compute what ONNX's reference evaluator does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import ModelProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import allo_dse as dse
+from allo_dse.dnn.network import Arrange, Network
+from allo_dse.dnn.onnx.graph import Graph, Node
+from allo_dse.dnn.operators.elementwise import affine_work
+from allo_dse.dnn.operators.work import Work, element_type
+
+from . import models
+
+MODELS = {"mlp": models.mlp, "gpt2_block": models.gpt2_block, "llama_layer": models.llama_layer}
+
+
+def _input(network: Network) -> NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+
+
+def _by_onnx(model: ModelProto, network: Network, x: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
+    """All tensors of the model that the network has too."""
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    del whole.graph.output[:]
+    written = {name for node in model.graph.node for name in node.output}
+    names = [step.output for step in network.steps if step.output in written]
+    whole.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    return dict(zip(names, ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_step_and_the_whole_compute_what_onnx_does(name: str, element: str) -> None:
+    model = MODELS[name]()
+    network = dse.from_onnx(model, element=element)
+    x = _input(network)
+    found = network.check({"x": x}, _by_onnx(model, network, x))
+    slack = 1e-3 if element == "f32" and name == "gpt2_block" else 0.0  # GELU is its tanh approximation
+    assert [one for one in found if one.largest > one.allowed + slack] == []
+    assert found[-1].kind == "whole"
+
+
+def _kinds(network: Network) -> list[str]:
+    return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
+
+
+def test_what_exporters_spell_out_becomes_one_step_each() -> None:
+    assert _kinds(dse.from_onnx(models.gpt2_block())) == [
+        *("layer_norm", "gemm", "add_row", "gemm", "add_row", "gemm", "add_row"),
+        *("layout", "attention", "gemm", "add_row", "add"),
+        *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
+    ]
+
+
+def test_a_layer_with_onnx_own_operators() -> None:
+    found = _kinds(dse.from_onnx(models.llama_layer()))
+    assert sorted(set(found)) == ["add", "attention", "gemm", "layout", "rms_norm", "rope", "silu_mul"]
+
+
+def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", w("Neg", "x")), (models.LENGTH, models.WIDTH))
+    with pytest.raises(dse.StudyError, match="no program for Neg 'neg_0'"):
+        dse.from_onnx(model)
+
+    def negative(node: Node, graph: Graph) -> Work:
+        assert graph.shapes[node.output] == (models.LENGTH, models.WIDTH)
+        return affine_work(-1.0, 0.0, models.LENGTH * models.WIDTH, element_type("f32"))
+
+    network = dse.from_onnx(model, element="f32", programs={"neg_0": negative})
+    x = _input(network)
+    np.testing.assert_array_equal(network.run({"x": x})[network.outputs[0]], np.maximum(-x, 0))
+
+
+def test_open_dimensions_are_given_by_name() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
+    with pytest.raises(dse.StudyError, match="input 'x' has open dimensions: rows"):
+        dse.from_onnx(model)
+    assert dse.from_onnx(model, sizes={"rows": 8}).shapes["x"] == (8, models.WIDTH)
+
+
+def test_a_mask_that_is_not_causal_is_refused() -> None:
+    w = models.Writer()
+    scores = w("MatMul", w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)), w.weight(1, 2, 16, 4))
+    with pytest.raises(dse.StudyError, match=r"matmul_1.*batches of matrices outside of attention"):
+        dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
