@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .common.errors import SimulationError as SimulationError
     from .common.errors import StudyError as StudyError
     from .device.device import Device as Device
+    from .dnn.compose import Composition as Composition
+    from .dnn.compose import compose as compose
+    from .dnn.fronts import search_fronts as search_fronts
     from .dnn.network import Network as Network
     from .dnn.onnx.convert import from_onnx as from_onnx
     from .drawing import save_occupancy as save_occupancy
@@ -114,6 +117,8 @@ _names, __getattr__ = lazy_exports(
     {
         "eval.public.functions": ["check", "draw", "place", "record_trace", "simulate"],
         "device.device": ["Device"],
+        "dnn.compose": ["Composition", "compose"],
+        "dnn.fronts": ["search_fronts"],
         "dnn.network": ["Network"],
         "dnn.onnx.convert": ["from_onnx"],
         "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
