@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from allo_dse.program.compiled import CompiledProgram
+
 from ..fold.mesh_primitives import plans
 from ..fold.vmg import VMG
 from ..graph.groups import MeshLeaves
@@ -16,7 +18,9 @@ from ..model.movement import StreamFlow
 from .placer import Core, PlacedNode, place_nodes
 from .transfers import TransferRun
 
-Position = tuple[int, int, int]
+TaskRank = tuple[bool, int, int]
+"""Whether a task is not the first of its class, the first task of its class, and the task."""
+Position = tuple[TaskRank, int, TaskRank]
 """Where Allo meets a stream first: the task, the stream's place among the task's, and the task at its other end."""
 
 
@@ -86,15 +90,22 @@ def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
 
 
 def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
-    """Streams between nodes in the order in which Allo meets them: argument by argument of task after task."""
-    first: dict[tuple[int, str, str], tuple[int, int]] = {}
+    """Streams between nodes in the order in which Allo meets them: argument by argument of task after task.
+
+    The first task of every class comes before all others, whose arguments are copies of that one's; these are class by
+    class (`move_stream_to_interface` in `allo.dataflow`, without unrolling).
+    """
+    first: dict[tuple[int, str, str], tuple[TaskRank, int]] = {}
+    samples = _first_tasks(vmg.program)
     for start, group in vmg.numbered_groups:
         for use in sorted(schedule_round(group.tree).classes, key=lambda use: use.first_leaf):
             ports = vmg.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports
             tasks = group.leaves.tasks(use.first_leaf, use.first_leaf + 1)[:, 0].tolist() if ports else ()
+            sample = samples[use.task.kernel, use.task.cls]
             for node, task in enumerate(tasks, start):
                 for place, port in enumerate(ports):
-                    first.setdefault((node, port.stream.name, port.direction), (task, place))
+                    rank = (task != sample, sample, task)
+                    first.setdefault((node, port.stream.name, port.direction), (rank, place))
 
     def position(flow: StreamFlow) -> Position:
         put, got = first[flow.source, flow.stream, "put"], first[flow.target, flow.stream, "get"]
@@ -102,3 +113,14 @@ def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
         return task, place, other
 
     return sorted(fifos, key=position)
+
+
+def _first_tasks(program: CompiledProgram) -> dict[tuple[int, int], int]:
+    """The first task of every class, by kernel and position of the class."""
+    found = {}
+    for number, kernel in enumerate(program.kernels):
+        classes, at = np.unique(kernel.class_table, return_index=True)
+        tasks = np.ravel_multi_index(np.unravel_index(at, kernel.class_table.shape), kernel.mesh)
+        for cls, task in zip(classes.tolist(), tasks.tolist(), strict=True):
+            found[number, cls] = program.first_task[number] + task
+    return found

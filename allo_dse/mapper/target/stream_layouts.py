@@ -79,17 +79,25 @@ def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -
     """Whether tokens are operands of products as they are, or the results that the class ends with."""
     block = port.stream.block
     if port.direction == "get":
-        return any(block in (op.shape[:2], op.shape[1:]) for op in products)
+        return any(block in (op.shape[:2], op.shape[1:]) and not _is_of_parts(op) for op in products)
     last = next(op for op in reversed(cls.work) if op.kind != "fill")
     return last in products and (last.shape[0], last.shape[2]) == block
+
+
+def _is_of_parts(product: TileOp) -> bool:
+    """Whether both operands are parts of tiles, into which tokens were copied."""
+    m, k, n = product.shape
+    left, right, _ = product.dtypes
+    return product.use.part_bytes == m * k * left.bytes + k * n * right.bytes
 
 
 def crowded_memory_tile(
     turned: Iterable[StreamFlow], cores: Mapping[int, Core], ports: Sequence[tuple[int, int]]
 ) -> StreamFlow | None:
-    """The first stream for which no memory tile has a channel left; None when there is one for each.
+    """The first stream that gets no channel of a memory tile; None when there is one for each.
 
-    The tile in the producer's column comes first, then any.
+    The tile in the producer's column comes first, then the first that can receive, though it may send by all channels
+    already: Allo builds that, and its vendor's tools refuse it.
 
     Args:
         turned: in the order of Allo's streams.
@@ -100,10 +108,9 @@ def crowded_memory_tile(
         for _ in range(flow.count):
             tile = cores[flow.source][0]
             if MEMORY_TILE_PORTS in taken[tile]:
-                free = (n for n, (send, receive) in enumerate(taken) if max(send, receive) < MEMORY_TILE_PORTS)
-                found = next(free, None)
-                if found is None:
-                    return flow
-                tile = found
+                free = (n for n, (_, receive) in enumerate(taken) if receive < MEMORY_TILE_PORTS)
+                tile = next(free, tile)
             taken[tile] = [count + 1 for count in taken[tile]]
+            if max(taken[tile]) > MEMORY_TILE_PORTS:
+                return flow
     return None
