@@ -228,6 +228,21 @@ def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> Non
         array.owner.erase()
 
 
+def returned(body: Body, array: ir.Value) -> list[ir.Value]:
+    """The arguments that a local array is copied to, element by element: as them it is returned."""
+
+    def is_copy(use: ir.Operation) -> bool:
+        source = use.operands[0].owner if use.name == "memref.store" else None
+        return (
+            isinstance(source, ir.Operation | ir.OpView)
+            and source.operation.name == "memref.load"
+            and (source.operands[0], indices(source.operation)) == (array, indices(use))
+        )
+
+    uses = {one: [use.owner.operation for use in one.uses] for one in body.block.arguments}
+    return [one for one, found in uses.items() if found and one != array and all(map(is_copy, found))]
+
+
 def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
     """The memory in its new shape: an argument is changed, of a local array there is a new one."""
     element = ir.MemRefType(array.type).element_type

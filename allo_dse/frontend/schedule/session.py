@@ -20,7 +20,7 @@ from allo_dse.program.tensors import TensorPort
 from ..compiler import compile_region
 from . import find
 from .body import NAME, Body
-from .buffers import buffer_at, reshape, reuse_at
+from .buffers import buffer_at, reshape, returned, reuse_at
 from .dependence import references
 from .directives import loop_directive, partition_directive
 from .fifo import check_fifo, constant_dims
@@ -170,11 +170,12 @@ class Session:
     def _reshape(self, target: object, shape: Sequence[int]) -> None:
         for body, value in find.arrays(self._bodies, target, self.top):
             name = find.array(target, self.top).name
-            if isinstance(value, ir.BlockArgument):
-                if body.task_class.kernel != self.top:
-                    raise ProgramError(f"`{name}` is an argument of a kernel: the region has its shape")
-                self._shapes[body.name_of(value)] = tuple(shape)
-            reshape(body, value, name, shape)
+            for array in (*returned(body, value), value):
+                if isinstance(array, ir.BlockArgument):
+                    if body.task_class.kernel != self.top:
+                        raise ProgramError(f"`{name}` is an argument of a kernel: the region has its shape")
+                    self._shapes[body.name_of(array)] = tuple(shape)
+                reshape(body, array, name, shape)
 
     def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""

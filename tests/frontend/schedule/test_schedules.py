@@ -156,6 +156,8 @@ def test_an_argument_that_is_reshaped_is_given_in_its_new_shape() -> None:
     schedule.reshape(schedule.A, (3, 2, 10))
     a, b = np.arange(60, dtype=np.int32).reshape(3, 2, 10), np.arange(80, dtype=np.int32).reshape(10, 8)
     np.testing.assert_array_equal(schedule.build()(a, b), a.reshape(6, 10) @ b + 3)
+    schedule.reshape(schedule.C, (48,))
+    np.testing.assert_array_equal(schedule.build()(a, b), (a.reshape(6, 10) @ b + 3).reshape(48))
     with pytest.raises(SimulationError, match=r"A: expected int32 of shape \(3, 2, 10\)"):
         schedule.build()(a[0], b)
 
