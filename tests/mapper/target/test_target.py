@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import CONSTRAINTS, REFUSALS, TARGET_CONSTRAINTS
 from allo_dse.mapper.program import Program, load_program
-from allo_dse.mapper.target.allo_rules import ALLO_RULES
+from allo_dse.mapper.target.allo_rules import ALLO_RULES, CorePorts
+from allo_dse.mapper.target.rule import Subject
 from allo_dse.mapper.target.target import TARGETS, target
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
@@ -228,3 +230,24 @@ def test_bundled_producers_run_in_the_order_of_the_reads() -> None:
     (violation,) = TARGETS["allo"].check(DeviceMapping(program.vmg.bundle(names[::-1]), NPU))
     assert violation.constraint == "allo_token_order"
     assert str(violation).endswith("FIFO of p: is read as p[0] where p[3] was written before")
+
+
+def test_a_core_has_two_tensors_in_each_direction() -> None:
+    @df.region()
+    def two(A: int16[4], B: int16[4], D: int16[4]):
+        @df.kernel(mapping=[1], args=[A, B, D])
+        def core(a: int16[4], b: int16[4], d: int16[4]):
+            d[:] = allo.add(a, b)
+
+    @df.region()
+    def three(A: int16[4], B: int16[4], C: int16[4], D: int16[4]):
+        @df.kernel(mapping=[1], args=[A, B, C, D])
+        def core(a: int16[4], b: int16[4], c: int16[4], d: int16[4]):
+            d[:] = allo.add(allo.add(a, b), c)
+
+    def ports(region: Callable[..., object]) -> list[str]:
+        return [str(v) for v in CorePorts().check(Subject(DeviceMapping(load_program(region).vmg, NPU)))]
+
+    assert ports(two) == []
+    (reason,) = ports(three)
+    assert reason.startswith("tensors that Allo gives a core on core core_0: needs 3, has 2 (A, B, C)")
