@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from .space.choices.schedules import pipeline as pipeline
     from .space.choices.schedules import stream_depth as stream_depth
     from .space.choices.schedules import unroll as unroll
+    from .space.choices.stream_depths import StreamDepths as StreamDepths
     from .space.design import Design as Design
     from .space.draft import Draft as Draft
     from .space.params import choices as choices
@@ -147,6 +148,7 @@ _names, __getattr__ = lazy_exports(
         "mapper.place.placed_design": ["Infeasible", "PlacedDesign"],
         "mapper.program": ["Program", "load_program"],
         "mapper.fold.vmg": ["VMG"],
+        "space.choices.stream_depths": ["StreamDepths"],
         "space.design": ["Design"],
         "space.draft": ["Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],

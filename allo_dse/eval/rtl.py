@@ -30,7 +30,8 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
 from .evaluator import Metrics
-from .hls.design_project import decided_depths, folding_of
+from .fpga.depth_front import decided_depths
+from .hls.design_project import folding_of
 
 
 @dataclass(frozen=True)

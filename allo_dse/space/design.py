@@ -26,6 +26,8 @@ class Design:
     Attributes:
         schedule: directives beside those of the program itself; only FPGA designs have any.
         depths: stream depths by array name, in order of names, where they differ from the declared ones.
+        slowdown: share of its cycles that its FIFOs may cost, for evaluators that solve their depths; only those of
+            FPGA designs have any.
     """
 
     program: Program
@@ -34,6 +36,7 @@ class Design:
     device: Device
     schedule: tuple[Directive, ...] = ()
     depths: tuple[tuple[str, int], ...] = ()
+    slowdown: float | None = None
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value}" for name, value in self.program.params.items())
@@ -81,4 +84,6 @@ class Design:
             decided["parts"] = "at once"
         if self.depths:
             decided["depths"] = dict(self.depths)
+        if self.slowdown is not None:
+            decided["slowdown"] = self.slowdown
         return decided

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
@@ -24,6 +24,7 @@ class Draft:
         program, fold: None until the parameters, and how they are folded, are chosen.
         schedule: directives beside those of the program itself.
         depths: stream depths by array name, in order of names, where they differ from the declared ones.
+        slowdown: share of its cycles that a design's FIFOs may cost, where their depths are solved.
     """
 
     device: Device
@@ -33,6 +34,7 @@ class Draft:
     buffering: Buffering = field(default_factory=Buffering)
     schedule: tuple[Directive, ...] = ()
     depths: tuple[tuple[str, int], ...] = ()
+    slowdown: float | None = None
 
     @property
     def compiled(self) -> Program:
@@ -42,7 +44,13 @@ class Draft:
         return self.program
 
     def design(self) -> Design:
-        """The design, when all of it is decided."""
+        """The design, when all of it is decided.
+
+        Raises:
+            StudyError: when two choices decide the depths of streams.
+        """
         if self.fold is None:
             raise AlloDseError("no choice of the space decides the fold")
-        return Design(self.compiled, self.fold, self.buffering, self.device, self.schedule, self.depths)
+        if self.depths and self.slowdown is not None:
+            raise StudyError("StreamDepths and stream_depth(...) both decide depths", hint="take one of them")
+        return Design(self.compiled, self.fold, self.buffering, self.device, self.schedule, self.depths, self.slowdown)

@@ -254,6 +254,29 @@ def test_the_best_so_far_ends_at_one(board: Board) -> None:
         assert (np.diff(values) <= 0).all()
 
 
+@pytest.mark.parametrize(("against", "ends"), [("designs", [10.0, 20.0]), ("time", [0.095, 0.195])])
+def test_below_the_best_so_far_is_what_no_design_can_be_better_than(
+    tmp_path: Path, against: str, ends: list[float]
+) -> None:
+    path = write_run(tmp_path / "run", 20)
+    log = RunLog(path / "log.jsonl")
+    for at, bound in ((0.095, 1_000.0), (0.195, 1_500.0)):
+        log.append([{"type": "tick", "at": at, "bounds": {"latency_us": bound}}])
+    log.close()
+    figure = best_figure(Board.open([path]).runs[0], LIGHT, against=against)
+    assert [trace["name"].split(":")[0] for trace in figure["data"]] == [
+        "latency (µs)",
+        "latency (µs)",
+        "bram18 (blocks)",
+    ]
+    best, limit = (
+        {axis: np.frombuffer(base64.b64decode(t[axis]["bdata"])) for axis in "xy"} for t in figure["data"][:2]
+    )
+    assert limit["x"].tolist() == ends
+    assert (limit["y"] < best["y"].min()).all()
+    assert limit["y"][1] == 1.5 * limit["y"][0]
+
+
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))
 def test_texts_on_an_axis_do_not_cover_each_other(values: Any) -> None:
     marked = apart(values)

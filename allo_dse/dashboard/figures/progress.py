@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+from textwrap import shorten
+
 import numpy as np
+
+from allo_dse.tune.results.causes import causes_in
 
 from ..data.board import Board
 from ..data.progress import Timeline, lost
@@ -13,6 +19,7 @@ from .style import Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
+MAX_STRUCK = 60  # characters
 _DASHES = ("solid", "dash", "dot")
 _NONE = "no design has been evaluated yet"
 
@@ -55,9 +62,14 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
     }
 
 
-def best_figure(run: RunTable, look: Theme) -> Figure:
-    """The best value of each objective against wall time, as a multiple of the best at the end, so that all fit."""
-    at, traces = run.numbers("at"), []
+def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figure:
+    """The best value of each objective against evaluated designs or wall time ("time"), as a multiple of the best at
+    the end, so that all fit; and what no design can be better than, where the search knows."""
+    across, ticks, traces = run.numbers("at"), np.array([tick.at for tick in run.ticks]), []
+    designs, unit = against == "designs", "" if against == "designs" else " s"
+    if designs:
+        ticks = np.searchsorted(across, ticks, "right").astype(np.float64)
+        across = np.arange(1, len(across) + 1, dtype=np.float64)
     for number, objective in enumerate(run.facts.objectives):
         values = np.where(run.ok, run.numbers(objective.name), np.nan)
         smaller = objective.direction == "minimize"
@@ -67,22 +79,34 @@ def best_figure(run: RunTable, look: Theme) -> Figure:
             continue
         steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
         last = float(best[known[-1]])
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{label(objective.name)}: {last:,.6g}",
-                "x": packed(at[steps]),
-                "y": packed(best[steps] / last if last else best[steps] + 1),
-                "customdata": packed(best[steps]),
-                "line": {"shape": "hv", "width": 2, "color": look.series[number], "dash": _DASHES[number % 3]},
-                "hovertemplate": "%{x:.1f} s: %{customdata:,.6~g}<extra></extra>",
-            }
-        )
+        color = look.series[number]
+        line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
+        traces.append(_relative(f"{label(objective.name)}: {last:,.6g}", across[steps], best[steps], last, line, unit))
+        bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
+        bounded = np.flatnonzero(~np.isnan(bounds))
+        if len(bounded):
+            line = {"shape": "hv", "width": 1, "color": color, "dash": "dot"}
+            name = f"{label(objective.name)}: no design is better"
+            traces.append(_relative(name, ticks[bounded], bounds[bounded], last, line, unit))
     if not traces:
         return note(look, "no feasible design yet")
-    across, up = axis(look, "wall time (s)"), axis(look, "best so far / best at the end")
-    return {"data": traces, "layout": layout(look, xaxis=across, yaxis=up, showlegend=True)}
+    title = "evaluated designs" if designs else "wall time (s)"
+    up = axis(look, "best so far / best at the end")
+    return {"data": traces, "layout": layout(look, xaxis=axis(look, title), yaxis=up, showlegend=True)}
+
+
+def _relative(name: str, x: Floats, values: Floats, one: float, line: Spec, unit: str) -> Spec:
+    """Values as multiples of one of them."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": packed(x),
+        "y": packed(values / one if one else values + 1),
+        "customdata": packed(values),
+        "line": line,
+        "hovertemplate": f"%{{x:,.1~f}}{unit}: %{{customdata:,.6~g}}<extra></extra>",
+    }
 
 
 def hypervolume_unit(run: RunTable) -> str:
@@ -173,11 +197,24 @@ def _plain(name: str) -> str:
 
 
 def lost_figure(table: RunTable, look: Theme) -> Figure:
-    """What ruled designs out, and how many."""
+    """What ruled designs out, and how many; below each name the choices that it strikes most."""
     counts = lost(table).most_common(12)[::-1]
     if not counts:
         return note(look, "no design was ruled out")
-    return _ranking([n for n, _ in counts], [c for _, c in counts], look, "designs (one may break several)", ",d")
+    size = len(table) + len(table.ruled_out)
+    struck = _struck(table.path, size - size % max(20, 1 << max(0, size.bit_length() - 4)))
+    names = [f"{name}\n{struck[name]}" if struck.get(name) else name for name, _ in counts]
+    return _ranking(names, [c for _, c in counts], look, "designs (one may break several)", ",d")
+
+
+@lru_cache(maxsize=16)
+def _struck(path: Path, _size: int) -> dict[str, str]:
+    """The choices that each cause strikes most; while a run grows they change slowly, and are looked for every few
+    percent."""
+    try:
+        return {cause.name: shorten(cause.struck, MAX_STRUCK, placeholder=" ...") for cause in causes_in(path)}
+    except OSError:  # the run is being thrown away
+        return {}
 
 
 def importance_figure(shares: dict[str, float], look: Theme) -> Figure:
@@ -193,7 +230,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
         "type": "bar",
         "orientation": "h",
         "x": values,
-        "y": [_plain(name) for name in names],
+        "y": [_plain(name).replace("\n", "<br>") for name in names],
         "marker": {"color": look.front},
         "texttemplate": f"%{{x:{form}}}",
         "textposition": "outside",

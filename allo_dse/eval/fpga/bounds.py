@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,7 +47,7 @@ class FpgaBounds:
     """
 
     levels = 2
-    metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "utilization", *RESOURCES, *_SHARES})
+    metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "fifo_bits", "utilization", *RESOURCES, *_SHARES})
 
     def __init__(self, *, solves: bool) -> None:
         self._solves = solves
@@ -70,7 +70,10 @@ class FpgaBounds:
             return known | _times(mapping.device, copies.cycles)
         cycles = max(copies.cycles, _Tasks(mapping, copies).cycles)
         solved = self._solves and not design.depths
-        return known | _times(mapping.device, cycles, _operations(mapping)) | _resources(mapping, solved=solved)
+        known |= _times(mapping.device, cycles, _operations(mapping)) | _resources(mapping, solved=solved)
+        shallow = dict.fromkeys((stream.name for stream in program.streams), SMALLEST_DEPTH)
+        bits = replace(mapping, depths=shallow).fifo_bits if solved else mapping.fifo_bits
+        return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
 
 
 def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:

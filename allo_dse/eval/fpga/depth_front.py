@@ -1,10 +1,11 @@
-"""Stream depths of traces as an FPGA builds them: cycles against registers, shift registers, LUTRAM and block RAM."""
+"""Stream depths as an FPGA builds them: cycles against registers, shift registers, LUTRAM and block RAM."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
+from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import default_latency
 from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, DepthRun, find_depth_front, search_depths
@@ -23,12 +25,16 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.space.design import Design
 
 from .bounds import SMALLEST_DEPTH
-from .evaluator import DepthSolver, most_tokens
 from .network import FpgaNetwork, fpga_network
 
 DEFAULT_BITS = 32
 Bits = int | Mapping[str, int]
 """Width of a stream's tokens: of all, or of some by name (the others have 32)."""
+_DEEP = 1 << 16  # deeper streams are not built
+_MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
+_GROWTH = 8
+_WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
+_FRONTS_KEPT = 16
 
 
 def depth_front(
@@ -96,7 +102,7 @@ def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str
     )
 
 
-def design_depth_front(mapping: FpgaCosts, max_runs: int) -> DepthFront:
+def design_depth_front(mapping: FpgaCosts, max_runs: int = MAX_RUNS) -> DepthFront:
     """The front of a design: its streams are the arrays of streams that lead between its nodes.
 
     Where the program has several runs on given inputs, the slowest counts.
@@ -108,6 +114,46 @@ def design_depth_front(mapping: FpgaCosts, max_runs: int) -> DepthFront:
     if not runs.streams:
         raise SimulationError("the design has no FIFOs: no stream leads from one of its nodes to another")
     return search_depths(runs, runs.steps, max_runs)
+
+
+def known_depths(
+    design: Design, how: Literal["solve", "declared"], fronts: dict[str, DepthFront]
+) -> Mapping[str, int] | None:
+    """Depths by array that a design says, or that have the least memory with the slowdown that it allows; None for the
+    smallest that cost no time.
+
+    Args:
+        how: where it says neither, "declared" for those of the program.
+        fronts: of designs that were asked for last, by key without slowdown; kept for those that differ in it alone.
+
+    Raises:
+        SimulationError: if it deadlocks at any depths.
+    """
+    mapping = design.mapping.fpga
+    if design.depths or how == "declared":
+        return dict(design.depths)
+    if design.slowdown is None or not mapping.fifos:
+        return None
+    key = replace(design, slowdown=None).key
+    fronts[key] = fronts.pop(key) if key in fronts else design_depth_front(mapping)
+    if len(fronts) > _FRONTS_KEPT:
+        del fronts[next(iter(fronts))]
+    least = dict.fromkeys((stream.name for stream in mapping.vmg.program.streams), SMALLEST_DEPTH)
+    return least | dict(fronts[key].within(design.slowdown).depths)
+
+
+def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[str, int]:
+    """Stream depths of an FPGA design by array, where they differ from the declared ones.
+
+    Args:
+        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator, or no
+            more than the design allows (if its control does not depend on data), "declared" for those of the program.
+    """
+    try:
+        known = known_depths(design, how, {})
+        return solve_depths(design.mapping.fpga)[0] if known is None else dict(known)
+    except SimulationError:
+        return {}
 
 
 class DesignRuns:
@@ -184,3 +230,116 @@ def _quickest(solver: DepthSolver) -> DepthSolver:
     network = solver.network.network
     latency = np.where(network.fixed_latency < 0, default_latency(1), network.fixed_latency)
     return DepthSolver(replace(solver.network, network=replace(network, fixed_latency=latency)), solver.arrays)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A mapping with the network that it was simulated as."""
+
+    mapping: FpgaCosts
+    network: FpgaNetwork
+    result: RunResult
+
+
+def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+    """Simulate a mapping at these depths.
+
+    Raises:
+        SimulationError: if it deadlocks.
+    """
+    network = fpga_network(mapping, depths)
+    result = table_engine().run(network.network, extrapolate=True)
+    if not result.finished:
+        raise SimulationError(
+            "the design deadlocks at its stream depths", hint="leave the depths to the evaluator: FpgaSimulator()"
+        )
+    return network, result
+
+
+def timed_runs(mapping: FpgaCosts, depths: Mapping[str, int] | None) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """The program's runs on given inputs, or its only one, at these depths, solved ones without; and the depths.
+
+    Raises:
+        SimulationError: if one deadlocks.
+    """
+    if depths is None:
+        return solve_depths(mapping)
+    return dict(depths), tuple(Timed(one, *run(one, depths)) for one in mapping.runs)
+
+
+def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
+
+    Depths grow together until time no longer falls; then each is bisected down, array by array. Where the program has
+    several runs on given inputs, each stream is as deep as the one that needs most.
+
+    Raises:
+        SimulationError: for a program that deadlocks at any depth.
+    """
+    most = most_tokens(mapping)
+    solvers, deepest = [], dict.fromkeys(most, 0)
+    for one in mapping.runs:
+        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        depths = solver.grow(most)
+        for name in most:
+            depths[name] = solver.shrink(depths, name)
+            deepest[name] = max(deepest[name], depths[name])
+        solvers.append((one, solver))
+    return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
+
+
+class DepthSolver:
+    """Times one network at many depths."""
+
+    def __init__(self, network: FpgaNetwork, arrays: list[str]) -> None:
+        self.network = network
+        self.arrays = arrays
+        self._limit = 0
+
+    def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+        """The network with these depths, and what its simulation gave."""
+        per_array = np.array([depths[name] for name in self.arrays], np.int64)
+        depth = self.network.network.depth.copy()
+        wiring = self.network.wiring
+        # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
+        depth[: self.network.fifos] = np.maximum(per_array[wiring.array], self.network.inside)
+        network = replace(self.network, network=self.network.network.with_depths(depth))
+        return network, table_engine().run(network.network, extrapolate=True)
+
+    def grow(self, most: Mapping[str, int]) -> dict[str, int]:
+        """The first of a series of depths after which more room saves no time."""
+        depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
+        _, result = self.run(depths)
+        while any(depths[name] < limit for name, limit in most.items()):
+            more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
+            _, other = self.run(more)
+            if result.finished and other.cycles > _WORTHWHILE * result.cycles:
+                break
+            depths, result = more, other
+        if not result.finished:
+            raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
+        self._limit = int(result.cycles / _WORTHWHILE)
+        return depths
+
+    def shrink(self, depths: Mapping[str, int], name: str) -> int:
+        """The smallest depth of one array that costs no more than that thousandth."""
+        low, high = SMALLEST_DEPTH, depths[name]
+        while low < high:
+            middle = (low + high) // 2
+            _, result = self.run({**depths, name: middle})
+            if result.finished and result.cycles <= self._limit:
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+
+def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
+    """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
+    tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
+    for task_class in mapping.vmg.program.task_classes:
+        for port in task_class.stream_ports:
+            tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
+    merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
+    deepest = max(SMALLEST_DEPTH, min(_DEEP, _MOST_SLOTS // max(1, mapping.vmg.program.stream_count)))
+    return {name: min(deepest, merged * count) for name, count in tokens.items()}

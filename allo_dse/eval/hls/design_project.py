@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from allo_dse.backends.hls import Folding, HlsProject, emit_project
 from allo_dse.common.errors import AlloDseError, SimulationError
@@ -16,7 +15,6 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from ..fpga.evaluator import solve_depths
 from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of
 from .golden_data import golden_data
@@ -37,22 +35,6 @@ def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | N
     wiring = wiring_of(vmg, depths or {})
     nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
     return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()))
-
-
-def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[str, int]:
-    """Stream depths of an FPGA design by array, where they differ from the declared ones.
-
-    Args:
-        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator (if its
-            control does not depend on data), "declared" for those of the program.
-    """
-    depths = dict(design.depths)
-    if how == "declared" or depths:
-        return depths
-    try:
-        return solve_depths(design.mapping.fpga)[0]
-    except SimulationError:
-        return depths
 
 
 def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsProject:

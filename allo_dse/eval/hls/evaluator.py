@@ -19,11 +19,12 @@ from allo_dse.space.design import Design
 
 from ..calibrate.operator_table import operators_in
 from ..evaluator import Metrics
-from ..fpga.evaluator import operations, run
+from ..fpga.depth_front import decided_depths, run
+from ..fpga.evaluator import operations
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
 from ..processes.tool import workspace
-from .design_project import decided_depths, hls_project
+from .design_project import hls_project
 from .golden_data import golden_data
 from .hls_tool import HlsToolError, run_steps, unavailable
 from .prediction import comparison

@@ -19,7 +19,8 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 
-from ..fpga.evaluator import FpgaSimulator, run
+from ..fpga.depth_front import run
+from ..fpga.evaluator import FpgaSimulator
 from ..fpga.retime import Timings, labelled
 
 FUNCTION, LOOP = "function", "loop"

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.backends.fpga.costs import observed_of
-from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -236,9 +236,20 @@ class FpgaCosts:
         return tokens
 
     def _streams(self) -> Resources:
-        declared = {stream.name: stream.depth for stream in self.vmg.program.streams}
-        return self.fifo_total(self.buffers, self._tokens) + self.fifo_total(
-            self.fifos, declared | dict(self.depths or {})
+        return self.fifo_total(self.buffers, self._tokens) + self.fifo_total(self.fifos, self._depths)
+
+    @property
+    def _depths(self) -> dict[str, int]:
+        """Of all stream arrays."""
+        return {stream.name: stream.depth for stream in self.vmg.program.streams} | dict(self.depths or {})
+
+    @property
+    def fifo_bits(self) -> int:
+        """Bits of memory that the FIFOs between nodes are."""
+        arrays = {stream.name: stream for stream in self.vmg.program.streams}
+        return sum(
+            count * fifo_bits(self.device, arrays[name].dtype.bits, self._depths[name] * math.prod(arrays[name].block))
+            for name, count in self.fifos
         )
 
     def fifo_total(self, fifos: Iterable[tuple[str, int]], depths: Mapping[str, int]) -> Resources:

@@ -23,6 +23,7 @@ from ..search.front import knee, pareto_positions
 from ..store.certificate import Certificate
 from ..store.record import PlacementNote, Record, Verification
 from .best import BestDesign, Front
+from .causes import Cause, causes_in
 from .explain import near_words
 from .optuna_trials import importances_of, study_of
 
@@ -132,6 +133,11 @@ class Result:
         """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
         failed = {"evaluator failed": self.failures.total()} if self.failures else {}
         return dict((Counter(self.limits) + Counter(self.unmet) + Counter(failed)).most_common())
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """What designs died of, and on which choice each cause hangs."""
+        return causes_in(self.run_dir)
 
     @cached_property
     def importances(self) -> dict[str, float]:

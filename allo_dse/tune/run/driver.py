@@ -85,6 +85,7 @@ class Driver:
                     self._promote()
                 if self._executor.outstanding() == 0:
                     self.ledger.add([])
+                    self._show_decided(last=True)
                     return reason or self._why()
                 with self.stop.leaving():
                     found = self._executor.collect()
@@ -202,8 +203,6 @@ class Driver:
             self.proposer.revise({record.number: self.ledger.judge.told(record, refuted) for record in records})
 
     def _show(self) -> None:
-        tick = self.keeper.tick(self._at)
-        self.ledger.write([tick] if tick else [])
         for text in (*self._executor.news(), *self.ledger.news()):
             self.reporter.note(text)
         self._show_decided()
@@ -212,8 +211,9 @@ class Driver:
         self._show_decided()
         return self.budget.search_time_is_up
 
-    def _show_decided(self) -> None:
-        self.keeper.certify(lambda: self._view.certificate)
+    def _show_decided(self, *, last: bool = False) -> None:
+        tick = self.keeper.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
+        self.ledger.write([tick] if tick else [])
         self.reporter.update(self._view)
 
     @property

@@ -28,7 +28,7 @@ class Keeper:
 
     def __init__(self, directory: RunDirectory, screen: Screen, caches: Sequence[ResultCache]) -> None:
         self._directory, self._screen, self._caches = directory, screen, caches
-        self._ticked = self._certified = time.monotonic()
+        self._ticked, self._next = time.monotonic(), 0
         self._last: Tick | None = None
 
     def known(self, candidate: Candidate, rung: int) -> dict[str, Any] | None:
@@ -45,22 +45,26 @@ class Keeper:
         self._directory.write(name, found.printed)
         return name
 
-    def tick(self, at: float) -> Tick | None:
-        """Running totals for the log, now and then, when they have changed."""
+    def tick(
+        self, at: float, evaluated: int, certificate: Callable[[], Certificate | None], *, last: bool
+    ) -> Tick | None:
+        """Running totals for the log, when they have changed: now and then, and with every tenth more designs.
+
+        What is decided about the space is written where readers of the run look for it, too.
+        """
         now = time.monotonic()
-        if now - self._ticked < TICK_SECONDS:
+        if not last and now - self._ticked < TICK_SECONDS and evaluated < self._next:
             return None
-        self._ticked = now
+        self._ticked, self._next = now, evaluated + max(1, evaluated // 10)
+        decided = certificate()
+        if decided is not None:
+            self._directory.certify(decided)
         screen, hits = self._screen, sum(cache.hits for cache in self._caches)
-        totals = Tick(at=0.0, repeats=screen.repeats, illegal=screen.illegal, invalid=screen.invalid, cache_hits=hits)
+        totals = Tick(
+            at=0.0, repeats=screen.repeats, illegal=screen.illegal, invalid=screen.invalid, cache_hits=hits,
+            bounds=decided.bounds if decided else {},
+        )  # fmt: skip
         if totals == self._last:
             return None
         self._last = totals
         return structs.replace(totals, at=at)
-
-    def certify(self, certificate: Callable[[], Certificate | None]) -> None:
-        """Write down what is decided about the space, now and then, where readers of the run look for it."""
-        now = time.monotonic()
-        if now - self._certified >= TICK_SECONDS and (found := certificate()) is not None:
-            self._certified = now
-            self._directory.certify(found)

@@ -16,6 +16,8 @@ from .front import Points, pareto_positions
 from .tally import Tally
 
 if TYPE_CHECKING:
+    import optuna
+
     from allo_dse.eval.evaluator import Evaluator
 
 
@@ -30,12 +32,15 @@ class Rung:
         front: promote the Pareto front of the rung below.
         best: promote this share of the rung below (its feasible designs), the front included.
         at_most: how many designs to promote in all.
+        pruner: a pruner of Optuna, which may keep designs from going up: to it each is a trial whose first objective is
+            reported at every rung.
     """
 
     evaluator: Evaluator | Callable[[], Evaluator]
     front: bool = True
     best: float = 0.05
     at_most: int = 100
+    pruner: optuna.pruners.BasePruner | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.best <= 1:
@@ -83,6 +88,44 @@ def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
     return positions[np.argsort((scaled**2).sum(1), kind="stable")]
 
 
+class Gate:
+    """What a pruner of Optuna lets go up: a trial per design, which ends at the last rung.
+
+    Args:
+        last: number of the highest rung.
+    """
+
+    def __init__(self, pruner: optuna.pruners.BasePruner, last: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._study, self._last = optuna.create_study(direction="minimize", pruner=pruner), last
+        self._trials: dict[str, optuna.Trial] = {}
+        self._reported: set[tuple[int, str]] = set()
+
+    def passed(self, keys: Sequence[str], losses: Callable[[int], Mapping[str, float]], below: int) -> list[str]:
+        """Those of the designs that the pruner does not stop.
+
+        Args:
+            losses: of all designs that a rung has measured.
+            below: the rung that the designs would leave.
+        """
+        for number in (*range(below + 1), self._last):
+            for key, loss in losses(number).items():
+                if (number, key) not in self._reported:
+                    self._report(number, key, loss)
+        return [key for key in keys if not self._trials[key].should_prune()]
+
+    def _report(self, number: int, key: str, loss: float) -> None:
+        self._reported.add((number, key))
+        if key not in self._trials:
+            self._trials[key] = self._study.ask()
+        if number < self._last:
+            self._trials[key].report(loss, number)
+        else:
+            self._study.tell(self._trials[key], loss)
+
+
 class Ladder:
     """Which designs go up, and when.
 
@@ -99,6 +142,7 @@ class Ladder:
         self._rungs = rungs
         self._tally = tally
         self._signs = tuple(signs)
+        self._gates = {n: Gate(rung.pruner, len(rungs)) for n, rung in enumerate(rungs, 1) if rung and rung.pruner}
         self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
 
     @property
@@ -119,9 +163,11 @@ class Ladder:
             return []
         left = rung.at_most - len(sent)
         if over:
-            keys = promoted(
-                rung, self._tally.feasible(max((n for n in (0, *self.usable) if n < number), default=0)), self._signs
-            )
+            below = max((n for n in (0, *self.usable) if n < number), default=0)
+            keys = promoted(rung, self._tally.feasible(below), self._signs)
+            if number in self._gates:
+                new = [key for key in keys if key not in sent]
+                keys = self._gates[number].passed(new, self._losses, below)
         else:
             left -= rung.at_most // 2
             settled = rung.front and number == 1 and self._tally.front.reference is not None
@@ -129,6 +175,10 @@ class Ladder:
         chosen = [key for key in keys if key not in sent][: max(0, min(room, left))]
         sent.update(chosen)
         return [self._tally.record(key) for key in chosen]
+
+    def _losses(self, number: int) -> dict[str, float]:
+        """The first objective's losses of the designs that a rung found feasible."""
+        return {key: self._signs[0] * values[0] for key, values in self._tally.feasible(number).items()}
 
     def spare(self, number: int, key: str) -> bool:
         """Leave a design out because its result at a rung has come from elsewhere; False when it was promoted."""

@@ -134,5 +134,10 @@ class Tally:
         return len(self.records)
 
     def best_value(self, objective: Objective) -> float | None:
-        key = self.best.get(objective.name)
-        return None if key is None else self.values[key][list(self.objectives).index(objective)]
+        """The best one, as the highest rung that found a feasible design measured it."""
+        key, position = self.best.get(objective.name), list(self.objectives).index(objective)
+        if self.rungs:
+            found = (objective.sign * values[position] for values in self.final_values.values())
+            best = min(found, default=None)
+            return None if best is None else objective.sign * best
+        return None if key is None else self.values[key][position]

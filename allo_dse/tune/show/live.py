@@ -112,9 +112,9 @@ def _pace(view: View, certificate: Certificate | None) -> str:
 
 def _bound(gap: Gap) -> str:
     """What no design can be better than in an objective, and how far that is from the best one found."""
-    if gap.bound is None or gap.share is None:
+    if gap.bound is None:
         return f"{displayed(gap.objective)} -"
-    far = f"{percent(gap.share)} from it" if gap.share else "reached"
+    far = "nothing found yet" if gap.share is None else f"{percent(gap.share)} from it" if gap.share else "reached"
     return f"{displayed(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
 
 

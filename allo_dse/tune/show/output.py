@@ -61,6 +61,7 @@ def summary(result: Result) -> JsonObject:
         "unverified": result.unverified,
         "baseline": None if result.baseline is None else _design(result.baseline, result),
         "ruled_out": result.ruled_out,
+        "causes": [{**vars(cause), "share": cause.share} for cause in result.causes],
         "importances": result.importances,
         "prediction": result.correction.to_dict(),
         "rung_failures": [
@@ -107,9 +108,12 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):
         console.print(f"[bold red]{displayed(failed)}[/]")
-    for title, causes in (("ruled out by", _ruled_out(result)), ("what decides", _decides(result))):
-        if causes:
-            console.print(f"{title}: {causes}")
+    for cause in result.causes[:MOST_CAUSES]:
+        console.print(displayed(str(cause)))
+    if len(result.causes) > MOST_CAUSES:
+        console.print(f"{len(result.causes) - MOST_CAUSES} more causes: `--json` has all")
+    if decides := _decides(result):
+        console.print(f"what decides: {decides}")
     for one in result.rung_failures:
         console.print(f"[bold red]{displayed(str(one))}[/]")
     console.print(_ending(result))
@@ -129,13 +133,6 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
         copied["go on with"] = f"[bold]{displayed(shlex.join(command))}[/]"
     for name, value in copied.items():
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
-
-
-def _ruled_out(result: Result) -> str:
-    """What designs died of, and how many."""
-    causes = list(result.ruled_out.items())
-    more = f", {len(causes) - MOST_CAUSES} more" if len(causes) > MOST_CAUSES else ""
-    return ", ".join(f"{displayed(name)} {count:,}" for name, count in causes[:MOST_CAUSES]) + more
 
 
 def _decides(result: Result) -> str:

@@ -12,7 +12,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     Attributes:
         share: by how much, of the best value found, a design that is not decided yet can be better at most; None when
-            nothing is known of it.
+            nothing is known of it, or nothing was found.
         bound: what no design can be better than, in the objective's own unit; None when nothing is known of it.
     """
 
@@ -23,6 +23,8 @@ class Gap(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         better = "lower" if self.direction == "minimize" else "higher"
+        if self.share is None and self.bound is not None:
+            return f"{self.objective} cannot be {better} than {self.bound:,.6g}"
         if self.share is None:
             return f"nothing bounds {self.objective}"
         if not self.share:
@@ -60,6 +62,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     def complete(self) -> bool:
         """Whether every design is decided."""
         return self.listed and not self.open
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """By objective, what no design can be better than; those of which nothing is known are left out."""
+        return {gap.objective: gap.bound for gap in self.gaps if gap.bound is not None}
 
     @property
     def progress(self) -> str:

@@ -187,13 +187,18 @@ class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="valu
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="tick", tag_field="type"):
-    """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results."""
+    """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results.
+
+    Attributes:
+        bounds: by objective, what no design of the space can be better than, as far as that is known by then.
+    """
 
     at: float
     repeats: int = 0
     illegal: int = 0
     invalid: int = 0
     cache_hits: int = 0
+    bounds: dict[str, float] = {}
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session", tag_field="type"):

@@ -14,8 +14,8 @@ from hypothesis.strategies import DataObject
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.table import table as table_module
 from allo_dse.dashboard.data.table.batch import Irregular
-from allo_dse.dashboard.data.table.cells import TEXTS
 from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.tune.results.choices import TEXTS
 from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.record import decode_entry
 from tests.dashboard.synthetic import append, design, write_run

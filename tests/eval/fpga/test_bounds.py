@@ -79,7 +79,7 @@ def test_resources_are_exact_where_depths_are_known() -> None:
     study = systolic_fpga.study(size=16, depth=16)
     design = next(c.design for c in study.space.designs() if not study.check(c.design))
     metrics, found = FpgaSimulator("declared").evaluate(design), FpgaBounds(solves=False)(design, 1)
-    for name in ("lut", "ff", "dsp", "bram18", "uram", "pe_count", "dram_bytes", "utilization"):
+    for name in ("lut", "ff", "dsp", "bram18", "uram", "pe_count", "dram_bytes", "fifo_bits", "utilization"):
         assert found[name] == (metrics[name], metrics[name]), name
 
 

@@ -16,6 +16,7 @@ from allo_dse.eval.fpga.depth_front import DesignRuns
 from allo_dse.mapper.fold.fold import unfolded
 from tests.backends.fpga import programs
 from tests.frontend.samples import systolic, tiled
+from tests.support.values import present
 
 STUDY = """
 import allo_dse as dse
@@ -48,6 +49,50 @@ def test_points_are_what_the_simulator_says_at_their_depths() -> None:
     costs = design.mapping.fpga
     most, least = (costs.fifo_total(costs.fifos, front.points[k].depths) for k in (0, -1))
     assert least.lut < most.lut
+
+
+def burst(words: int) -> Any:
+    return programs.burst(words)
+
+
+def test_a_study_finds_the_front_of_latency_against_fifo_memory(tmp_path: Path) -> None:
+    study = dse.Study(
+        "burst",
+        program=burst,
+        params={"words": 64},
+        device="u280",
+        objectives=[dse.minimize("latency_cycles"), dse.minimize("fifo_bits")],
+        extra_choices=[dse.StreamDepths()],
+    )
+    result = study.run(run_dir=tmp_path / "run", trials=200, progress="quiet", verify=False)
+    assert present(result.certificate).complete
+    designs = [best.design for best in result.front]
+    unfolded_ones = [(best, d) for best, d in zip(result.front, designs, strict=True) if len(d.mapping.fpga.fifos)]
+    assert len({best.values["fifo_bits"] for best, _ in unfolded_ones}) > 1
+    for best, design in unfolded_ones:
+        front = dse.depth_front(design)
+        point = front.within(present(design.slowdown))
+        assert (best.values["latency_cycles"], best.values["fifo_bits"]) == (point.cycles, point.memory_bits)
+        assert point.cycles <= front.best_cycles * (1 + present(design.slowdown))
+        exported = dict(best.metrics["stream_depths"])
+        assert cycles_at(design, exported) == point.cycles
+
+
+def test_depths_are_decided_once(tmp_path: Path) -> None:
+    choices: list[Any] = [dse.StreamDepths()]
+    study = dse.Study(
+        "burst",
+        program=burst,
+        params={"words": 64},
+        device="u280",
+        objectives=[dse.minimize("latency_cycles")],
+        schedules=[dse.stream_depth("pipe", [2, 4])],
+        extra_choices=choices,
+    )
+    with pytest.raises(dse.StudyError, match="both decide depths"):
+        study.run(run_dir=tmp_path / "run", trials=2, progress="quiet", verify=False)
+    with pytest.raises(dse.StudyError, match="ascending shares"):
+        dse.StreamDepths([0.1, 0.0])
 
 
 def test_no_depths_are_better_than_the_front() -> None:

@@ -25,6 +25,7 @@ from allo_dse.space.choices.kernel_library import KernelLibrary
 from allo_dse.space.choices.output_depth import OutputDepth
 from allo_dse.space.choices.parameters import ParameterChoice
 from allo_dse.space.choices.schedules import DeclaredSchedules
+from allo_dse.space.choices.stream_depths import StreamDepths
 from allo_dse.space.choices.task_folds import TaskFolds
 from allo_dse.space.draft import Draft
 from allo_dse.space.gene import Gene, Genes, random_suggest, suggest_from
@@ -69,6 +70,7 @@ CASES: dict[str, Callable[[], tuple[Choice, Draft]]] = {
     "kernel folds of several kernels": lambda: (KernelFolds(NPU), on_npu(attention_program(2, 2, 8))),
     "task folds": lambda: (TaskFolds(NPU), on_npu(vector_add_program(5, 1280))),
     "output depth": lambda: (OutputDepth((1, 2, 4)), Draft(NPU)),
+    "stream depths": lambda: (StreamDepths((0, 0.01, 0.1)), on_fpga()),
     "kernel library": lambda: (KernelLibrary(NPU, ["tuned"]), on_npu(gemm_program(128, 128, 64, 4, 4, 2))),
     "declared schedules": lambda: (
         DeclaredSchedules([dse.unroll("k:i", [1, 2, 4]), dse.memory("k:y", ["auto", "uram"])], U280),

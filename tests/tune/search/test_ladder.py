@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,10 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.ladder import Rung, promoted
+from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study
 
@@ -111,6 +115,33 @@ def test_promoted_designs_have_the_metrics_of_every_rung(tmp_path: Path) -> None
     assert set(measured.metrics) == {"latency_us", "luts"}
     assert "rungs" not in {name for entry in expensive for name in entry}
     assert len(result.trials) == 80
+
+
+def test_a_pruner_of_optuna_keeps_designs_from_going_up(tmp_path: Path) -> None:
+    pruner = optuna.pruners.PercentilePruner(25.0, n_startup_trials=4)
+    run(fake_study(rungs=[Rung(Measured, best=1.0)]), tmp_path / "all")
+    run(fake_study(rungs=[Rung(Measured, best=1.0, pruner=pruner)]), tmp_path / "pruned")
+    assert designs(tmp_path / "all", 0) != []
+    assert len(designs(tmp_path / "all", 1)) == 80
+    cheap = {e["key"]: e["values"]["latency_us"] for e in designs(tmp_path / "pruned", 0)}
+    measured = [cheap[e["key"]] for e in designs(tmp_path / "pruned", 1)]
+    assert 4 <= len(measured) < 40
+    # Of those that were measured, the later ones are among the best quarter as predicted of those before them.
+    assert all(value <= np.percentile(measured[:n], 25) for n, value in enumerate(measured) if n > 16)
+
+
+def test_the_best_so_far_is_that_of_the_highest_rung() -> None:
+    def record(rung: int, latency: float) -> Record:
+        metrics = {"latency_us": latency}
+        return Record(number=0, key="one", status="ok", rung=rung, metrics=metrics, genes_json=json_text({}))
+
+    objective = minimize("latency_us")
+    tally = Tally([objective])
+    assert tally.best_value(objective) is None
+    tally.add(record(0, 1.0), (1.0,))
+    assert tally.best_value(objective) == 1.0
+    tally.add_higher(record(1, 3.0), (3.0,))
+    assert tally.best_value(objective) == 3.0
 
 
 def test_the_model_learns_from_the_cheap_evaluator_only(tmp_path: Path) -> None:

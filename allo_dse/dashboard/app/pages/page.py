@@ -36,6 +36,7 @@ _SHORTCUTS = (
 
 _FRONT_NOTE = "No design is better than one on the Pareto front in all objectives; its knee is the best compromise."
 _VOLUME_NOTE = "what of the box up to the reference point the front dominates: larger is better"
+_BEST_NOTE = "each objective over its best value at the end; with dots: what no design can be better than, where known"
 _IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
 
 
@@ -286,7 +287,8 @@ def progress_page(board: Board) -> list[Component]:
             [
                 html.Div(plot_card("Predicted against measured", "measured"), id="measured-card"),
                 html.Div(plot_card("The front, two objectives at a time", "pairs", note=_FRONT_NOTE), id="pairs-card"),
-                plot_card("Best so far", "best", note="each objective over its best value at the end"),
+                plot_card("Best so far against designs", "best-designs", note=_BEST_NOTE),
+                plot_card("Best so far against time", "best-time", note=_BEST_NOTE),
                 plot_card("Hypervolume against designs", "hv-designs", note=_VOLUME_NOTE),
                 plot_card("Hypervolume against time", "hv-time", note=_VOLUME_NOTE),
                 plot_card("Designs per second", "rate"),

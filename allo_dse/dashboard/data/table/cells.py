@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.tune.results.causes import failure_kind
+from allo_dse.tune.results.choices import TEXTS, mapping_choices
 from allo_dse.tune.store.record import Record, json_value
 from allo_dse.tune.store.run_info import RunInfo
 
 from .columns import Kind
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
-TEXTS = ("params", "fold", "buffering", "schedule", "depths")
-"""What describes a design. Many designs share each, and each text is taken apart once."""
 _TEXTS = tuple(attrgetter(f"{name}_json") for name in TEXTS)
 MAX_PARTS = 50_000
 """Texts that are remembered at once."""
@@ -61,7 +60,7 @@ class Parts:
         distinct = set(texts)
         for text in distinct - known.keys():
             value = json_value(msgspec.Raw(text))
-            pairs = self._parameters(value) if TEXTS[number] == "params" else _mapping(TEXTS[number], value)
+            pairs = self._parameters(value) if TEXTS[number] == "params" else mapping_choices(TEXTS[number], value)
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
@@ -115,40 +114,5 @@ def reason(entry: Record) -> str | None:
     if entry.status == "infeasible":
         return ", ".join(name for name, v in (entry.constraints or {}).items() if v > 0) or "infeasible"
     if entry.status == "failed":
-        return str(entry.error or "failed").split(":")[0][:60]
+        return failure_kind(entry.error)
     return None
-
-
-def _mapping(part: str, value: object) -> list[tuple[str, object]]:
-    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
-    if part == "fold":
-        return list(_fold(value.get("kernels", []))) if isinstance(value, dict) else []
-    if isinstance(value, dict):
-        prefix = "" if part == "buffering" else f"{part}."
-        return [(f"{prefix}{name}", inner) for name, inner in value.items() if not isinstance(inner, dict | list)]
-    return list(_directives(value)) if isinstance(value, list) else []
-
-
-def _fold(kernels: list[JsonObject]) -> Iterator[tuple[str, object]]:
-    for kernel in kernels:
-        for position, axis in enumerate(kernel.get("axes", ())):
-            prefix = f"{kernel.get('kernel')}.axis{position}"
-            for part in ("spatial", "how", "pattern"):
-                if part in axis:
-                    yield f"{prefix}.{part}" if part != "spatial" else f"{prefix}.nodes", axis[part]
-        if kernel.get("order"):
-            yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
-
-
-def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
-    """A column per directive, its options as the value: `pipeline(mm:k, initiation_interval=2)` is 2 in pipeline.mm.k.
-
-    A second directive of the same kind and target, such as a partition of another dimension, is added to the first.
-    """
-    found: dict[str, list[str]] = {}
-    for directive in directives:
-        head, _, options = directive.removesuffix(")").partition(", ")
-        values = ", ".join(option.partition("=")[2] for option in options.split(", "))
-        found.setdefault(head.replace("(", ".", 1).replace(":", ".", 1), []).append(values)
-    for name, said in found.items():
-        yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)

@@ -213,19 +213,24 @@ class ExactProposer:
 
     def _gaps(self) -> tuple[Gap, ...]:
         """By how much a design that is not decided can be better at most, in each objective."""
-        objectives, front = self._least.objectives, self._undecided.front
-        if not len(front) or not self._listed:
+        objectives = self._least.objectives
+        if not self._listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
-        best = front.min(0)
+        best = self._undecided.front.min(0, initial=math.inf)
         # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
         # with.
         undecided = np.vstack([best, self._undecided.least, *self._proposed.values()])
         return tuple(
-            Gap(o.name, o.direction, None)
-            if math.isinf(bound) or not found
-            else Gap(o.name, o.direction, (found - bound) / abs(found), o.sign * bound)
+            Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
             for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)
         )
+
+
+def _share(found: float, bound: float) -> float | None:
+    """By how much a bound is better than what was found; None where that cannot be said."""
+    if math.isinf(found) or math.isinf(bound):
+        return None
+    return (found - bound) / abs(found) if found else None if bound < 0 else 0.0
 
 
 def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:

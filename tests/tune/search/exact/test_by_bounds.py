@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,6 +196,26 @@ def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_p
     assert len(plain.records) == len(every.records)
     assert "no bounds for latency_us" in str(plain.certificate)
     assert "nothing bounds latency_us" in str(run(small(evaluator=FakeEvaluator), tmp_path / "some", 5).certificate)
+
+
+def test_the_log_has_the_curve_of_the_bounds(tmp_path: Path) -> None:
+    """They rise to the best values, which they reach when every design is decided."""
+    found = run(small(), tmp_path / "run")
+    curve = [e["bounds"] for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "tick"]
+    assert len(curve) > 5
+    for number, objective in enumerate(small().objectives):
+        values = [bounds.get(objective.name, -math.inf) for bounds in curve]
+        assert values == sorted(values)
+        assert values[-1] == min(values_of[number] for values_of in front_of(found))
+
+
+def test_bounds_are_known_where_no_design_is_feasible(tmp_path: Path) -> None:
+    hopeless = small(constraints=[require(lambda m: m.pe_count < 0, name="hopeless")])
+    found = present(run(hopeless, tmp_path / "run", 5).certificate)
+    least = min(values[0] for values in front_of(run(small(), tmp_path / "all")))
+    assert found.gaps[0].share is None
+    assert 0 < present(found.gaps[0].bound) <= least
+    assert f"latency_us cannot be lower than {found.gaps[0].bound:,.6g}" in str(found)
 
 
 def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path) -> None:

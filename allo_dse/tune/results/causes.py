@@ -1,0 +1,126 @@
+"""Why designs died, in words of choices: which value of which choice each cause hangs on."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, islice
+from pathlib import Path
+
+from ..store.log import sealed
+from ..store.record import Record, decode_entry
+from ..store.rundir import LOG
+from .choices import choices_of
+
+MOST_LOOKED_AT = 10_000  # lines of a log
+FEWEST_DIED = 5  # designs of one cause, before a choice is named
+MOST_VALUES = 3  # of a choice that are named
+ABSENT = "none"  # of a choice that a design does not have
+LEAST_TOLD = 0.05  # share of what is to be known of a cause that a choice must tell
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What designs died of, and the choice that says most about which.
+
+    Attributes:
+        name: of a limit, a constraint, or a kind of failure.
+        count: designs that died of it, of those that were `looked_at`.
+        choice: a parameter of the program or a part of the mapping; "" where none says much.
+        values: of the choice, those that it strikes most, and the share of their designs that die of it.
+    """
+
+    name: str
+    count: int
+    looked_at: int
+    choice: str = ""
+    values: tuple[tuple[object, float], ...] = ()
+
+    @property
+    def share(self) -> float:
+        return self.count / self.looked_at
+
+    @property
+    def struck(self) -> str:
+        """The values that it strikes most, in words."""
+        return ", ".join(f"{self.choice}={value} ({100 * share:.0f} %)" for value, share in self.values)
+
+    def __str__(self) -> str:
+        mostly = f": {self.struck}" if self.struck else ""
+        return f"{self.name} rules out {self.count:,} of {self.looked_at:,} designs{mostly}"
+
+
+def causes_in(run_dir: Path) -> list[Cause]:
+    """The causes of a run, as far as the first lines of its log say."""
+    with (run_dir / LOG).open("rb") as log:
+        lines = [line.removesuffix(b"\n") for line in islice(log, MOST_LOOKED_AT)]
+    entries = (decode_entry(line) for line in lines if sealed(line))
+    return causes_of(entry for entry in entries if isinstance(entry, Record) and not entry.rung)
+
+
+def causes_of(records: Iterable[Record]) -> list[Cause]:
+    """What designs died of; what killed most first. A design that breaks several limits counts for each.
+
+    Of all choices that one is named that tells most about whether a design dies of a cause: whose mutual information
+    with that, less what chance makes of it (half a nat per further value and design: G. Miller, 1955), is largest.
+    """
+    died, chosen = [], []
+    for record in records:
+        died.append(died_of(record))
+        chosen.append(choices_of(record))
+    names = dict.fromkeys(name for choices in chosen for name in choices)
+    columns = {name: [choices.get(name, ABSENT) for choices in chosen] for name in names}
+    counts = Counter(name for names in died for name in names)
+    causes = sorted(counts, key=lambda name: (-counts[name], name))
+    return [_cause(cause, [cause in names for names in died], columns) for cause in causes]
+
+
+def died_of(record: Record) -> set[str]:
+    """The limits or constraints that a design breaks, or how its evaluation failed."""
+    if record.status == "violation":
+        return {found["constraint"] for found in record.violations or ()}
+    if record.status == "infeasible":
+        return {name for name, amount in (record.constraints or {}).items() if amount > 0}
+    return {failure_kind(record.error)} if record.status == "failed" else set()
+
+
+def failure_kind(error: str | None) -> str:
+    """A failure in a few words."""
+    return str(error or "failed").split(":")[0][:60]
+
+
+def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:
+    """A cause with the choice that tells most about it.
+
+    Args:
+        dead: whether each design died of it.
+        columns: what was chosen of each design, by choice.
+    """
+    alone = Cause(name, sum(dead), len(dead))
+    tables = {choice: _shares(column, dead) for choice, column in columns.items()}
+    told = {choice: _told(alone, table) for choice, table in tables.items()}
+    best = max(told, key=lambda choice: told[choice], default="")
+    if alone.count < FEWEST_DIED or not best or told[best] <= LEAST_TOLD * _entropy(alone.share):
+        return alone
+    worse = [(value, share) for value, (_, share) in tables[best].items() if share > alone.share]
+    worse.sort(key=lambda one: (-one[1], str(one[0])))
+    return replace(alone, choice=best, values=tuple(worse[:MOST_VALUES]))
+
+
+def _shares(column: Sequence[object], dead: Sequence[bool]) -> dict[object, tuple[int, float]]:
+    """How often each value was chosen, and the share that died."""
+    died = Counter(compress(column, dead))
+    return {value: (number, died[value] / number) for value, number in Counter(column).items()}
+
+
+def _told(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
+    """Mutual information of a choice and a cause in nats, less its bias."""
+    left = sum(number * _entropy(share) for number, share in table.values()) / cause.looked_at
+    return _entropy(cause.share) - left - (len(table) - 1) / (2 * cause.looked_at)
+
+
+def _entropy(share: float) -> float:
+    """In nats."""
+    return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)
