@@ -213,7 +213,8 @@ class Driver:
 
     def _show_decided(self, *, last: bool = False) -> None:
         tick = self.keeper.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
-        self.ledger.write([tick] if tick else [])
+        if tick is not None:
+            self.ledger.write([tick])
         self.reporter.update(self._view)
 
     @property
