@@ -270,11 +270,12 @@ def test_below_the_best_so_far_is_what_no_design_can_be_better_than(
         "bram18 (blocks)",
     ]
     best, limit = (
-        {axis: np.frombuffer(base64.b64decode(t[axis]["bdata"])) for axis in "xy"} for t in figure["data"][:2]
+        {axis: np.frombuffer(base64.b64decode(trace[axis]["bdata"]), trace[axis]["dtype"]) for axis in "xy"}
+        for trace in figure["data"][:2]
     )
-    assert limit["x"].tolist() == ends
+    assert limit["x"].tolist() == pytest.approx(ends)
     assert (limit["y"] < best["y"].min()).all()
-    assert limit["y"][1] == 1.5 * limit["y"][0]
+    assert limit["y"][1] == pytest.approx(1.5 * limit["y"][0])
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))
