@@ -89,17 +89,17 @@ def progress(page: Page, url: str) -> None:
     save(page, "progress.png", 990)
 
 
-def compiled(page: Page, url: str, ref: str, pictures: int) -> None:
+def compiled(page: Page, url: str, ref: str) -> None:
     """A design's page with everything that its program gives."""
     page.goto(f"{url}/design#{ref}")
-    page.wait_for_function(f"() => document.querySelectorAll('.svg-box img').length === {pictures}")
     page.wait_for_selector("canvas[data-id]", state="attached")
     drawn(page, "timeline-plot", "totals-plot")
 
 
 def design(page: Page, url: str, fastest: str) -> None:
     """The fastest design: its placement and its timeline."""
-    compiled(page, url, fastest, 1)
+    compiled(page, url, fastest)
+    page.wait_for_selector(".svg-box img", state="attached")
     save_card(page, "h2:text-is('Placement on the array')", "design.png")
     save_card(page, "#timeline-plot", "timeline.png")
 
@@ -113,7 +113,7 @@ def compare(page: Page, url: str) -> None:
 
 def fpga(page: Page, url: str, fastest: str) -> None:
     """The fastest design on an FPGA: its resources, and its timeline."""
-    compiled(page, url, fastest, 2)
+    compiled(page, url, fastest)
     save_card(page, "#resources", "resources.png")
     save_card(page, "#overview-plot", "whole_run.png")
     save_card(page, "#timeline-plot", "fpga.png")
