@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from .execute import run_program
 from .fronts import Fronts, Point
-from .network import Step
+from .network import Array, Arrays, Step
+from .operators.work import Work
 from .problem import TICK_US, Problem, problem_of
 from .solve import WORK_LIMIT, Solution, solve
 
@@ -82,6 +84,25 @@ class Composition:
         points = [point for points in self.fronts.points.values() for point in points]
         proved = sum(point.proved for point in points)
         return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """All tensors that the steps write, by name, as the chosen designs compute them, folded as they are.
+
+        Args:
+            inputs: an array for each input of the network.
+        """
+        network = self.fronts.network
+        designs = {run.step.name: run.point.design.design for launch in self.launches for run in launch.runs}
+        known: Arrays = {**network.constants, **inputs}
+        for step in network.steps:
+            given = [known[name] for name in step.inputs]
+            if isinstance(step.work, Work):
+                design = designs[step.name]
+                made = run_program(design.program, given, design.vmg)
+            else:
+                made = step.work.function(*given)
+            known[step.output] = made.reshape(network.shapes[step.output])
+        return {step.output: known[step.output] for step in network.steps}
 
     @cached_property
     def time_us(self) -> dict[str, float]:

@@ -27,6 +27,12 @@ TRIALS = 60
 """Designs that are evaluated for each point of a front; less where the tuner has proved that none is better."""
 
 
+_HINTS = {
+    True: 'target "model" asks for what the device has only, not for what Allo builds',
+    False: "other sizes may fit; of a program of your own, other parameters",
+}
+
+
 @dataclass(frozen=True)
 class Point:
     """An operator's fastest design on so many columns.
@@ -87,12 +93,11 @@ def search_fronts(
     operators = {step.name: work_key(work) for step, work in network.worked}
     points = {}
     for key, (name, work) in {work_key(work): (step.name, work) for step, work in network.worked}.items():
-        points[key] = tuple(_improving(_points(key, work, found, Options(Path(cache), trials, target, seed))))
-        if not points[key]:
-            raise StudyError(
-                f"{network.name}: step {name!r} ({work.kind}): no design fits {found.name}",
-                hint=f"`allo-tune status {Path(cache)}` says what rules them out; other tiles may fit",
-            )
+        try:
+            points[key] = tuple(_improving(_points(key, work, found, Options(Path(cache), trials, target, seed))))
+        except StudyError as error:
+            place = f"{network.name}: step {name!r} ({work.kind})"
+            raise StudyError(f"{place}: {error.message}", hint=error.hint or _HINTS[target == "allo"]) from error
     return Fronts(network, found, operators, points)
 
 
@@ -153,17 +158,22 @@ def _points(key: str, work: Work, device: NpuDevice, options: Options) -> Iterat
             verify_with=work.verify_with,
         )
         place = options.cache / f"{key}-{part.key[:12]}-{options.target}-{options.trials}-{options.seed}"
-        point = _point(study, columns, place, options)
+        point = _point(study, columns, device.array.columns, place, options)
         if point is not None:
             yield point
 
 
-def _point(study: Study, columns: int, place: Path, options: Options) -> Point | None:
-    """The fastest design of a study; None where none fits."""
-    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
-    if not result.front:
-        return None
-    best = result.best()
+def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
+    """The fastest design of a study; None where none fits so many columns of the whole array."""
+    try:
+        result = study.run(
+            options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False
+        )
+        best = result.best()
+    except StudyError:
+        if columns < whole:
+            return None  # the operator needs more columns
+        raise
     metrics = best.metrics
     return Point(
         columns=columns,

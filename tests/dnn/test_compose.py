@@ -13,7 +13,7 @@ import allo_dse as dse
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.export import export
 from allo_dse.dnn.fronts import Fronts, search_fronts
-from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
 from tests.studies.test_npu import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
@@ -60,6 +60,15 @@ def test_more_columns_are_never_slower_and_the_whole_is_told(fronts: Fronts) -> 
     assert compose(fronts).latency_us >= least - 1
 
 
+def test_the_folded_designs_together_compute_what_the_operators_do(fronts: Fronts) -> None:
+    network = fronts.network
+    x = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    exact = network.run({"x": x}, simulated=False)
+    found = compose(fronts).run({"x": x})
+    for name in network.outputs:
+        np.testing.assert_allclose(found[name], exact[name], atol=0.05 * np.abs(exact[name]).max())
+
+
 def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:
     found = compose(fronts)
     written = export(found, tmp_path / "built")
@@ -78,6 +87,15 @@ def test_an_operator_that_does_not_fit_its_tensors_is_refused() -> None:
         net.add(gemm_work(64, 64, 32, element_type("bf16")), x, w)
     with pytest.raises(dse.StudyError, match="no tensor 'y'"):
         net.output("y")
+
+
+def test_an_operator_that_nothing_builds_is_named(tmp_path: Path) -> None:
+    net = dse.Network("deep")
+    x, w = net.input("x", (64, 4096)), net.constant("w", np.ones(4096))
+    net.output(net.add(rms_norm_work(64, 4096, 1e-5, element_type("f32")), x, w, name="norm"))
+    with pytest.raises(dse.StudyError, match=r"deep: step 'norm' \(rms_norm\)") as error:
+        search_fronts(net, "npu1_1col", trials=2, cache=tmp_path)
+    assert error.value.hint
 
 
 def test_the_command_maps_a_network(tmp_path: Path) -> None:
