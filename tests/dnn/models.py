@@ -58,7 +58,11 @@ def _linear(w: Writer, x: str, depth: int, columns: int) -> str:
 
 
 def _heads(w: Writer, x: str, perm: list[int], heads: int = HEADS) -> str:
-    return w("Transpose", w("Reshape", x, w.const([1, LENGTH, heads, WIDTH // HEADS], np.int64)), perm=perm)
+    return w(
+        "Transpose",
+        w("Reshape", x, w.const([1, LENGTH, heads, WIDTH // HEADS], np.int64)),
+        perm=perm,
+    )
 
 
 def gpt2_block() -> ModelProto:
@@ -69,8 +73,16 @@ def gpt2_block() -> ModelProto:
     scores = w("MatMul", _heads(w, q, [0, 2, 1, 3]), _heads(w, k, [0, 2, 3, 1]))
     mask = w.const(np.where(np.tri(LENGTH), 0, -np.inf).reshape(1, 1, LENGTH, LENGTH))
     scaled = w("Div", scores, w.const(np.sqrt(WIDTH / HEADS)))
-    attended = w("MatMul", w("Softmax", w("Add", scaled, mask), axis=-1), _heads(w, v, [0, 2, 1, 3]))
-    joined = w("Reshape", w("Transpose", attended, perm=[0, 2, 1, 3]), w.const([1, LENGTH, WIDTH], np.int64))
+    attended = w(
+        "MatMul",
+        w("Softmax", w("Add", scaled, mask), axis=-1),
+        _heads(w, v, [0, 2, 1, 3]),
+    )
+    joined = w(
+        "Reshape",
+        w("Transpose", attended, perm=[0, 2, 1, 3]),
+        w.const([1, LENGTH, WIDTH], np.int64),
+    )
     x = w("Add", "x", _linear(w, joined, WIDTH, WIDTH))
     up = _linear(w, _layer_norm(w, x), WIDTH, 32)
     erf = w("Add", w("Erf", w("Div", up, w.const(np.sqrt(2)))), w.const(1.0))
@@ -90,9 +102,37 @@ def llama_layer() -> ModelProto:
     k, v = (_heads(w, w("MatMul", normed, w.weight(WIDTH, WIDTH // 2)), [0, 2, 1, 3], 1) for _ in range(2))
     q, k = (w("RotaryEmbedding", one, *tables, positions) for one in (q, k))
     attended = w("Attention", q, k, v, is_causal=1)
-    joined = w("Reshape", w("Transpose", attended, perm=[0, 2, 1, 3]), w.const([1, LENGTH, WIDTH], np.int64))
+    joined = w(
+        "Reshape",
+        w("Transpose", attended, perm=[0, 2, 1, 3]),
+        w.const([1, LENGTH, WIDTH], np.int64),
+    )
     x = w("Add", "x", w("MatMul", joined, w.weight(WIDTH, WIDTH)))
     normed = w("RMSNormalization", x, w.weight(WIDTH), epsilon=1e-5)
     gate, up = (w("MatMul", normed, w.weight(WIDTH, 32)) for _ in range(2))
     gated = w("Mul", w("Mul", gate, w("Sigmoid", gate)), up)
     return w.model(w("Add", x, w("MatMul", gated, w.weight(32, WIDTH))), (1, LENGTH, WIDTH), 23)
+
+
+def spelled_out() -> ModelProto:
+    """RMSNorm with axes as an input, a hidden mask, and SiLU, as newer exporters write them."""
+    w = Writer()
+    axes, two = w.const([-1], np.int64), w.const(2.0)
+    mean = w("ReduceMean", w("Pow", "x", two), axes)
+    root = w("Sqrt", w("Add", mean, w.const(1e-6)))
+    normed = w("Mul", w.weight(WIDTH), w("Mul", "x", w("Reciprocal", root)))
+    q, k, v = (w("MatMul", normed, w.weight(WIDTH, WIDTH)) for _ in range(3))
+    scores = w(
+        "Mul",
+        w("MatMul", _heads(w, q, [0, 2, 1, 3]), _heads(w, k, [0, 2, 3, 1])),
+        w.const(0.25),
+    )
+    shown, hidden = (
+        w.const(np.tri(LENGTH).reshape(1, 1, LENGTH, LENGTH), np.bool_),
+        w.const(-1e30),
+    )
+    weights = w("Softmax", w("Where", shown, scores, hidden), axis=-1)
+    attended = w("Transpose", w("MatMul", weights, _heads(w, v, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    joined = w("Reshape", attended, w.const([1, LENGTH, WIDTH], np.int64))
+    silu = w("Mul", w("Sigmoid", joined), joined)
+    return w.model(w("Softmax", w("Sub", silu, w.const(0.5)), axis=-1), (1, LENGTH, WIDTH), 18)

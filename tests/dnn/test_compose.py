@@ -11,6 +11,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.dnn.compose import Composition, compose, compositions
+from allo_dse.dnn.execute import difference
 from allo_dse.dnn.export import export
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
@@ -66,7 +67,7 @@ def test_the_folded_designs_together_compute_what_the_operators_do(fronts: Front
     exact = network.run({"x": x}, simulated=False)
     found = compose(fronts).run({"x": x})
     for name in network.outputs:
-        np.testing.assert_allclose(found[name], exact[name], atol=0.05 * np.abs(exact[name]).max())
+        assert difference(found[name], exact[name]) < 0.02  # bfloat16, three times
 
 
 def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
+from allo_dse.dnn.files import load_network
 from allo_dse.dnn.network import Arrange, Network
 from allo_dse.dnn.onnx.graph import Graph, Node
 from allo_dse.dnn.operators.elementwise import affine_work
@@ -19,7 +22,12 @@ from allo_dse.dnn.operators.work import Work, element_type
 
 from . import models
 
-MODELS = {"mlp": models.mlp, "gpt2_block": models.gpt2_block, "llama_layer": models.llama_layer}
+MODELS = {
+    "mlp": models.mlp,
+    "gpt2_block": models.gpt2_block,
+    "llama_layer": models.llama_layer,
+    "spelled_out": models.spelled_out,
+}
 
 
 def _input(network: Network) -> NDArray[np.float32]:
@@ -61,9 +69,44 @@ def test_what_exporters_spell_out_becomes_one_step_each() -> None:
     ]
 
 
+def test_newer_spellings_become_one_step_each_too() -> None:
+    assert _kinds(dse.from_onnx(models.spelled_out())) == [
+        *(
+            "rms_norm",
+            "gemm",
+            "gemm",
+            "gemm",
+            "layout",
+            "attention",
+            "silu",
+            "affine",
+            "softmax",
+        ),
+    ]
+
+
+def test_a_model_is_read_from_a_file_with_the_sizes_that_it_leaves_open(
+    tmp_path: Path,
+) -> None:
+    w = models.Writer()
+    onnx.save(w.model(w("Relu", "x"), ("rows", models.WIDTH)), str(tmp_path / "relu.onnx"))
+    found = load_network(tmp_path / "relu.onnx", {"rows": "8", "element": "f32"})
+    assert found.shapes["x"] == (8, models.WIDTH)
+    with pytest.raises(dse.StudyError, match="not the size of a dimension"):
+        load_network(tmp_path / "relu.onnx", {"rows": "many"})
+
+
 def test_a_layer_with_onnx_own_operators() -> None:
     found = _kinds(dse.from_onnx(models.llama_layer()))
-    assert sorted(set(found)) == ["add", "attention", "gemm", "layout", "rms_norm", "rope", "silu_mul"]
+    assert sorted(set(found)) == [
+        "add",
+        "attention",
+        "gemm",
+        "layout",
+        "rms_norm",
+        "rope",
+        "silu_mul",
+    ]
 
 
 def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> None:
@@ -91,6 +134,10 @@ def test_open_dimensions_are_given_by_name() -> None:
 
 def test_a_mask_that_is_not_causal_is_refused() -> None:
     w = models.Writer()
-    scores = w("MatMul", w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)), w.weight(1, 2, 16, 4))
+    scores = w(
+        "MatMul",
+        w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)),
+        w.weight(1, 2, 16, 4),
+    )
     with pytest.raises(dse.StudyError, match=r"matmul_1.*batches of matrices outside of attention"):
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
