@@ -20,7 +20,7 @@ class Writer:
 
     def __call__(self, op: str, *inputs: str, **attributes: object) -> str:
         name = f"{op.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [f"{name}.out"], name=name, **attributes))  # type: ignore[arg-type]
+        self.nodes.append(helper.make_node(op, list(inputs), [f"{name}.out"], name=name, **attributes))
         return f"{name}.out"
 
     def weight(self, *shape: int) -> str:
