@@ -21,7 +21,7 @@ decided and what a launch costs.
 [bold]Examples[/]
 
   allo-tune network model.onnx --device npu2
-  allo-tune network model.onnx --set batch=1     a size that the model leaves open
+  allo-tune network model.onnx --set batch=1      a size that is left open
   allo-tune network studies/networks/mlp_npu.py --front --json
 """
 
