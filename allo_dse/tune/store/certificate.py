@@ -45,6 +45,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         gaps: of each objective.
         wrong: designs that computed wrong numbers; what only they are better than is decided when the run goes on.
         unbounded: objectives that nothing is known of before a design is evaluated.
+        feasible: whether a feasible design is among those that are decided.
     """
 
     designs: int
@@ -57,6 +58,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[Gap, ...] = ()
     wrong: int = 0
     unbounded: tuple[str, ...] = ()
+    feasible: bool = True
 
     @property
     def complete(self) -> bool:
@@ -91,7 +93,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             *([f"{self.wrong:,} that computed wrong numbers and what only they beat"] if self.wrong else []),
         ]
         but = f" but for {' and '.join(left)}" if left else ""
-        return f"complete{but}: none of the space's {self.designs:,} designs is better; {self._how}"
+        said = "better" if self.feasible else "feasible"
+        return f"complete{but}: none of the space's {self.designs:,} designs is {said}; {self._how}"
 
     @property
     def _open(self) -> str:

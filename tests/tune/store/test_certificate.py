@@ -31,6 +31,11 @@ SENTENCES = {
         "none of the space's 21,884 designs is better; "
         "59 evaluated, 1,204 refused by limits, 20,621 ruled out by bounds",
     ),
+    "nothing feasible": (
+        msgspec.structs.replace(CLOSED, feasible=False),
+        "complete: none of the space's 21,884 designs is feasible; 59 evaluated, 1,204 refused by limits, 20,621 ruled "
+        "out by bounds",
+    ),
     "stopped": (
         HALF,
         "not complete: 5,621 of the space's 21,884 designs are open; latency_us can be 1.8 % lower at most, "

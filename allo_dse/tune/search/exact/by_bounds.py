@@ -209,6 +209,7 @@ class ExactProposer:
             open=still,
             gaps=self._gaps(),
             unbounded=tuple(self._least.unbounded),
+            feasible=len(self._undecided.front) > 0,
         )
 
     def _gaps(self) -> tuple[Gap, ...]:
