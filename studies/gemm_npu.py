@@ -51,13 +51,14 @@ def study(dtype: str = "i16", size: int = 2048, device: str = "npu1_4col", kerne
     """The study `allo-tune` runs; its arguments can be set with `--set name=value`."""
     element = ELEMENT_TYPES[dtype]
     tiles = dse.divisors(size, at_least=size // 256, at_most=size // 16)
+    memory = "bram18" if dse.Device.of(device).family == "fpga" else "local_memory_bytes"
     return dse.Study(
         f"gemm_npu_{dtype}",
         program=gemm,
         params={"M": size, "N": size, "K": size, "Pm": tiles, "Pn": tiles, "Pk": tiles, "TyI": element, "TyO": element},
         device=device,
         kernels=kernels.split(",") if kernels else (),
-        objectives=[dse.minimize("latency_us"), dse.minimize("pe_count"), dse.minimize("local_memory_bytes")],
+        objectives=[dse.minimize("latency_us"), dse.minimize("pe_count"), dse.minimize(memory)],
         reference=lambda A, B: A @ B,
         verify_with=lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},
     )

@@ -120,8 +120,13 @@ class Driver:
             outstanding = self._executor.outstanding(0)
             left = self.budget.trials_left(self.ledger.tally.done + outstanding)
             count = min(room, left, PROPOSE_AT_ONCE)
-            with self.stop.leaving():
-                found = self.proposer.ask(count, outstanding) if count > 0 else []
+            try:
+                with self.stop.leaving():
+                    found = self.proposer.ask(count, outstanding) if count > 0 else []
+            except StudyError:  # it gives up; the next run looks at others
+                self.ledger.note_violations(self._at)
+                self.ledger.add([])
+                raise
             # Deciding which comes next may have taken the time that was left.
             found = found[: self.budget.trials_left(self.ledger.tally.done + outstanding)]
             self.ledger.note_violations(self._at)

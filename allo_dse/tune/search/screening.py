@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.space.design import Design
 from allo_dse.space.gene import Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
@@ -16,6 +16,9 @@ from allo_dse.space.space import Candidate, Space
 Check = Callable[[Design], Sequence[Any]]
 Verdict = Literal["new", "repeat", "invalid", "illegal"]
 FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
+HOPELESS = (
+    20_000  # designs that break limits, one after the other, before a run gives up that has found none that keeps them
+)
 
 
 class Screen:
@@ -42,11 +45,15 @@ class Screen:
         self.illegal = 0
         self.first_problem = ""
         self._rest: Iterator[Candidate] | None = None
+        self._refused = 0
+        self._any_legal = False
 
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
-        if violations is not None:
+        if violations is None:
+            self._any_legal = True
+        else:
             self._count(violations)
 
     @property
@@ -59,8 +66,14 @@ class Screen:
         return key in self._known
 
     def decode(self, suggest: Suggest) -> Candidate | None:
-        """Decode and screen a proposal; None unless it is new and legal."""
+        """Decode and screen a proposal; None unless it is new and legal.
+
+        Raises:
+            StudyError: when no design seems to keep the limits.
+        """
         candidate, verdict = self.examine(suggest)
+        if verdict == "invalid":
+            self._doubt()
         return candidate if verdict == "new" else None
 
     def examine(self, suggest: Suggest) -> tuple[Candidate | None, Verdict]:
@@ -85,6 +98,7 @@ class Screen:
         self._known.add(key)
         violations = self._violations(candidate)
         if not violations:
+            self._any_legal = True
             return "new"
         self._count(violations)
         self._broken.append((candidate, violations))
@@ -95,18 +109,34 @@ class Screen:
 
         The two take turns: a small space is seen in full soon, and in a large one most of it is not passed over first.
         What comes next depends on what is known alone, so that a run that is resumed goes on as it would have.
+
+        Raises:
+            StudyError: when no design seems to keep the limits.
         """
         if self._rest is None:
             self._rest = self.space.designs()
         for candidate in self._rest:
             if self.knows(candidate.key):
                 continue
-            if self.judge(candidate) == "new":
+            if (verdict := self.judge(candidate)) == "new":
                 self.space.learn(candidate.genes)
                 return candidate
+            if verdict == "invalid":
+                self._doubt()
             if (drawn := self.decode(random_suggest(rng))) is not None:
                 return drawn
         return None
+
+    def _doubt(self) -> None:
+        self._refused += 1
+        if self._any_legal or self._refused < HOPELESS:
+            return
+        name, count = self.killed.most_common(1)[0]
+        raise StudyError(
+            f"none of {self.invalid:,} designs keeps the limits: {name} rules out {count / self.invalid:.0%}, "
+            f"for example {self.examples[name]}",
+            hint="a smaller program or a larger device; the same command goes on with other designs",
+        )
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
         """The designs that were found to break a limit since it was last asked, and what they break."""

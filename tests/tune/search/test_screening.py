@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.common.errors import StudyError
+from allo_dse.mapper.model.violation import Violation
+from allo_dse.tune.search import screening
 from allo_dse.tune.search.screening import Screen
 from tests.tune.fakes import check, fake_study
 
@@ -40,3 +43,30 @@ def test_what_is_left_does_not_depend_on_what_was_looked_at_before() -> None:
     while (found := resumed.any_new(np.random.default_rng(len(again)))) is not None:
         again.append(found.key)
     assert again == first
+
+
+@pytest.mark.parametrize("sampler", ["evolution", "random"])
+def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    def refuse(design: Any) -> list[Violation]:
+        return [Violation("core_memory", "core 0", 2, 1, "too much")]
+
+    monkeypatch.setattr(screening, "HOPELESS", 40)
+    study = fake_study(check=refuse)
+    for again in (1, 2):  # the second run looks at others
+        with pytest.raises(StudyError, match="designs keeps the limits: core_memory rules out 100%"):
+            study.run(10, run_dir=tmp_path, sampler=sampler, progress="quiet", verify=False)
+        assert (tmp_path / "log.jsonl").read_text().count('"violation"') >= 40 * again
+
+
+def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screening, "HOPELESS", 1)
+    study = fake_study(**SMALL)
+    (first, *_) = legal(study)
+    screen = Screen(study.space, check)
+    screen.remember(first, None)
+    found = 1
+    while screen.any_new(np.random.default_rng(found)) is not None:
+        found += 1
+    assert found == len(legal(study))
