@@ -217,20 +217,24 @@ def _bottleneck(shape: tuple[int, ...], device: Device) -> Design:
 def npu2_operators() -> Iterator[Case]:
     """Operators of LLM inference."""
     for row in rows_of(MEASURED / "npu2_operators.csv"):
-        columns, rows, measured = int(row["columns"]), int(row["rows"]), float(row["latency_us"])
-        device = Device.load("npu2" if columns == 8 else f"npu2_{columns}col")
-        op, label = row["op"], f"{row['op']} {row['shape']}, {columns}x{rows}, {row['tile']}"
-        if op.startswith("gemm"):
-            made = _npu2_gemm(row, columns, rows, device)
-            yield Case("XDNA2 GEMM", f"{label} {row['dtype']}", made, measured)
-        elif op == "attention":
-            yield Case("XDNA2 attention", label, (_attention(row["shape"]),), measured, relaunches=1)
-        else:
-            made = (_streaming(op, row, columns * rows, device),)
-            yield Case(f"XDNA2 {'elementwise' if op in elementwise_npu.PROGRAMS else op}", label, made, measured)
+        yield npu2_case(row, float(row["latency_us"]))
 
 
-def _streaming(op: str, row: dict[str, str], cores: int, device: Device) -> Design:
+def npu2_case(row: Mapping[str, str], measured_us: float) -> Case:
+    """An operator as mlir-air maps it: `op`, `shape`, `columns` x `rows` cores, `tile` and `dtype` of its table."""
+    columns, rows, op = int(row["columns"]), int(row["rows"]), row["op"]
+    device = Device.load("npu2" if columns == 8 else f"npu2_{columns}col")
+    label = f"{op} {row['shape']}, {columns}x{rows}, {row['tile']}"
+    if op.startswith("gemm"):
+        made = _npu2_gemm(row, columns, rows, device)
+        return Case("XDNA2 GEMM", f"{label} {row['dtype']}", made, measured_us)
+    if op == "attention":
+        return Case("XDNA2 attention", label, (_attention(row["shape"]),), measured_us, relaunches=1)
+    made = (_streaming(op, row, columns * rows, device),)
+    return Case(f"XDNA2 {'elementwise' if op in elementwise_npu.PROGRAMS else op}", label, made, measured_us)
+
+
+def _streaming(op: str, row: Mapping[str, str], cores: int, device: Device) -> Design:
     """An operator whose rows are shared out over the cores."""
     spread = {"core": (AxisFold(cores, "cyclic"),)}
     if op in elementwise_npu.PROGRAMS:
@@ -244,7 +248,7 @@ def _streaming(op: str, row: dict[str, str], cores: int, device: Device) -> Desi
     return design(norm_npu.KERNELS[op], spread, device, Buffering(), M=m, N=n, P=m)
 
 
-def _npu2_gemm(row: dict[str, str], columns: int, rows: int, device: Device) -> tuple[Design, ...]:
+def _npu2_gemm(row: Mapping[str, str], columns: int, rows: int, device: Device) -> tuple[Design, ...]:
     """Rows of blocks of C over the columns, columns of blocks over the rows; "fused-cast" is a program after that."""
     (m, k, n), (mt, kt, nt) = sizes(row["shape"]), sizes(row["tile"].split()[0])
     outer = int(row["tile"].split("k ")[1].rstrip(")"))

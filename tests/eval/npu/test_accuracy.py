@@ -58,6 +58,15 @@ def test_every_group_is_within_its_target() -> None:
         assert found[1] <= percentile_90, (group, found)
 
 
+def test_a_published_layer_of_llama_is_met() -> None:
+    from benchmarks import llama_layer
+
+    calls = llama_layer.calls()
+    predicted, measured = [call.predicted_us for call in calls], [call.measured_us for call in calls]
+    assert predicted == pytest.approx(measured, rel=llama_layer.WITHIN)
+    assert sum(predicted) == pytest.approx(sum(measured), rel=llama_layer.WITHIN)
+
+
 def test_a_fit_finds_what_was_changed_and_leaves_alone_what_shows_nothing() -> None:
     from benchmarks import npu_accuracy
 
