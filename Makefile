@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-# What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database.
-DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql libxrt-dev
+# What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database,
+# PyTorch for CPUs (150 MB; the registry of Python packages has gigabytes of CUDA libraries with it).
+DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql libxrt-dev python3-torch
 PROGRAMS := chromium g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
-HEADERS := /usr/include/xrt/xrt/xrt_device.h
+FILES := /usr/include/xrt/xrt/xrt_device.h /usr/lib/python3/dist-packages/torch
 
 .PHONY: setup system-packages demo test soak lint docs bench clean
 
@@ -28,7 +29,7 @@ $(VENV)/.usable: pyproject.toml constraints.txt
 
 system-packages:
 	@missing=; for program in $(PROGRAMS); do command -v $$program > /dev/null || missing="$$missing $$program"; done; \
-	for header in $(HEADERS); do [ -e $$header ] || missing="$$missing $$header"; done; \
+	for file in $(FILES); do [ -e $$file ] || missing="$$missing $$file"; done; \
 	if [ -n "$$missing" ]; then echo "not installed:$$missing"; apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES); fi
 

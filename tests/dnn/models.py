@@ -122,11 +122,9 @@ def spelled_out() -> ModelProto:
     root = w("Sqrt", w("Add", mean, w.const(1e-6)))
     normed = w("Mul", w.weight(WIDTH), w("Mul", "x", w("Reciprocal", root)))
     q, k, v = (w("MatMul", normed, w.weight(WIDTH, WIDTH)) for _ in range(3))
-    scores = w(
-        "Mul",
-        w("MatMul", _heads(w, q, [0, 2, 1, 3]), _heads(w, k, [0, 2, 3, 1])),
-        w.const(0.25),
-    )
+    half = w.const(0.5)  # PyTorch scales queries and keys, each with the root of the factor
+    q, k = w("Mul", _heads(w, q, [0, 2, 1, 3]), half), w("Mul", half, _heads(w, k, [0, 2, 3, 1]))
+    scores = w("MatMul", q, k)
     shown, hidden = (
         w.const(np.tri(LENGTH).reshape(1, 1, LENGTH, LENGTH), np.bool_),
         w.const(-1e30),

@@ -132,12 +132,21 @@ def test_open_dimensions_are_given_by_name() -> None:
     assert dse.from_onnx(model, sizes={"rows": 8}).shapes["x"] == (8, models.WIDTH)
 
 
-def test_a_mask_that_is_not_causal_is_refused() -> None:
+def test_products_of_batches_outside_of_attention_are_refused() -> None:
     w = models.Writer()
-    scores = w(
-        "MatMul",
-        w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)),
-        w.weight(1, 2, 16, 4),
-    )
+    scores = w("MatMul", w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)), w.weight(1, 2, 16, 4))
     with pytest.raises(dse.StudyError, match=r"matmul_1.*batches of matrices outside of attention"):
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
+
+
+DISTANCES = np.subtract.outer(np.arange(models.LENGTH), np.arange(models.LENGTH))
+
+
+@pytest.mark.parametrize("mask", [DISTANCES < 0, np.where(DISTANCES < 0, -np.inf, -DISTANCES)])
+def test_a_mask_that_hides_something_else_than_what_comes_after_is_no_attention(mask: NDArray[np.generic]) -> None:
+    w = models.Writer()
+    heads = w("Reshape", "x", w.const([1, 1, models.LENGTH, models.WIDTH], np.int64))
+    scores = w("MatMul", heads, w("Transpose", heads, perm=[0, 1, 3, 2]))
+    attended = w("MatMul", w("Softmax", w("Add", scores, w.const(mask))), heads)
+    kinds = _kinds(dse.from_onnx(w.model(attended, (1, models.LENGTH, models.WIDTH))))
+    assert "attention" not in kinds

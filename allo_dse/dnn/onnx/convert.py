@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
 
 
 def from_onnx(
@@ -237,18 +238,21 @@ def _rope(builder: Builder, node: Node) -> None:
 
 def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
-    if len(builder.shape(q)) != 4 or builder.shape(q)[0] != 1 or any(masks):
+    batch, heads, length, width = (1, 1, 1, *builder.shape(q))[-4:]
+    if batch != 1 or len(builder.shape(q)) > 4 or any(masks):
         raise builder.refuse(node, "[1, heads, length, width] without a mask of its own is known")
-    _, heads, length, width = builder.shape(q)
-    kv_heads = builder.shape(v)[1]
-    if builder.shape(v)[2:] != (length, width):
+    kv_heads = (1, *builder.shape(v))[-3]
+    if builder.shape(v)[-2:] != (length, width):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor, chunk = node.number("scale", width**-0.5), chunk_of(length, width)
-    queries = builder.arranged(lambda one: query_matrix(one[0], kv_heads), q)
-    pairs = builder.arranged(
-        lambda keys, values: pair_matrix((keys.swapaxes(-1, -2) if flip else keys)[0], values[0], chunk), k, v
-    )
+
+    def paired(keys: Floats, values: Floats) -> Floats:
+        keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
+        return pair_matrix(keys, values.reshape(kv_heads, length, width), chunk)
+
+    queries = builder.arranged(lambda one: query_matrix(one.reshape(heads, length, width), kv_heads), q)
+    pairs = builder.arranged(paired, k, v)
     causal = bool(node.number("is_causal", 0))
     work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element)
     out = builder.net.add(work, queries, pairs, name=node.name or node.output)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TypeProto
 
 Array = NDArray[np.generic]
 Shape = tuple[int, ...]
@@ -70,50 +70,109 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     Raises:
         StudyError: without `onnx`, for a file that is no model, or dimensions that stay open.
     """
-    try:
-        import onnx
-        from onnx import numpy_helper, shape_inference
-    except ImportError:
-        raise StudyError("reading ONNX models needs the package onnx", hint="pip install 'allo-dse[onnx]'") from None
-    read = _read(model) if isinstance(model, str | Path) else model
+    read = load_model(model) if isinstance(model, str | Path) else model
+    from onnx import numpy_helper
+
     _bind(read, sizes or {})
-    read = shape_inference.infer_shapes(read, data_prop=True)
-    graph = read.graph
+    graph, versions = read.graph, {one.domain: one.version for one in read.opset_import}
     known = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     inputs = [one.name for one in graph.input if one.name not in known]
-    shapes = {name: array.shape for name, array in known.items()}
-    for value in [*graph.input, *graph.value_info, *graph.output]:
-        dims = value.type.tensor_type.shape.dim
-        if all(dim.HasField("dim_value") for dim in dims):
-            shapes[value.name] = tuple(dim.dim_value for dim in dims)
-        elif value.name in inputs:
-            names = [dim.dim_param or "?" for dim in dims if not dim.HasField("dim_value")]
-            raise StudyError(
-                f"{graph.name}: input {value.name!r} has open dimensions: {', '.join(names)}",
-                hint=f"give their sizes: sizes={{{names[0]!r}: 1}}",
-            )
+    types = {one.name: one.type for one in [*graph.value_info, *graph.output, *graph.input]}
+    for name in inputs:
+        _require_shape(graph.name, name, types[name])
+    types |= {name: _type_of(array) for name, array in known.items()}
     nodes = []
     for proto in graph.node:
-        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in proto.attribute}
-        node = Node(proto.op_type, proto.name, tuple(proto.input), proto.output[0], attributes, proto)
-        if all(name in known or not name for name in node.inputs):
-            values = evaluate(node, {name: known[name] for name in node.inputs if name}, read.opset_import[0].version)
-            known |= values
-            shapes |= {name: array.shape for name, array in values.items()}
-        else:
+        node = _node(proto)
+        values = _values(node, known, types, versions.get("", 1))
+        if values is None:
             nodes.append(node)
-    versions = {one.domain: one.version for one in read.opset_import}
+            types |= _inferred(node, known, types, versions)
+        else:
+            known |= values
+            types |= {name: _type_of(array) for name, array in values.items()}
+    shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
     return Graph(graph.name or "network", nodes, shapes, known, inputs, [o.name for o in graph.output], versions)
 
 
-def _read(path: str | Path) -> ModelProto:
-    import onnx
+def _node(proto: NodeProto) -> Node:
+    from onnx import helper
+
+    attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    return Node(proto.op_type, proto.name, tuple(proto.input), proto.output[0], attributes, proto)
+
+
+def _shape(type_: TypeProto) -> Shape | None:
+    dims = type_.tensor_type.shape.dim
+    closed = type_.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
+    return tuple(dim.dim_value for dim in dims) if closed else None
+
+
+def _type_of(array: Array) -> TypeProto:
+    from onnx import helper
+
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def _require_shape(model: str, name: str, type_: TypeProto) -> None:
+    if _shape(type_) is None:
+        names = [dim.dim_param or "?" for dim in type_.tensor_type.shape.dim if not dim.HasField("dim_value")]
+        raise StudyError(
+            f"{model}: input {name!r} has open dimensions: {', '.join(names)}",
+            hint=f"give their sizes: sizes={{{names[0]!r}: 1}}",
+        )
+
+
+def _values(
+    node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], version: int
+) -> dict[str, Array] | None:
+    """What a node computes from constants, or from a shape, alone."""
+    shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
+    if shape is not None:
+        return evaluate(node, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, version)
+    if all(name in known or not name for name in node.inputs):
+        return evaluate(node, {name: known[name] for name in node.inputs if name}, version)
+    return None
+
+
+def _inferred(
+    node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], versions: Mapping[str, int]
+) -> dict[str, TypeProto]:
+    """The types of what a node writes, by ONNX's rules, which read sizes from small constants."""
+    from onnx import defs, helper, numpy_helper, shape_inference
+
+    assert node.proto is not None
+    domain, names = node.proto.domain, [name for name in node.inputs if name]
+    if not defs.has(node.op, domain) or any(name not in types for name in names):
+        return {}
+    found = shape_inference.infer_node_outputs(
+        defs.get_schema(node.op, versions.get(domain, 1), domain),
+        node.proto,
+        {name: types[name] for name in names},
+        {name: numpy_helper.from_array(known[name], name) for name in names if name in known and known[name].ndim < 2},
+        opset_imports=[helper.make_opsetid(name, version) for name, version in versions.items()],
+    )
+    return dict(found)
+
+
+def load_model(path: str | Path, name: str = "") -> ModelProto:
+    """A model from a file, with another name where one is given.
+
+    Raises:
+        StudyError: without `onnx`, or for a file that is no model.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise StudyError("reading ONNX models needs the package onnx", hint="pip install 'allo-dse[onnx]'") from None
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        return onnx.load(str(path))
+        model = onnx.load(str(path))
     except (OSError, DecodeError) as error:
         raise StudyError(f"{path} is not a model that onnx reads: {error}") from None
+    model.graph.name = name or model.graph.name
+    return model
 
 
 def _bind(model: ModelProto, sizes: Mapping[str, int]) -> None:

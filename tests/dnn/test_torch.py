@@ -1,0 +1,140 @@
+"""Modules of PyTorch as networks, checked against what PyTorch itself computes, by an interpreter that has it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+import allo_dse as dse
+from allo_dse.dnn.network import Arrange, Network
+from allo_dse.dnn.torch import PYTHON
+
+from . import models
+
+GPT2_BLOCK = Path("studies/networks/gpt2_block_torch.py")
+TOLERANCE = {"bf16": 0.02, "f32": 1e-5}
+"""Of the largest value, after a block."""
+
+RUN = """
+import json, runpy, sys, torch
+file, settings, path = sys.argv[1:]
+module, examples = runpy.run_path(file)["model"](**json.loads(settings))
+given = torch.randn(examples[0].shape, generator=torch.Generator().manual_seed(1))
+json.dump([given.tolist(), module.eval()(given).tolist()], open(path, "w"))
+"""
+ENCODER = """
+import torch
+from torch import nn
+
+def model():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, activation="gelu", batch_first=True, norm_first=True)
+    return nn.Sequential(layer, nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8)), (torch.zeros(1, 16, 32),)
+"""
+
+
+@pytest.fixture(scope="module")
+def pytorch() -> None:
+    """PyTorch, for the interpreter that Debian's packages are for."""
+    exists = Path(PYTHON).exists()
+    if not exists or subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip(f"needs PyTorch for {PYTHON} (apt-get install --no-install-recommends python3-torch: 150 MB)")
+
+
+def _difference(network: Network, file: Path, settings: Mapping[str, object], folder: Path) -> float:
+    """Between the network in the simulator and PyTorch, over the largest value."""
+    path = folder / "numbers.json"
+    subprocess.run([PYTHON, "-c", RUN, str(file), json.dumps(settings), str(path)], check=True, capture_output=True)
+    given, expected = (np.array(one, np.float32) for one in json.loads(path.read_text()))
+    found = network.check({network.inputs[0]: given}, {network.outputs[0]: expected})
+    assert [one for one in found if not one.ok] == []
+    return found[-1].largest
+
+
+def _kinds(network: Network) -> list[str]:
+    return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32"])
+@pytest.mark.usefixtures("pytorch")
+def test_a_block_of_gpt2(element: str, tmp_path: Path) -> None:
+    settings = {"length": 16, "width": 32, "heads": 2}
+    network = dse.from_torch_file(GPT2_BLOCK, settings=settings, element=element)
+    assert _kinds(network) == [
+        *("layer_norm", "gemm", "add_row", "layout", "layout", "attention", "gemm", "add_row", "add"),
+        *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
+    ]
+    assert _difference(network, GPT2_BLOCK, settings, tmp_path) < TOLERANCE[element]
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_an_encoder_and_a_perceptron_of_pytorch_itself(tmp_path: Path) -> None:
+    file = tmp_path / "encoder.py"
+    file.write_text(ENCODER)
+    network = dse.from_torch_file(file)
+    assert network.name == "encoder"
+    assert _kinds(network)[-5:] == ["gemm", "add_row", "relu", "gemm", "add_row"]
+    assert _difference(network, file, {}, tmp_path) < TOLERANCE["bf16"]
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_a_file_that_fails_says_how(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("def model(rows):\n    return 1 / rows, ()\n")
+    with pytest.raises(dse.StudyError, match=r"broken.py: .* exports no model of it: ZeroDivisionError"):
+        dse.from_torch_file(file, settings={"rows": 0})
+
+
+def test_an_interpreter_without_pytorch_is_told_what_to_install(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch_is_not_here\n")
+    with pytest.raises(dse.StudyError, match="No module named 'torch_is_not_here'"):
+        dse.from_torch_file(file, python=sys.executable)
+    with pytest.raises(dse.StudyError, match="does not run") as error:
+        dse.from_torch_file(file, python=tmp_path / "python")
+    assert error.value.hint is not None
+    assert "apt-get install python3-torch" in error.value.hint
+
+
+class Exporter(ModuleType):
+    """In the place of PyTorch, which tests have for another interpreter only: exports a model that is there already."""
+
+    def __init__(self, model: Path) -> None:
+        super().__init__("torch")
+        self.onnx = SimpleNamespace(export=self.export)
+        self.model, self.training = model, True
+
+    def export(self, module: Exporter, inputs: Sequence[object], path: str) -> None:
+        assert not module.training
+        assert inputs == (1,)
+        shutil.copy(self.model, path)
+
+    def train(self, mode: bool) -> None:
+        self.training = mode
+
+    def eval(self) -> None:
+        self.training = False
+
+
+def test_a_module_of_this_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(models.mlp(), str(tmp_path / "mlp.onnx"))
+    exporter = Exporter(tmp_path / "mlp.onnx")
+    monkeypatch.setitem(sys.modules, "torch", exporter)
+    network = dse.from_torch(exporter, [1])
+    assert network.name == "Exporter"
+    assert exporter.training
+    assert _kinds(network) == _kinds(dse.from_onnx(models.mlp()))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(dse.StudyError, match="from_torch needs PyTorch") as error:
+        dse.from_torch(exporter, [1])
+    assert "from_torch_file" in str(error.value.hint)
