@@ -22,7 +22,6 @@ from allo_dse.dnn.operators import (
     rms_norm_work,
     rope_work,
 )
-from allo_dse.dnn.operators.attention import chunk_of
 
 PARTS = ("qkv", "attention", "output")
 
@@ -57,13 +56,12 @@ class Layer:
 
     def attention(self, q: str, k: str, v: str) -> str:
         length, kv_heads = self.length, self.kv_heads
-        chunk = chunk_of(length, self.head)
 
         def by_head(matrix):
             return matrix.reshape(length, -1, self.head).transpose(1, 0, 2)
 
         queries = self.net.add(Arrange(lambda one: query_matrix(by_head(one), kv_heads), False), q)
-        pairs = self.net.add(Arrange(lambda one, two: pair_matrix(by_head(one), by_head(two), chunk), False), k, v)
+        pairs = self.net.add(Arrange(lambda one, two: pair_matrix(by_head(one), by_head(two)), False), k, v)
         work = attention_work(self.heads, kv_heads, length, self.head, self.head**-0.5, True, self.element)
         attended = self.net.add(work, queries, pairs, name="attention")
         back = Arrange(lambda one: heads_of(one, kv_heads, length).transpose(1, 0, 2).reshape(length, -1), False)

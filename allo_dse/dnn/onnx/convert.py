@@ -15,7 +15,7 @@ from allo_dse.common.errors import StudyError
 
 from ..layouts import is_free, simplified
 from ..network import Arrange, Host, Network
-from ..operators.attention import attention_work, chunk_of, heads_of, pair_matrix, query_matrix
+from ..operators.attention import attention_work, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
 from ..operators.gemm import gemm_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
@@ -245,11 +245,11 @@ def _attention(builder: Builder, node: Node) -> None:
     if builder.shape(v)[-2:] != (length, width):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
-    factor, chunk = node.number("scale", width**-0.5), chunk_of(length, width)
+    factor = node.number("scale", width**-0.5)
 
     def paired(keys: Floats, values: Floats) -> Floats:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
-        return pair_matrix(keys, values.reshape(kv_heads, length, width), chunk)
+        return pair_matrix(keys, values.reshape(kv_heads, length, width))
 
     queries = builder.arranged(lambda one: query_matrix(one.reshape(heads, length, width), kv_heads), q)
     pairs = builder.arranged(paired, k, v)

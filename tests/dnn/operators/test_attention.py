@@ -1,0 +1,23 @@
+"""Attention as a program, whatever its chunks, against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from allo_dse.dnn.execute import deviation, loaded, reference_of, run_program
+from allo_dse.dnn.operators import attention_work, element_type
+
+
+@pytest.mark.parametrize(("blocks", "chunks"), [(2, 4), (4, 2), (1, 8)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_chunks_of_any_length_give_the_same(blocks: int, chunks: int, causal: bool) -> None:
+    """Chunks longer and shorter than heads are wide, and than blocks of queries."""
+    work = attention_work(4, 2, 32, 8, 8**-0.5, causal, element_type("f32"))
+    work = replace(work, params={**work.params, "Pq": blocks, "Pk": chunks})
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in ((64, 16), (32, 32))]
+    found = deviation("attention", work, run_program(loaded(work), given), reference_of(work, given))
+    assert found.ok, found
