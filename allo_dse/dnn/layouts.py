@@ -21,10 +21,13 @@ Function = Callable[..., Array]
 def simplified(network: Network) -> Network:
     """The same network with the fewest and cheapest rearrangements."""
     made = {step.output: step for step in network.steps}
+    steps = []
     for step in network.steps:
         if isinstance(step.work, Arrange):
             made[step.output] = _on_sources(step, made, network.shapes)
-    return _without_unread(replace(network, steps=[made[step.output] for step in network.steps]))
+        free = isinstance(step.work, Arrange) and step.work.free  # of a tensor that others may read, too
+        steps.append(step if free else made[step.output])
+    return _without_unread(replace(network, steps=steps))
 
 
 def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:

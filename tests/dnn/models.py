@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from allo_dse.dnn.network import Network
 
 Floats = NDArray[np.float32]
 LENGTH, WIDTH, HEADS = 8, 16, 2
@@ -38,6 +41,24 @@ class Writer:
         graph = helper.make_graph(self.nodes, "small", given, outs, inits)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
         return made
+
+
+def by_onnx(model: ModelProto, network: Network, x: Floats) -> dict[str, NDArray[np.generic]]:
+    """All tensors of the model that the network has too, as ONNX's reference evaluator computes them."""
+    whole = ModelProto()
+    whole.CopyFrom(model)
+    del whole.graph.output[:]
+    written = {name for node in model.graph.node for name in node.output}
+    ours = {step.output: step.output.removesuffix(".pixels") for step in network.steps}
+    names = {name: theirs for name, theirs in ours.items() if theirs in written}
+    outs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in dict.fromkeys(names.values())]
+    whole.graph.output.extend(outs)
+    found = dict(zip((one.name for one in outs), ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
+    return {name: _pixels(found[theirs]) if name != theirs else found[theirs] for name, theirs in names.items()}
+
+
+def _pixels(image: NDArray[np.generic]) -> NDArray[np.generic]:
+    return image.reshape(image.shape[1], -1).T
 
 
 def mlp() -> ModelProto:

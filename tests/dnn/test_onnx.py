@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 onnx = pytest.importorskip("onnx")
 
-from onnx import ModelProto, TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
 from allo_dse.dnn.files import load_network
@@ -34,24 +32,13 @@ def _input(network: Network) -> NDArray[np.float32]:
     return np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
 
 
-def _by_onnx(model: ModelProto, network: Network, x: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
-    """All tensors of the model that the network has too."""
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
-    del whole.graph.output[:]
-    written = {name for node in model.graph.node for name in node.output}
-    names = [step.output for step in network.steps if step.output in written]
-    whole.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
-    return dict(zip(names, ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
-
-
 @pytest.mark.parametrize("element", ["bf16", "f32"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_step_and_the_whole_compute_what_onnx_does(name: str, element: str) -> None:
     model = MODELS[name]()
     network = dse.from_onnx(model, element=element)
     x = _input(network)
-    found = network.check({"x": x}, _by_onnx(model, network, x))
+    found = network.check({"x": x}, models.by_onnx(model, network, x))
     slack = 1e-3 if element == "f32" and name == "gpt2_block" else 0.0  # GELU is its tanh approximation
     assert [one for one in found if one.largest > one.allowed + slack] == []
     assert found[-1].kind == "whole"

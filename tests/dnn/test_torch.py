@@ -22,6 +22,7 @@ from allo_dse.dnn.torch import PYTHON
 from . import models
 
 GPT2_BLOCK = Path("studies/networks/gpt2_block_torch.py")
+RESNET_STAGE = Path("studies/networks/resnet_stage_torch.py")
 TOLERANCE = {"bf16": 0.02, "f32": 1e-5}
 """Of the largest value, after a block."""
 
@@ -75,6 +76,15 @@ def test_a_block_of_gpt2(element: str, tmp_path: Path) -> None:
         *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
     ]
     assert _difference(network, GPT2_BLOCK, settings, tmp_path) < TOLERANCE[element]
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_bottlenecks_of_resnet(tmp_path: Path) -> None:
+    settings = {"side": 4, "inside": 8, "blocks": 2}
+    network = dse.from_torch_file(RESNET_STAGE, settings=settings)
+    block = ["gemm", "add_row", "relu", "layout", "gemm", "add_row", "relu", "gemm", "add_row"]
+    assert _kinds(network) == ["layout", *block, "gemm", "add_row", "add", "relu", *block, "add", "relu", "layout"]
+    assert _difference(network, RESNET_STAGE, settings, tmp_path) < TOLERANCE["bf16"]
 
 
 @pytest.mark.usefixtures("pytorch")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,14 @@ from ..operators.elementwise import affine_work, binary_work, row_work, unary_wo
 from ..operators.gemm import gemm_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..operators.work import Work, element_type
+from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
+from .images import batch_norm, conv, pooling, reduce_mean
 from .patterns import over_last, with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 
@@ -80,71 +80,18 @@ def _needed(graph: Graph) -> list[Node]:
     return kept[::-1]
 
 
-@dataclass
-class Builder:
-    """A network while its nodes are converted."""
-
-    graph: Graph
-    net: Network
-    element: object
-    _made: int = field(default=0)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self.graph.shapes[name]
-
-    def rows(self, name: str) -> tuple[int, int]:
-        """A tensor as a matrix: its last dimension stays."""
-        shape = self.shape(name)
-        return math.prod(shape[:-1]), shape[-1]
-
-    def read(self, name: str) -> str:
-        """A tensor to read, which may be known."""
-        if name not in self.net.shapes and name in self.graph.known:
-            self.net.constant(name, self.graph.known[name])
-        return name
-
-    def known(self, array: Array) -> str:
-        """A new constant."""
-        self._made += 1
-        return self.net.constant(f"constant_{self._made}", array)
-
-    def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
-        """The step that writes what a node does."""
-        read = [self.read(name) for name in inputs]
-        name = node.name or node.output
-        self.net.add(work, *read, name=name, output=node.output, shape=self.shape(node.output))
-
-    def arranged(self, function: Callable[..., Array], *inputs: str) -> str:
-        """What a rearrangement of tensors writes."""
-        if all(name in self.graph.known or name in self.net.constants for name in inputs):
-            return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
-        self._made += 1
-        free = is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
-        return self.net.add(Arrange(function, free), *inputs, name=f"layout_{self._made}")
-
-    def refuse(self, node: Node, why: str) -> StudyError:
-        return StudyError(f"{self.graph.name}: {node.place}: {why}", hint="give a program for it with programs=")
-
-
 def _gemm(builder: Builder, node: Node) -> None:
     a, b, *rest = node.inputs
     if node.number("alpha", 1.0) != 1.0 or (rest and node.number("beta", 1.0) != 1.0):
         raise builder.refuse(node, "alpha and beta must be 1")
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
-    (rows, depth), columns = builder.net.shapes[a], builder.net.shapes[b][1]
-    work = gemm_work(rows, columns, depth, builder.element)
-    if not rest:
-        return builder.add(node, work, a, b)
-    if math.prod(builder.shape(rest[0])) != columns:
+    if rest and math.prod(builder.shape(rest[0])) != builder.net.shapes[b][1]:
         raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
-    product = builder.net.add(work, a, b, name=f"{node.name or node.output}.product")
-    builder.add(node, row_work("add", rows, columns, builder.element), product, rest[0])
+    builder.product(node, a, b, *rest)
 
 
 def _matmul(builder: Builder, node: Node) -> None:
-    from ..operators.gemm import gemm_work
-
     a, b = node.inputs
     if math.prod(builder.shape(b)[:-2]) != 1:
         raise builder.refuse(node, "a product of batches of matrices outside of attention")
@@ -159,13 +106,13 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
         if op != "sub" and math.prod(builder.shape(a)) < math.prod(builder.shape(b)):
             a, b = b, a
         if math.prod(builder.shape(a)) == math.prod(builder.shape(b)) == size:
-            return builder.add(node, binary_work(op, size, builder.element), a, b)
+            return builder.elementwise(node, binary_work(op, size, builder.element), a, b)
         width = builder.shape(node.output)[-1]
         known = builder.graph.known.get(b)
         if known is not None and known.size == 1:
             value = float(known.ravel()[0])
             by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
-            return builder.add(node, affine_work(by, plus, size, builder.element), a)
+            return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
         if op != "sub" and math.prod(builder.shape(b)) == width == builder.shape(b)[-1]:
             return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
         raise builder.refuse(
@@ -180,19 +127,20 @@ def _div(builder: Builder, node: Node) -> None:
     if known is None or known.size != 1:
         raise builder.refuse(node, "a division by something else than a known number")
     size = math.prod(builder.shape(node.output))
-    builder.add(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
+    builder.elementwise(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
 
 
 def _unary(op: str) -> Callable[[Builder, Node], None]:
     def convert(builder: Builder, node: Node) -> None:
-        builder.add(node, unary_work(op, math.prod(builder.shape(node.output)), builder.element), node.inputs[0])
+        work = unary_work(op, math.prod(builder.shape(node.output)), builder.element)
+        builder.elementwise(node, work, node.inputs[0])
 
     return convert
 
 
 def _silu_mul(builder: Builder, node: Node) -> None:
     size = math.prod(builder.shape(node.output))
-    builder.add(node, binary_work("silu_mul", size, builder.element), *node.inputs)
+    builder.elementwise(node, binary_work("silu_mul", size, builder.element), *node.inputs)
 
 
 def _softmax(builder: Builder, node: Node) -> None:
@@ -233,7 +181,7 @@ def _rope(builder: Builder, node: Node) -> None:
         name=node.name or node.output,
     )
     back = lambda one: one.reshape(1, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
-    _arrange(builder, node, back, turned)
+    builder.rearrange(node, back, turned)
 
 
 def _attention(builder: Builder, node: Node) -> None:
@@ -256,15 +204,7 @@ def _attention(builder: Builder, node: Node) -> None:
     causal = bool(node.number("is_causal", 0))
     work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element)
     out = builder.net.add(work, queries, pairs, name=node.name or node.output)
-    _arrange(builder, node, lambda one: heads_of(one, kv_heads, length)[None], out)
-
-
-def _arrange(builder: Builder, node: Node, function: Callable[..., Array], *inputs: str) -> None:
-    free = is_free(function, [builder.net.shapes[name] for name in inputs])
-    builder.net.add(
-        Arrange(function, free), *inputs, name=f"{node.name or node.output}.layout", output=node.output,
-        shape=builder.shape(node.output),
-    )  # fmt: skip
+    builder.rearrange(node, lambda one: heads_of(one, kv_heads, length)[None], out)
 
 
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
@@ -313,6 +253,12 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "LayerNormalization": _layer_norm,
     "RotaryEmbedding": _rope,
     "Attention": _attention,
+    "Conv": conv,
+    "BatchNormalization": batch_norm,
+    "MaxPool": pooling("max"),
+    "AveragePool": pooling("mean"),
+    "GlobalAveragePool": pooling("mean", whole=True),
+    "ReduceMean": reduce_mean,
     **dict.fromkeys(LAYOUTS, _layout),
     **dict.fromkeys(("Gather", "Cast"), _host),
 }

@@ -86,12 +86,15 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 def over_last(node: Node, graph: Graph) -> bool:
     """Whether a node works along the last dimension of what it reads."""
+    return axes_of(node, graph) in ([-1], [len(graph.shapes[node.inputs[0]]) - 1])
+
+
+def axes_of(node: Node, graph: Graph) -> list[int]:
+    """The dimensions along which a node works; none where they are not known."""
     if len(node.inputs) > 1:
-        axes = graph.known[node.inputs[1]].tolist() if node.inputs[1] in graph.known else []
-    else:
-        given = node.attributes.get("axes", node.attributes.get("axis", -1))
-        axes = list(given) if isinstance(given, list | tuple) else [given]
-    return axes in ([-1], [len(graph.shapes[node.inputs[0]]) - 1])
+        return [int(one) for one in graph.known.get(node.inputs[1], np.zeros(0)).ravel()]
+    given = node.attributes.get("axes", node.attributes.get("axis", -1))
+    return list(given) if isinstance(given, list | tuple) else [int(str(given))]
 
 
 def with_patterns(graph: Graph) -> Graph:

@@ -1,0 +1,111 @@
+"""Convolution and pooling of ONNX as products and pools of pixels, against ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from onnx import ModelProto
+
+import allo_dse as dse
+from allo_dse.dnn.network import Arrange, Network
+
+from . import models
+
+CHANNELS, INSIDE, SIDE = 16, 8, 6
+
+
+def _kinds(network: Network) -> list[str]:
+    return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
+
+
+def _check(model: ModelProto, element: str = "f32") -> Network:
+    network = dse.from_onnx(model, element=element)
+    x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+    expected = models.by_onnx(model, network, x)
+    assert {step.output for step, _ in network.worked if not step.name.endswith(".product")} <= set(expected)
+    found = network.check({"x": x}, expected)
+    assert max(one.largest for one in found) < (0.02 if element == "bf16" else 1e-5)
+    return network
+
+
+def _statistics(w: models.Writer, channels: int) -> tuple[str, ...]:
+    scale, bias, mean, variance = w.rng.standard_normal((4, channels)).astype(np.float32)
+    return tuple(w.const(one) for one in (scale, bias, mean, variance**2 + 0.5))
+
+
+def bottleneck() -> ModelProto:
+    """1x1, 3x3 and 1x1, each with its batch normalization, and the input added to the result, which is pooled."""
+    w = models.Writer()
+    x = "x"
+    for index, (columns, depth, side) in enumerate([(INSIDE, CHANNELS, 1), (INSIDE, INSIDE, 3), (CHANNELS, INSIDE, 1)]):
+        x = w("Relu", x) if index else x
+        bias = [w.weight(columns)] if index == 1 else []
+        x = w("Conv", x, w.weight(columns, depth, side, side), *bias, pads=[side // 2] * 4)
+        x = w("BatchNormalization", x, *_statistics(w, columns), epsilon=1e-3)
+    return w.model(w("GlobalAveragePool", w("Relu", w("Add", "x", x))), (1, CHANNELS, SIDE, SIDE))
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32"])
+def test_a_bottleneck_stays_in_the_order_of_pixels(element: str) -> None:
+    assert _kinds(_check(bottleneck(), element)) == [
+        *("layout", "gemm", "add_row", "relu", "layout", "gemm", "add_row", "relu", "gemm", "add_row"),
+        *("add", "relu", "mean_pool"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [1, 1], "strides": [2, 2]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        {"kernel_shape": [3, 2], "dilations": [2, 1], "pads": [2, 0, 1, 1]},
+        {"kernel_shape": [7, 7], "strides": [2, 2], "pads": [3, 3, 3, 3]},
+    ],
+)
+def test_kernels_of_every_shape(attributes: dict[str, list[int]]) -> None:
+    w = models.Writer()
+    weights = w.weight(INSIDE, CHANNELS, *attributes["kernel_shape"])
+    assert "gemm" in _kinds(_check(w.model(w("Conv", "x", weights, **attributes), (1, CHANNELS, SIDE, SIDE))))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ("AveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+        ("ReduceMean", {"axes": [2, 3], "keepdims": 0}),
+    ],
+)
+def test_pools(op: str, attributes: dict[str, object]) -> None:
+    w = models.Writer()
+    _check(w.model(w(op, "x", **attributes), (1, CHANNELS, SIDE, SIDE)))
+
+
+def test_a_batch_normalization_of_its_own_scales_and_shifts() -> None:
+    w = models.Writer()
+    model = w.model(w("BatchNormalization", w("Relu", "x"), *_statistics(w, CHANNELS)), (1, CHANNELS, SIDE, SIDE))
+    network = dse.from_onnx(model, element="f32")
+    x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+    assert network.check({"x": x}, models.by_onnx(model, network, x))[-1].largest < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "why"),
+    [
+        ("Conv", {"group": 2}, "Conv 'conv_1': 2 groups"),
+        ("Conv", {"auto_pad": "SAME_UPPER"}, "Conv 'conv_1': padding as numbers"),
+        ("MaxPool", {"kernel_shape": [2, 2], "ceil_mode": 1}, "MaxPool 'maxpool_1': .*whole windows"),
+        ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "AveragePool 'averagepool_1': a mean over"),
+        ("ReduceMean", {"axes": [1]}, "ReduceMean 'reducemean_1': a mean over other dimensions"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_its_place(op: str, attributes: dict[str, object], why: str) -> None:
+    w = models.Writer()
+    weights = [w.weight(CHANNELS, CHANNELS // int(str(attributes.get("group", 1))), 3, 3)] if op == "Conv" else []
+    model = w.model(w(op, w("Relu", "x"), *weights, **attributes), (1, CHANNELS, SIDE, SIDE))
+    with pytest.raises(dse.StudyError, match=why):
+        dse.from_onnx(model)
