@@ -86,23 +86,25 @@ class Composition:
         return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """All tensors that the steps write, by name, as the chosen designs compute them, folded as they are.
+        """All tensors that go to DRAM, by name, as the chosen designs compute them, folded as they are.
 
         Args:
             inputs: an array for each input of the network.
         """
         network = self.fronts.network
-        designs = {run.step.name: run.point.design.design for launch in self.launches for run in launch.runs}
+        runs = {run.step.output: run for launch in self.launches for run in launch.runs}
         known: Arrays = {**network.constants, **inputs}
         for step in network.steps:
-            given = [known[name] for name in step.inputs]
-            if isinstance(step.work, Work):
-                design = designs[step.name]
+            if step.output in runs:
+                design = runs[step.output].point.design.design
+                given = [known[name] for name in runs[step.output].step.inputs]
                 made = run_program(design.program, given, design.vmg)
+            elif isinstance(step.work, Work):
+                continue  # its result stays inside a program that does more
             else:
-                made = step.work.function(*given)
+                made = step.work.function(*(known[name] for name in step.inputs))
             known[step.output] = made.reshape(network.shapes[step.output])
-        return {step.output: known[step.output] for step in network.steps}
+        return {step.output: known[step.output] for step in network.steps if step.output in known}
 
     @cached_property
     def time_us(self) -> dict[str, float]:
@@ -156,9 +158,9 @@ def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Comp
 
 
 def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
-    steps = [step for step, _ in fronts.network.worked]
+    steps = [one.step for one in fronts.candidates]
     found: list[Launch] = []
-    for number in sorted(set(solution.launch)):
+    for number in sorted(set(solution.launch) - {-1}):
         members = [o for o in range(len(steps)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
         first = _first_columns(problem, solution, members)

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 
+from .fusion import Operator, fused_operators, single_operators
 from .network import Network
 from .operators.work import Work
 
@@ -56,12 +58,14 @@ class Point:
 @dataclass(frozen=True)
 class Fronts:
     """Attributes:
-    operators: the key of its work by the name of every step that a program does.
+    candidates: the steps that programs do, each by itself and those that one can do together.
+    operators: the key of its work by the name of the step of every candidate.
     points: the front of every work by its key, the fewest columns first.
     """
 
     network: Network
     device: NpuDevice
+    candidates: tuple[Operator, ...]
     operators: Mapping[str, str]
     points: Mapping[str, tuple[Point, ...]]
 
@@ -89,16 +93,20 @@ def search_fronts(
     Raises:
         StudyError: for an operator of which no design fits the device.
     """
-    found = NpuDevice.of(device)
-    operators = {step.name: work_key(work) for step, work in network.worked}
-    points = {}
-    for key, (name, work) in {work_key(work): (step.name, work) for step, work in network.worked}.items():
+    found, options = NpuDevice.of(device), Options(Path(cache), trials, target, seed)
+    points: dict[str, tuple[Point, ...]] = {}
+    for key, one in {work_key(one.work): one for one in single_operators(network)}.items():
         try:
-            points[key] = tuple(_improving(_points(key, work, found, Options(Path(cache), trials, target, seed))))
+            points[key] = tuple(_improving(_points(key, one.work, found, options)))
         except StudyError as error:
-            place = f"{network.name}: step {name!r} ({work.kind})"
+            place = f"{network.name}: step {one.step.name!r} ({one.work.kind})"
             raise StudyError(f"{place}: {error.message}", hint=error.hint or _HINTS[target == "allo"]) from error
-    return Fronts(network, found, operators, points)
+    for key, one in {work_key(one.work): one for one in fused_operators(network)}.items():
+        with suppress(StudyError):  # where no design of both together fits, each has its own
+            points[key] = tuple(_improving(_points(key, one.work, found, options)))
+    every = (*single_operators(network), *fused_operators(network))
+    candidates = tuple(one for one in every if work_key(one.work) in points)
+    return Fronts(network, found, candidates, {one.step.name: work_key(one.work) for one in candidates}, points)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ once where their inputs are there and the DRAM gives what both ask for. Launches
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .fronts import Fronts, Point
@@ -31,15 +31,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Problem:
-    """Attributes:
-    kinds: of each operator. choices: of each kind. after: of each operator those that it waits for, with the ticks
-        that the host or a rearrangement takes between them. columns: of the array. between: ticks from one launch to
-        the next. release: ticks of what precedes an operator and depends on no other one.
-    tail: by operator, ticks of what follows it and no operator.
+    """Operators do one step each, or several that are fused; of those that do a step, one runs.
+
+    Attributes:
+        kinds: of each operator. choices: of each kind. does: of each operator the steps that it does.
+        after: of each operator those that it waits for, where both run, with the ticks that the host or a rearrangement
+            takes between them. columns: of the array. between: ticks from one launch to the next.
+        release: ticks of what precedes an operator and depends on no other one.
+        tail: by operator, ticks of what follows it and no operator.
     """
 
     kinds: tuple[int, ...]
     choices: tuple[tuple[Choice, ...], ...]
+    does: tuple[tuple[int, ...], ...]
     after: tuple[Mapping[int, int], ...]
     columns: int
     between: int
@@ -47,11 +51,15 @@ class Problem:
     tail: tuple[int, ...]
 
     @property
+    def steps(self) -> int:
+        return 1 + max(step for steps in self.does for step in steps)
+
+    @property
     def horizon(self) -> int:
         """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
         slowest = sum(max(c.ticks for c in self.choices[kind]) for kind in self.kinds)
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
-        return slowest + waits + self.between * len(self.kinds)
+        return slowest + waits + self.between * self.steps
 
 
 def ticks(us: float) -> int:
@@ -76,37 +84,57 @@ def moved_us(network: Network, step: Step, fronts: Fronts) -> float:
 ELEMENT_BYTES = 2  # bfloat16's; a network of wider elements moves more in its operators, which know their types
 
 
+def fused_waits(waits: Sequence[Mapping[int, int]], does: Sequence[Sequence[int]]) -> tuple[Mapping[int, int], ...]:
+    """From the waits of steps for each other to those of the operators that do them; none waits for one that does some
+    of the same steps, as they do not run both."""
+    doing: dict[int, list[int]] = {}
+    for operator, steps in enumerate(does):
+        for step in steps:
+            doing.setdefault(step, []).append(operator)
+    after: list[Mapping[int, int]] = []
+    for steps in does:
+        found: dict[int, int] = {}
+        for step in steps:
+            for before, ticks in waits[step].items():
+                for other in doing[before]:
+                    if not set(does[other]) & set(steps):
+                        found[other] = max(ticks, found.get(other, 0))
+        after.append(found)
+    return tuple(after)
+
+
 def problem_of(fronts: Fronts) -> Problem:
     """What is to be decided about a network."""
     network, board = fronts.network, fronts.device.board
-    names = [step.name for step, _ in network.worked]
-    number = {name: position for position, name in enumerate(names)}
+    number = {step.name: position for position, (step, _) in enumerate(network.worked)}
     keys = list(fronts.points)
-    # Of every tensor, the operators it comes from and the ticks since they were done; -1 stands for the inputs.
+    # Of every tensor, the steps it comes from and the ticks since they were done; -1 stands for the inputs.
     reached: dict[str, dict[int, int]] = {name: {-1: 0} for name in network.inputs}
-    after: list[Mapping[int, int]] = []
-    tail = [0] * len(names)
+    waits_of: list[dict[int, int]] = []
     for step in network.steps:
         waits: dict[int, int] = {}
         for name in step.inputs:
-            for operator, time in reached.get(name, {}).items():
-                waits[operator] = max(time, waits.get(operator, 0))
+            for before, time in reached.get(name, {}).items():
+                waits[before] = max(time, waits.get(before, 0))
         if isinstance(step.work, Work):
-            after.append(waits)
+            waits_of.append(waits)
             reached[step.output] = {number[step.name]: 0}
         else:
             more = ticks(moved_us(network, step, fronts))
-            reached[step.output] = {operator: time + more for operator, time in waits.items()}
+            reached[step.output] = {before: time + more for before, time in waits.items()}
+    tail = [0] * len(number)
     for name in network.outputs:
-        for operator, time in reached.get(name, {}).items():
-            if operator >= 0:
-                tail[operator] = max(tail[operator], time)
+        for before, time in reached.get(name, {}).items():
+            if before >= 0:
+                tail[before] = max(tail[before], time)
+    does = tuple(tuple(number[name] for name in one.names) for one in fronts.candidates)
     return Problem(
-        kinds=tuple(keys.index(fronts.operators[name]) for name in names),
+        kinds=tuple(keys.index(fronts.operators[one.step.name]) for one in fronts.candidates),
         choices=tuple(tuple(choice_of(p) for p in fronts.points[key]) for key in keys),
-        after=tuple({o: t for o, t in waits.items() if o >= 0} for waits in after),
+        does=does,
+        after=fused_waits([{b: t for b, t in waits.items() if b >= 0} for waits in waits_of], does),
         columns=fronts.device.array.columns,
         between=ticks(max(0.0, board.relaunch_us - board.launch_us)),
-        release=tuple(waits.get(-1, 0) for waits in after),
-        tail=tuple(tail),
+        release=tuple(max(waits_of[step].get(-1, 0) for step in steps) for steps in does),
+        tail=tuple(max(tail[step] for step in steps) for steps in does),
     )

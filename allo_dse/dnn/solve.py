@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
@@ -17,7 +17,7 @@ WORK_LIMIT = 60.0
 @dataclass(frozen=True)
 class Solution:
     """Attributes:
-    launch, start, choice: of each operator; the choice is the position among its kind's.
+    launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
     length: ticks from the start to the end of everything. bound: no solution is shorter.
     """
 
@@ -40,7 +40,7 @@ class _Model:
         self.problem = problem
         self.model = cp_model.CpModel()
         model, count = self.model, len(problem.kinds)
-        self.launches = range(count)
+        self.launches = range(problem.steps)
         # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
         self.runs = {
             (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
@@ -54,7 +54,8 @@ class _Model:
             for c in range(len(choices))
             for at in self.launches
         }
-        self.launch = [model.new_int_var(0, count - 1, f"launch_{o}") for o in range(count)]
+        self.present = [model.new_bool_var(f"present_{o}") for o in range(count)]
+        self.launch = [model.new_int_var(0, problem.steps - 1, f"launch_{o}") for o in range(count)]
         self.start = [model.new_int_var(0, problem.horizon, f"start_{o}") for o in range(count)]
         self.size = [self._size(o) for o in range(count)]
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
@@ -69,14 +70,16 @@ class _Model:
     def _size(self, operator: int) -> cp_model.IntVar:
         choices = self.problem.choices[self.problem.kinds[operator]]
         return self.model.new_int_var_from_domain(
-            cp_model.Domain.from_values([choice.ticks for choice in choices]), f"size_{operator}"
+            cp_model.Domain.from_values([0, *(choice.ticks for choice in choices)]), f"size_{operator}"
         )
 
     def _one_design_each(self) -> None:
-        """Every operator is in one launch, with the choice that its kind has there."""
+        """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
+        for step in range(self.problem.steps):
+            self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
         for o, kind in enumerate(self.problem.kinds):
             choices = range(len(self.problem.choices[kind]))
-            self.model.add_exactly_one(self.runs[o, c, at] for c in choices for at in self.launches)
+            self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
             self.model.add(self.launch[o] == sum(at * self.runs[o, c, at] for c in choices for at in self.launches))
             ticks = [choice.ticks for choice in self.problem.choices[kind]]
             self.model.add(self.size[o] == sum(ticks[c] * self.runs[o, c, at] for c in choices for at in self.launches))
@@ -98,10 +101,13 @@ class _Model:
         """Operators wait for what they read, and the end for all."""
         for o, waits in enumerate(self.problem.after):
             self.model.add(self.start[o] >= self.problem.release[o])
-            self.model.add(self.length >= self.start[o] + self.size[o] + self.problem.tail[o])
+            end = self.start[o] + self.size[o] + self.problem.tail[o]
+            self.model.add(self.length >= end).only_enforce_if(self.present[o])
+            self.model.add(self.start[o] == self.problem.release[o]).only_enforce_if(~self.present[o])
             for before, wait in waits.items():
-                self.model.add(self.start[o] >= self.start[before] + self.size[before] + wait)
-                self.model.add(self.launch[o] >= self.launch[before])
+                both = (self.present[o], self.present[before])
+                self.model.add(self.start[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(*both)
+                self.model.add(self.launch[o] >= self.launch[before]).only_enforce_if(*both)
 
     def _in_their_launches(self) -> None:
         """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
@@ -152,25 +158,50 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT) -> Solution:
     """The shortest solution, or the best that is found within a limit of work.
 
     Raises:
-        StudyError: where there is none within the limit.
+        StudyError: where no design of an operator fits the columns.
     """
-    made = _Model(problem)
+    made, known = _Model(problem), _in_turn(problem)
+    for (o, c, at), one in made.runs.items():
+        made.model.add_hint(one, known.launch[o] == at and known.choice[o] == c)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1  # the same problem, the same solution
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = work_limit
-    status = solver.solve(made.model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise StudyError(
-            f"no composition of {len(problem.kinds)} operators was found within the limit of work",
-            hint="give it a larger work_limit",
-        )
-    chosen = {o: c for (o, c, at), one in made.runs.items() if solver.value(one)}
+    if solver.solve(made.model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return known
+    chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
     count = range(len(problem.kinds))
-    return Solution(
-        launch=tuple(solver.value(made.launch[o]) for o in count),
-        start=tuple(solver.value(made.start[o]) for o in count),
-        choice=tuple(chosen[o] for o in count),
+    found = Solution(
+        launch=tuple(chosen.get(o, (-1, -1))[0] for o in count),
+        start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
+        choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
         length=solver.value(made.length),
-        bound=round(solver.best_objective_bound),
+        bound=max(known.bound, round(solver.best_objective_bound)),
     )
+    return min(found, replace(known, bound=found.bound), key=lambda one: one.length)
+
+
+def _in_turn(problem: Problem) -> Solution:
+    """Every step by itself, on its fastest design, in a launch of its own; no solution is shorter than the step that
+    takes longest however it is done."""
+    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
+    ends: dict[int, int] = {}
+    for o in (o for o, steps in enumerate(problem.does) if len(steps) == 1):  # in an order in which they can run
+        designs = problem.choices[problem.kinds[o]]
+        fitting = [c for c, design in enumerate(designs) if design.columns <= problem.columns]
+        if not fitting:
+            raise StudyError(
+                f"an operator of the network has no design on {problem.columns} columns",
+                hint=f"it needs {designs[0].columns}",
+            )
+        earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
+        launch[o], choice[o] = len(ends), min(fitting, key=lambda c: designs[c].ticks)
+        start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
+        ends[o] = start[o] + designs[choice[o]].ticks
+    least = [min(c.ticks for c in problem.choices[kind]) for kind in problem.kinds]
+    bound = max(
+        min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
+        for step in range(problem.steps)
+    )
+    length = max(end + problem.tail[o] for o, end in ends.items())
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)

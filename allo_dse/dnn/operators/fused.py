@@ -1,0 +1,139 @@
+"""Products of matrices with what follows on their elements, as one program: the product never goes to DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import Stream, bfloat16
+from allo.memory import Layout
+
+from .elementwise import BINARY, GELU, UNARY, Floats, silu
+from .work import Work
+
+S = Layout.Shard
+
+
+def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat16):
+    """`op` of the product, where its last partial sum is made."""
+    Mt, Nt = M // Pm, N // Pn
+    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(1), S(2)]
+
+    @df.region()
+    def top(A: Ty[M, K], B: Ty[K, N], C: Ty[M, N]):
+        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
+
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
+        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB, local_C: Ty[M, N] @ LyC):
+            pk, pm, pn = df.get_pid()
+            before: Ty[Mt, Nt]
+            with allo.meta_if(pk > 0):
+                before[:, :] = sums[pk - 1, pm, pn].get()
+            with allo.meta_else():
+                before[:, :] = 0
+            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
+            with allo.meta_if(pk < Pk - 1):
+                sums[pk, pm, pn].put(after)
+            with allo.meta_elif(op == "relu"):
+                local_C[:, :] = allo.relu(after)
+            with allo.meta_elif(op == "silu"):
+                local_C[:, :] = allo.div(after, allo.add(allo.exp(allo.mul(after, -1.0)), 1.0))
+            with allo.meta_else():
+                inner: Ty[Mt, Nt] = allo.mul(after, allo.add(allo.mul(allo.mul(after, after), 0.044715), 1.0))
+                local_C[:, :] = allo.div(after, allo.add(allo.exp(allo.mul(inner, GELU)), 1.0))
+
+    return top
+
+
+def gemm_then(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="add", then="", Ty=bfloat16):
+    """`op` of the product and another matrix or a row, and `then` another function of that.
+
+    It is a kernel of its own, as a core has no third channel for what comes in.
+    """
+    Mt, Nt = M // Pm, N // Pn
+    rows = op == "add_row"
+    shape, LyO = ((N,), [S(1)]) if rows else ((M, N), [S(0), S(1)])
+    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(0), S(1)]
+
+    @df.region()
+    def top(A: Ty[M, K], B: Ty[K, N], Other: Ty[shape], C: Ty[M, N]):
+        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
+        products: Stream[Ty[Mt, Nt], 2][Pm, Pn]
+
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B])
+        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB):
+            pk, pm, pn = df.get_pid()
+            before: Ty[Mt, Nt]
+            with allo.meta_if(pk > 0):
+                before[:, :] = sums[pk - 1, pm, pn].get()
+            with allo.meta_else():
+                before[:, :] = 0
+            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
+            with allo.meta_if(pk < Pk - 1):
+                sums[pk, pm, pn].put(after)
+            with allo.meta_else():
+                products[pm, pn].put(after)
+
+        @df.kernel(mapping=[Pm, Pn], args=[Other, C])
+        def finish(other: Ty[shape] @ LyO, local_C: Ty[M, N] @ LyC):
+            pm, pn = df.get_pid()
+            x: Ty[Mt, Nt] = products[pm, pn].get()
+            y: Ty[Mt, Nt] = 0
+            with allo.meta_if(op == "add_row"):
+                for i, j in allo.grid(Mt, Nt):
+                    y[i, j] = x[i, j] + other[j]
+            with allo.meta_elif(op == "add"):
+                y[:, :] = allo.add(x, other)
+            with allo.meta_elif(op == "mul"):
+                y[:, :] = allo.mul(x, other)
+            with allo.meta_elif(op == "silu_mul"):
+                y[:, :] = allo.mul(allo.div(x, allo.add(allo.exp(allo.mul(x, -1.0)), 1.0)), other)
+            with allo.meta_else():
+                y[:, :] = allo.mul(x, allo.div(other, allo.add(allo.exp(allo.mul(other, -1.0)), 1.0)))
+            with allo.meta_if(then == ""):
+                local_C[:, :] = y
+            with allo.meta_elif(then == "relu"):
+                local_C[:, :] = allo.relu(y)
+            with allo.meta_elif(then == "silu"):
+                local_C[:, :] = allo.div(y, allo.add(allo.exp(allo.mul(y, -1.0)), 1.0))
+            with allo.meta_else():
+                inner: Ty[Mt, Nt] = allo.mul(y, allo.add(allo.mul(allo.mul(y, y), 0.044715), 1.0))
+                local_C[:, :] = allo.div(y, allo.add(allo.exp(allo.mul(inner, GELU)), 1.0))
+
+    return top
+
+
+OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "add": np.add,
+    "add_row": np.add,
+    "mul": np.multiply,
+    "silu_mul": BINARY["silu_mul"],
+    "mul_silu": lambda x, gate: x * silu(gate),
+}
+"""By what `gemm_then` calls it: of the product and what is read beside it."""
+
+
+def fused_work(work: Work, following: Work, position: int) -> Work | None:
+    """Both as one program, which reads what `work` reads and then what else `following` does; None where there is none.
+
+    Args:
+        position: of the result of `work` among what `following` reads.
+    """
+    rows, columns, then = work.params.get("M"), work.params.get("N"), following.kind
+    kind = f"{work.kind}_{then}"
+    made = cast(Callable[..., Floats], work.reference)
+    if work.kind in ("gemm", "gemm_add_row") and then in UNARY:
+        program = gemm_unary if work.kind == "gemm" else gemm_then
+        params = {**work.params, "op" if work.kind == "gemm" else "then": then}
+        return Work(kind, program, params, lambda *given: UNARY[then](made(*given)), work.verify_with)
+    if then == "silu_mul" and position == 1:
+        then = "mul_silu"
+    if work.kind != "gemm" or then not in OPERAND or (then == "add_row" and position == 1):
+        return None
+    if then == "add_row" and (following.params["M"], following.params["N"]) != (rows, columns):
+        return None
+    params = {**work.params, "op": then}
+    return Work(kind, gemm_then, params, lambda A, B, other: OPERAND[then](made(A, B), other), work.verify_with)

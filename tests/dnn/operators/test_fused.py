@@ -1,0 +1,69 @@
+"""Programs that do several steps at once, against NumPy and against the steps by themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.dnn.execute import deviation, difference, loaded, reference_of, run_program
+from allo_dse.dnn.fusion import fused_operators
+from allo_dse.dnn.operators import binary_work, element_type, gemm_work, row_work, unary_work
+from allo_dse.dnn.operators.fused import fused_work
+from allo_dse.dnn.operators.work import Work
+
+M, N, K = 32, 48, 16
+ELEMENT = element_type("f32")
+PRODUCT = gemm_work(M, N, K, ELEMENT)
+
+
+def _check(work: Work, given: list[np.ndarray]) -> None:
+    found = deviation("fused", work, run_program(loaded(work), given), reference_of(work, given))
+    assert found.ok, found
+
+
+def _given(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [(rng.standard_normal(shape) / 4).astype(np.float32) for shape in shapes]
+
+
+@pytest.mark.parametrize("op", ["relu", "gelu", "silu"])
+def test_a_function_of_the_product(op: str) -> None:
+    work = fused_work(PRODUCT, unary_work(op, M * N, ELEMENT), 0)
+    assert work is not None
+    _check(work, _given((M, K), (K, N)))
+
+
+@pytest.mark.parametrize(("op", "position"), [("add", 0), ("add", 1), ("mul", 0), ("silu_mul", 0), ("silu_mul", 1)])
+def test_the_product_and_another_matrix(op: str, position: int) -> None:
+    alone = binary_work(op, M * N, ELEMENT)
+    work = fused_work(PRODUCT, alone, position)
+    assert work is not None
+    A, B, other = _given((M, K), (K, N), (M, N))
+    _check(work, [A, B, other])
+    operands = [other, A @ B] if position else [A @ B, other]
+    assert difference(reference_of(work, [A, B, other]), reference_of(alone, operands)) < 1e-5
+
+
+@pytest.mark.parametrize("op", ["relu", "gelu", "silu"])
+def test_a_layer_with_bias_and_function(op: str) -> None:
+    biased = fused_work(PRODUCT, row_work("add", M, N, ELEMENT), 0)
+    assert biased is not None
+    _check(biased, _given((M, K), (K, N), (N,)))
+    work = fused_work(biased, unary_work(op, M * N, ELEMENT), 0)
+    assert work is not None
+    _check(work, _given((M, K), (K, N), (N,)))
+
+
+def test_only_what_no_one_else_reads_is_fused() -> None:
+    """The product `up` is read once, `gate` twice and `down` is wanted itself."""
+    net = dse.Network("gated")
+    x, w = net.input("x", (M, K)), net.constant("w", np.ones((K, N)))
+    gate, up, down = (net.add(PRODUCT, x, w, name=name) for name in ("gate", "up", "down"))
+    both = net.add(binary_work("silu_mul", M * N, ELEMENT), gate, up, name="both")
+    net.output(down, net.add(binary_work("add", M * N, ELEMENT), both, gate, name="sum"))
+    net.output(net.add(unary_work("relu", M * N, ELEMENT), down, name="relu"))
+    (one,) = fused_operators(net)
+    assert one.names == ("up", "both")
+    assert one.step.inputs == ("x", "w", gate)
+    assert one.step.output == both
