@@ -33,15 +33,18 @@ class Resources(Model):
         return Resources.model_construct(**{r: getattr(self, r) + getattr(other, r) for r in RESOURCES})
 
     def __mul__(self, count: int) -> Resources:
+        if count == 1:
+            return self
         return Resources.model_construct(**{r: getattr(self, r) * count for r in RESOURCES})
 
     @staticmethod
     def total(parts: Iterable[Resources]) -> Resources:
         """The sum of any number of amounts."""
-        result = Resources()
+        lut = ff = dsp = bram18 = uram = 0
         for part in parts:
-            result = result + part
-        return result
+            lut, ff, dsp = lut + part.lut, ff + part.ff, dsp + part.dsp
+            bram18, uram = bram18 + part.bram18, uram + part.uram
+        return Resources.model_construct(lut=lut, ff=ff, dsp=dsp, bram18=bram18, uram=uram)
 
 
 class Operator(Resources):

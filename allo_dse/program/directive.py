@@ -31,6 +31,9 @@ class Directive:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __hash__(self) -> int:
+        return hash((self.kind, self.scope, self.name, *self.options.values()))
+
     def banks(self, shape: Sequence[int]) -> dict[int, int]:
         """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""
         dim, factor = self.options.get("dim", 0), self.options.get("factor", 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import read_nest
@@ -21,12 +22,21 @@ def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int,
     return Observed(decisions[pid]) if decisions else None
 
 
+_PLANS_KEPT = 1024
+"""Of one program: a design's classes are asked about several times in a row, and most designs share their schedule."""
+
+
 class ClassCosts:
     """What the task classes of one program cost: computed once for all designs whose directives say the same."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
         self._known: dict[tuple[object, ...], TaskCost] = {}
+        self._plan_key = lru_cache(_PLANS_KEPT)(self._make_plan_key)
+
+    def _make_plan_key(self, kernel: str, name: str, schedule: tuple[Directive, ...]) -> Hashable:
+        task_class = next(own for own in self._program.kernel(kernel).classes if own.name == name)
+        return plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule).key
 
     def of(
         self,
@@ -44,8 +54,8 @@ class ClassCosts:
         Raises:
             SimulationError: where control depends on data.
         """
-        plan = plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule)
-        key = (device.key, task_class.kernel, task_class.name, pid, plan.key, run)
+        kernel, name = task_class.kernel, task_class.name
+        key = (device.key, kernel, name, pid, self._plan_key(kernel, name, tuple(schedule)), run)
         if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
             self._known[key] = task_cost(self._program, task_class, device, schedule, pid, observed=observed)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +51,7 @@ class FpgaBounds:
 
     def __init__(self, *, solves: bool) -> None:
         self._solves = solves
-        self._tiles: dict[CompiledProgram, Tiles] = {}
+        self._known: dict[CompiledProgram, tuple[Tiles, Sequence[AlikeTasks]]] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
         """Bounds of the metrics that a level can say something of.
@@ -60,19 +60,20 @@ class FpgaBounds:
             SimulationError: where control depends on data.
         """
         program, device, nodes = design.program, FpgaDevice.of(design.device), design.fold.node_count
-        if program not in self._tiles:
-            self._tiles[program] = Tiles.of(program)
         unfolded = FpgaCosts(program.vmg, device, design.schedule, dict(design.depths))
+        if program not in self._known:
+            self._known[program] = Tiles.of(program), tuple(alike_tasks(unfolded))
+        tiles, alike = self._known[program]
         mapping = design.mapping.fpga if level else unfolded
-        moved, copies = _dram_bytes(mapping), _Copies(mapping, self._tiles[program])
+        moved, copies = _dram_bytes(mapping), _Copies(mapping, tiles)
         known: dict[str, Interval] = {"pe_count": (nodes, nodes), "dram_bytes": (moved, moved)}
         if level == 0:
             return known | _times(mapping.device, copies.cycles)
-        cycles = max(copies.cycles, _Tasks(mapping, copies).cycles)
+        cycles = max(copies.cycles, _Tasks(mapping, copies, alike).cycles)
         solved = self._solves and not design.depths
-        known |= _times(mapping.device, cycles, _operations(mapping)) | _resources(mapping, solved=solved)
+        known |= _times(mapping.device, cycles, _operations(mapping, alike)) | _resources(mapping, solved=solved)
         shallow = dict.fromkeys((stream.name for stream in program.streams), SMALLEST_DEPTH)
-        bits = replace(mapping, depths=shallow).fifo_bits if solved else mapping.fifo_bits
+        bits = mapping.at(shallow).fifo_bits if solved else mapping.fifo_bits
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
 
 
@@ -86,13 +87,17 @@ def _dram_bytes(mapping: FpgaCosts) -> int:
     return sum(use.tensor.bytes * (use.reads + use.writes) for use in mapping.tensors if not use.onchip)
 
 
-def _operations(mapping: FpgaCosts) -> int:
+def _operations(mapping: FpgaCosts, alike: Sequence[AlikeTasks]) -> int:
     """Arithmetic operations of all tasks."""
-    return sum(mapping.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in alike_tasks(mapping))
+    return sum(mapping.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in alike)
 
 
-def alike_tasks(mapping: FpgaCosts) -> Iterator[tuple[TaskClass, Pid, IntArray, IntArray]]:
-    """Tasks that cost the same: their class, the process ids of one of them, their numbers, and all their ids."""
+AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
+"""Tasks that cost the same: their class, the process ids of one of them, their numbers, and all their ids."""
+
+
+def alike_tasks(mapping: FpgaCosts) -> Iterator[AlikeTasks]:
+    """All tasks; which are alike does not hang on how the program is folded and scheduled."""
     program = mapping.vmg.program
     for position, kernel in enumerate(program.kernels):
         tasks = np.arange(program.first_task[position], program.first_task[position + 1])
@@ -108,15 +113,17 @@ def alike_tasks(mapping: FpgaCosts) -> Iterator[tuple[TaskClass, Pid, IntArray, 
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of each tensor that a program's tasks read, and those that they write, and the elements of each."""
+    """The tiles of each tensor that a program's tasks read, and those that they write, in ascending order; and the
+    elements of each by its number."""
 
-    reads: Mapping[str, set[int]]
-    writes: Mapping[str, set[int]]
-    words: Mapping[tuple[str, int], int]
+    reads: Mapping[str, IntArray]
+    writes: Mapping[str, IntArray]
+    words: Mapping[str, IntArray]
 
     @classmethod
     def of(cls, program: CompiledProgram) -> Tiles:
-        reads, writes, words = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set), {}
+        reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
+        words: dict[str, dict[int, int]] = {}
         for position, kernel in enumerate(program.kernels):
             tasks = np.arange(program.first_task[position], program.first_task[position + 1])
             pids = program.pids(position, tasks)
@@ -126,10 +133,16 @@ class Tiles:
                     name, tiles = port.tensor.name, set(tiles_of(port, pids[classes == number]).tolist())
                     reads[name] |= tiles if port.reads else set()
                     writes[name] |= tiles if port.writes else set()
-                    words.update(
-                        {(name, tile): math.prod(port.tile_shape) for tile in tiles if (name, tile) not in words}
-                    )
-        return cls(reads, writes, words)
+                    known = words.setdefault(name, {})
+                    known.update({tile: math.prod(port.tile_shape) for tile in tiles if tile not in known})
+        sizes = {name: np.zeros(max(known, default=-1) + 1, np.int64) for name, known in words.items()}
+        for name, known in words.items():
+            sizes[name][list(known)] = list(known.values())
+        return cls(_sorted(reads), _sorted(writes), sizes)
+
+
+def _sorted(tiles: Mapping[str, set[int]]) -> dict[str, IntArray]:
+    return {name: np.array(sorted(own), np.int64) for name, own in tiles.items()}
 
 
 @dataclass(frozen=True)
@@ -147,22 +160,24 @@ class _Copies:
         """The tensor ports of a class that are copied."""
         return [port for port in cls.tensor_ports if port.tensor.name in self.uses]
 
-    def cycles_of_tile(self, name: str, tile: int) -> int:
-        """Cycles of its AXI port for a tile."""
-        return math.ceil(self.tiles.words[name, tile] / self.uses[name].words_per_cycle)
+    @cached_property
+    def cycles_of_tiles(self) -> dict[str, IntArray]:
+        """By tensor, cycles of its AXI port for each of its tiles."""
+        words = self.tiles.words
+        return {
+            name: np.ceil(words[name] / use.words_per_cycle).astype(np.int64)
+            for name, use in self.uses.items()
+            if name in words
+        }
 
     @cached_property
-    def arrivals(self) -> dict[str, dict[int, int]]:
+    def arrivals(self) -> dict[str, IntArray]:
         """By tensor, when each tile that is read is on the chip at the earliest."""
         found = {}
-        for name in self.uses:
-            tiles = self.tiles.reads.get(name, set())
+        for name, cycles in self.cycles_of_tiles.items():
             # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
-            clock, times = self.mapping.device.external.latency_cycles, {}
-            for tile in sorted(tiles):
-                clock += self.cycles_of_tile(name, tile)
-                times[tile] = clock
-            found[name] = times
+            found[name], tiles = np.zeros_like(cycles), self.tiles.reads[name]
+            found[name][tiles] = self.mapping.device.external.latency_cycles + np.cumsum(cycles[tiles])
         return found
 
     @cached_property
@@ -171,10 +186,10 @@ class _Copies:
         external = self.mapping.device.external
         busy, longest = defaultdict[int, int](int), 0
         for position, name in enumerate(self.uses):
-            for tiles in (self.tiles.reads.get(name, set()), self.tiles.writes.get(name, set())):
-                own = sum(self.cycles_of_tile(name, tile) for tile in tiles)
+            for tiles in (self.tiles.reads[name], self.tiles.writes[name]) if name in self.tiles.words else ():
+                own = int(self.cycles_of_tiles[name][tiles].sum())
                 busy[external.port_of(position)] += own
-                longest = max(longest, own + external.latency_cycles if tiles else 0)
+                longest = max(longest, own + external.latency_cycles if len(tiles) else 0)
         return max([longest, *busy.values()])
 
 
@@ -184,6 +199,7 @@ class _Tasks:
 
     mapping: FpgaCosts
     copies: _Copies
+    alike: Sequence[AlikeTasks]
 
     @cached_property
     def cycles(self) -> int:
@@ -202,16 +218,14 @@ class _Tasks:
         """What each task takes without waiting, when it has its tiles, and what copying its results takes."""
         count, latency = self.mapping.vmg.task_count, self.mapping.device.external.latency_cycles
         own, begins, ends = (np.zeros(count, np.int64) for _ in range(3))
-        for cls, pid, tasks, pids in alike_tasks(self.mapping):
+        for cls, pid, tasks, pids in self.alike:
             own[tasks] = self.mapping.cost(cls, pid).cycles
             for port in self.copies.ports(cls):
-                name, tiles = port.tensor.name, tiles_of(port, pids).tolist()
+                name, tiles = port.tensor.name, tiles_of(port, pids)
                 if port.reads:
-                    arrived = [self.copies.arrivals[name][tile] for tile in tiles]
-                    begins[tasks] = np.maximum(begins[tasks], arrived)
+                    begins[tasks] = np.maximum(begins[tasks], self.copies.arrivals[name][tiles])
                 if port.writes:
-                    left = [self.copies.cycles_of_tile(name, tile) + latency for tile in tiles]
-                    ends[tasks] = np.maximum(ends[tasks], left)
+                    ends[tasks] = np.maximum(ends[tasks], self.copies.cycles_of_tiles[name][tiles] + latency)
         return own, begins, ends
 
     def _with_streams(self, begins: Times) -> Times:
@@ -240,7 +254,7 @@ class _Tasks:
         shape = len(self.mapping.vmg.program.streams), self.mapping.vmg.task_count
         number = {stream.name: n for n, stream in enumerate(self.mapping.vmg.program.streams)}
         puts, gets = np.full(shape, -math.inf), np.full(shape, math.inf)
-        for cls, pid, tasks, _ in alike_tasks(self.mapping):
+        for cls, pid, tasks, _ in self.alike:
             at = first_times(self.mapping.cost(cls, pid).parts)
             for port, binding in enumerate(cls.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers

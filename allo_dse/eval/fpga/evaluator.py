@@ -7,7 +7,6 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -63,7 +62,7 @@ def _metrics(timed: Timed, depths: Mapping[str, int], cycles: list[int]) -> Metr
     """Metrics of the slowest run; `cycles` of every one."""
     mapping, network, result = timed.mapping, timed.network, timed.result
     device, vmg = mapping.device, mapping.vmg
-    built = replace(mapping, depths=depths)
+    built = mapping.at(depths)
     total = built.total
     latency_us = result.cycles / (device.clock_ghz * 1e3)
     shares = {r: getattr(total, r) / device.limit(r) for r in RESOURCES if device.limit(r)}

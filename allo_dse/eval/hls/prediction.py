@@ -51,8 +51,8 @@ def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedL
     """
     labels = labelled(mapping.vmg.program, project)
     found: dict[tuple[str, str], PredictedLoop] = {}
-    for group in mapping.vmg.groups:
-        for _, task_class, pid in mapping.classes(group):
+    for uses in mapping.vmg.uses.classes:
+        for _, task_class, pid in uses:
             function = project.functions.get(task_class.body.symbol)
             names = {variable: label for label, variable in labels.get(function or "", {}).items()}
             for loop in mapping.cost(task_class, pid).loops if function else ():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ..graph.precedence import precedence_cycle
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Repeat, text
 from .fold import MeshFold, unfolded, violations
+from .fold_uses import FoldUses
 from .graph_builder import Builder, Primitive
 from .joint import JointFold
 from .joint_primitives import joint_primitives
@@ -87,6 +89,11 @@ class VMG(Pictured):
     def numbered_groups(self) -> Iterator[tuple[int, NodeGroup]]:
         """The groups, each with the number of its first node."""
         return zip(accumulate((group.count for group in self.groups), initial=0), self.groups, strict=False)
+
+    @cached_property
+    def uses(self) -> FoldUses:
+        """What its nodes execute, exchange and hold."""
+        return FoldUses(self.graph, self.groups, self.node_of_task)
 
     @cached_property
     def edges(self) -> NodeEdges:
@@ -167,6 +174,16 @@ class VMG(Pictured):
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
         fold = fold.normalised(self.graph)
+        if (known := self._folded.get(fold)) is None:
+            known = self._folded[fold] = self._fold(fold)
+        return known
+
+    @cached_property
+    def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:
+        """Folds of this graph that some design has: designs of one fold share what is derived from it."""
+        return WeakValueDictionary()
+
+    def _fold(self, fold: MeshFold) -> VMG:
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
             for reason in violations(kernel, rules):
                 raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")

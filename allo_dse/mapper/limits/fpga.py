@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
@@ -23,13 +21,10 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.program.common_arrays import is_region, of_region
 from allo_dse.program.directive import Directive
-from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import Tensor, TensorPort
+from allo_dse.program.tensors import Tensor
 
 from ..fold.vmg import VMG
-from ..graph.groups import NodeGroup
-from ..graph.tree import first_leaves
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
@@ -104,17 +99,6 @@ class FpgaCosts:
         """The mapping in each of the program's runs on given inputs; just this one where data decides on nothing."""
         return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
 
-    def classes(self, group: NodeGroup) -> list[tuple[Kernel, TaskClass, Pid]]:
-        """The classes that a group's nodes execute, each with the pid of its first task."""
-        program = self.vmg.program
-        result = []
-        for leaf, position in first_leaves(group.tree).items():
-            first = int(group.first_tasks[position])
-            kernel = program.kernels[leaf.kernel]
-            pid = program.pids(leaf.kernel, np.array([first]))[0]
-            result.append((kernel, kernel.classes[leaf.cls], tuple(int(p) for p in pid)))
-        return result
-
     @cached_property
     def tensors(self) -> tuple[TensorUse, ...]:
         """The tensors that tasks use."""
@@ -143,7 +127,7 @@ class FpgaCosts:
         every = of_region(program, (*program.schedule, *self.schedule))
         return [d for d in every if is_region(d.scope, program) and d.name == tensor.name]
 
-    @cached_property
+    @property
     def resources(self) -> dict[str, Resources]:
         """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
         return {**self.processing, "streams": self._streams(), "tensors": self._axi()}
@@ -151,20 +135,26 @@ class FpgaCosts:
     @cached_property
     def processing(self) -> dict[str, Resources]:
         """The parts of `resources` that processing elements take, which are known without a look at any stream."""
-        parts = {"logic": Resources(), "arrays": Resources()}
-        for group in self.vmg.groups:
-            for _, task_class, pid in self.classes(group):
+        logic, arrays = [], []
+        for number, group in enumerate(self.vmg.groups):
+            for _, task_class, pid in self.vmg.uses.classes[number]:
                 cost = self.cost(task_class, pid)
-                parts["logic"] = parts["logic"] + cost.logic * group.count
-                parts["arrays"] = parts["arrays"] + self._arrays(group, task_class, cost) * group.count
-        return parts
+                logic.append(cost.logic * group.count)
+                arrays.append(self._arrays(number, task_class, cost) * group.count)
+        return {"logic": Resources.total(logic), "arrays": Resources.total(arrays)}
 
     @property
     def total(self) -> Resources:
         """Everything the design takes."""
         return Resources.total(self.resources.values())
 
-    def _arrays(self, group: NodeGroup, task_class: TaskClass, cost: TaskCost) -> Resources:
+    def at(self, depths: Mapping[str, int]) -> FpgaCosts:
+        """The same at other depths of its streams, on which nothing that is kept depends."""
+        other = replace(self, depths=depths)
+        vars(other).update((name, value) for name, value in vars(self).items() if name != "depths")
+        return other
+
+    def _arrays(self, group: int, task_class: TaskClass, cost: TaskCost) -> Resources:
         ports = {port.arg: port for port in task_class.tensor_ports}
         onchip = {use.tensor.name for use in self.tensors if use.onchip}
         parts = []
@@ -179,7 +169,7 @@ class FpgaCosts:
             copied = port.tensor.name not in onchip
             if copied or port.reads:  # results that stay on the chip are in the memory of whoever reads them
                 buffers = 2 if copied and port.reads and self._is_dataflow else 1
-                parts.append(storage.resources(self.device, buffers * self._tiles(group, port)))
+                parts.append(storage.resources(self.device, buffers * self.vmg.uses.tiles(group, task_class, port)))
         return Resources.total(parts)
 
     @property
@@ -187,21 +177,10 @@ class FpgaCosts:
         """Whether tasks overlap, so that what they hand on is double-buffered."""
         return self.vmg.node_count > 1
 
-    def _tiles(self, group: NodeGroup, port: TensorPort) -> int:
-        """Different tiles of a tensor that a node of the group uses."""
-        program, tasks = self.vmg.program, group.first_tasks
-        kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
-        found: set[int] = set()
-        for kernel in kernels:
-            own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
-            if len(own) and port.tile.grid and len(program.kernels[kernel].mesh) == _rank(port):
-                found.update(port.tile.linear(program.pids(kernel, own)).tolist())
-        return max(1, len(found))
-
     @property
     def fifos(self) -> tuple[tuple[str, int], ...]:
         """Per stream array its name and the number of FIFOs it has between nodes."""
-        return self._connections[0]
+        return self.vmg.uses.connections[0]
 
     @property
     def buffers(self) -> tuple[tuple[str, int], ...]:
@@ -209,21 +188,7 @@ class FpgaCosts:
 
         Tasks of one node run in turn, so such a stream is a buffer for all tokens of one task at least.
         """
-        return self._connections[1]
-
-    @cached_property
-    def _connections(self) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
-        edges, program = self.vmg.graph.edges, self.vmg.program
-        if not len(edges):
-            return (), ()
-        node, nodes = self.vmg.node_of_task.astype(np.int64), self.vmg.node_count
-        source, target = node[edges.source], node[edges.target]
-        ends = (edges.array * nodes + source) * nodes + target  # one number per connection, which is quick to sort
-        found = []
-        for chosen in (source != target, source == target):
-            arrays, counts = np.unique(np.unique(ends[chosen]) // (nodes * nodes), return_counts=True)
-            found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
-        return found[0], found[1]
+        return self.vmg.uses.connections[1]
 
     @cached_property
     def _tokens(self) -> dict[str, int]:
@@ -267,8 +232,3 @@ class FpgaCosts:
             if not use.onchip:
                 parts += [external.adapter, *([external.load] * use.reads), *([external.store] * use.writes)]
         return Resources.total([*parts, external.control]) if parts else Resources()
-
-
-def _rank(port: TensorPort) -> int:
-    """Axes of the mesh that a port's tile index is a function of."""
-    return len(port.tile.matrix[0]) if port.tile.matrix else port.tile.table.ndim if port.tile.table is not None else 0

@@ -63,7 +63,7 @@ def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
 def _uses(mapping: FpgaCosts) -> dict[str, dict[str, tuple[int, Use]]]:
     """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
     found: dict[str, dict[str, tuple[int, Use]]] = {}
-    classes = {(k.name, c.name): (k, c, pid) for group in mapping.vmg.groups for k, c, pid in mapping.classes(group)}
+    classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
         cost = mapping.cost(task_class, pid)

@@ -227,12 +227,13 @@ def make_proposer(
 
         return EvolutionProposer(screen, objectives, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
 
-    at_once = LISTED_BY_REGION if by_region else LISTED
-    if sampler == "auto" and not least.unbounded and space.count(at_once) is not None:
-        return GuidedProposer(space, screen, least, breeder, strict=strict)
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
-        sampler = "evolution" if space.count(limit) is None else "exhaustive"
+        at_once = LISTED_BY_REGION if by_region else LISTED  # more than either limit
+        designs = space.count(limit if least.unbounded else at_once)
+        if designs is not None and not least.unbounded:
+            return GuidedProposer(space, screen, least, breeder, strict=strict)
+        sampler = "evolution" if designs is None else "exhaustive"
     if sampler == "exact":
         most = MOST_BY_REGION if by_region else MOST_LISTED
         if space.count(most) is None:

@@ -1,0 +1,86 @@
+"""What the nodes of a folded graph execute, exchange and hold: the same for all of its schedules, so found once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
+
+from ..graph.groups import NodeGroup
+from ..graph.program_graph import ProgramGraph
+from ..graph.tree import first_leaves
+
+Pid = tuple[int, ...]
+Use = tuple[Kernel, TaskClass, Pid]
+"""A class, with its kernel and the process ids of a task of it."""
+StreamCounts = tuple[tuple[str, int], ...]
+"""Per stream array its name, and a number of nodes or of pairs of nodes."""
+
+
+class FoldUses:
+    """Facts about a folded graph.
+
+    Args:
+        groups: its nodes.
+        node_of_task: (task_count,).
+    """
+
+    def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
+        self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
+        self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
+
+    @cached_property
+    def classes(self) -> tuple[tuple[Use, ...], ...]:
+        """Per group the classes that its nodes execute, each with the pid of its first task."""
+        return tuple(tuple(self._classes(group)) for group in self._groups)
+
+    def _classes(self, group: NodeGroup) -> list[Use]:
+        program, result = self._program, []
+        for leaf, position in first_leaves(group.tree).items():
+            first = int(group.first_tasks[position])
+            kernel = program.kernels[leaf.kernel]
+            pid = program.pids(leaf.kernel, np.array([first]))[0]
+            result.append((kernel, kernel.classes[leaf.cls], tuple(int(p) for p in pid)))
+        return result
+
+    def tiles(self, group: int, task_class: TaskClass, port: TensorPort) -> int:
+        """Different tiles that a node of a group uses of the tensor of a port, which is one of the class's."""
+        key = (group, (task_class.kernel, task_class.name), port.arg)
+        if key not in self._tiles:
+            self._tiles[key] = self._count_tiles(self._groups[group], port)
+        return self._tiles[key]
+
+    def _count_tiles(self, group: NodeGroup, port: TensorPort) -> int:
+        program, tasks = self._program, group.first_tasks
+        kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
+        found: set[int] = set()
+        for kernel in kernels:
+            own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
+            if len(own) and port.tile.grid and len(program.kernels[kernel].mesh) == _rank(port):
+                found.update(port.tile.linear(program.pids(kernel, own)).tolist())
+        return max(1, len(found))
+
+    @cached_property
+    def connections(self) -> tuple[StreamCounts, StreamCounts]:
+        """The pairs of nodes that streams of an array lead between, and the nodes inside of which they lead."""
+        edges, program = self._graph.edges, self._program
+        if not len(edges):
+            return (), ()
+        nodes = sum(group.count for group in self._groups)
+        source, target = self._node[edges.source], self._node[edges.target]
+        ends = (edges.array * nodes + source) * nodes + target  # one number per connection, which is quick to sort
+        found = []
+        for chosen in (source != target, source == target):
+            arrays, counts = np.unique(np.unique(ends[chosen]) // (nodes * nodes), return_counts=True)
+            found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
+        return found[0], found[1]
+
+
+def _rank(port: TensorPort) -> int:
+    """Axes of the mesh that a port's tile index is a function of."""
+    return len(port.tile.matrix[0]) if port.tile.matrix else port.tile.table.ndim if port.tile.table is not None else 0
