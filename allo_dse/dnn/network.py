@@ -36,11 +36,13 @@ class Arrange:
     Attributes:
         function: from the arrays, of whatever type, to one array.
         free: the elements stay where they are: another shape at most.
+        written: how many elements of the result are not in their places in the first array; all where it is not given.
     """
 
     function: Callable[..., Array]
     free: bool
     kind: str = "layout"
+    written: int = 0
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,12 @@ def choice_of(point: Point) -> Choice:
 
 
 def moved_us(network: Network, step: Step, fronts: Fronts) -> float:
-    """What a rearrangement takes that is not free, or a step of the host: every element is written once at the DRAM's
-    bandwidth, while others are read."""
+    """What a rearrangement takes that is not free, or a step of the host: every element that is not in its place
+    is written once at the DRAM's bandwidth, while others are read."""
     if isinstance(step.work, Arrange) and step.work.free:
         return 0.0
-    elements = math.prod(network.shapes[step.output])
+    in_place = step.work.written if isinstance(step.work, Arrange) else 0
+    elements = in_place or math.prod(network.shapes[step.output])
     return elements * ELEMENT_BYTES / (fronts.device.board.dram_gb_s * 1e3)
 
 

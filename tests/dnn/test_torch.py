@@ -44,14 +44,6 @@ def model():
 """
 
 
-@pytest.fixture(scope="module")
-def pytorch() -> None:
-    """PyTorch, for the interpreter that Debian's packages are for."""
-    exists = Path(PYTHON).exists()
-    if not exists or subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode:
-        pytest.skip(f"needs PyTorch for {PYTHON} (apt-get install --no-install-recommends python3-torch: 150 MB)")
-
-
 def _difference(network: Network, file: Path, settings: Mapping[str, object], folder: Path) -> float:
     """Between the network in the simulator and PyTorch, over the largest value."""
     path = folder / "numbers.json"

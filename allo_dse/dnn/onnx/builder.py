@@ -15,7 +15,7 @@ from allo_dse.common.errors import StudyError
 from ..layouts import is_free
 from ..network import Arrange, Host, Network
 from ..operators.elementwise import row_work
-from ..operators.gemm import gemm_work
+from ..operators.gemm import gemm_work, gemv_work
 from ..operators.work import Work
 from .graph import Graph, Node
 
@@ -84,10 +84,18 @@ class Builder:
 
     def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> None:
         """a @ b + bias, with tensors of the network; the bias is added to every row."""
-        (rows, depth), columns = self.net.shapes[a], self.net.shapes[b][1]
+        depth, columns = self.net.shapes[b][-2:]
+        rows = math.prod(self.net.shapes[a]) // depth
         name, out = node.name or node.output, output or node.output
         shape = (rows, columns) if output else self.shape(node.output)
-        work = gemm_work(rows, columns, depth, self.element)
+        if rows == 1:
+            work, a, b = (
+                gemv_work(columns, depth, self.element),
+                self.arranged(lambda one: one.reshape(depth, columns).T, b),
+                a,
+            )
+        else:
+            work = gemm_work(rows, columns, depth, self.element)
         if not bias:
             self.net.add(work, a, b, name=name, output=out, shape=shape)
             return

@@ -16,7 +16,6 @@ from ..layouts import is_free, simplified
 from ..network import Arrange, Host, Network
 from ..operators.attention import attention_work, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
-from ..operators.gemm import gemm_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..operators.work import Work, element_type
 from .builder import Array, Builder
@@ -93,10 +92,9 @@ def _gemm(builder: Builder, node: Node) -> None:
 
 def _matmul(builder: Builder, node: Node) -> None:
     a, b = node.inputs
-    if math.prod(builder.shape(b)[:-2]) != 1:
+    if math.prod(builder.shape(b)[:-2]) != 1 or len(builder.shape(b)) < 2:
         raise builder.refuse(node, "a product of batches of matrices outside of attention")
-    rows, depth = builder.rows(a)
-    builder.add(node, gemm_work(rows, builder.shape(b)[-1], depth, builder.element), a, b)
+    builder.product(node, builder.read(a), builder.read(b))
 
 
 def _binary(op: str) -> Callable[[Builder, Node], None]:
@@ -186,11 +184,12 @@ def _rope(builder: Builder, node: Node) -> None:
 
 def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
-    batch, heads, length, width = (1, 1, 1, *builder.shape(q))[-4:]
+    batch, heads, queries, width = (1, 1, 1, *builder.shape(q))[-4:]
     if batch != 1 or len(builder.shape(q)) > 4 or any(masks):
         raise builder.refuse(node, "[1, heads, length, width] without a mask of its own is known")
-    kv_heads = (1, *builder.shape(v))[-3]
-    if builder.shape(v)[-2:] != (length, width):
+    kv_heads, length, value_width = (1, *builder.shape(v))[-3:]
+    causal = bool(node.number("is_causal", 0))
+    if value_width != width or (causal and queries != length):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
@@ -199,12 +198,11 @@ def _attention(builder: Builder, node: Node) -> None:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
         return pair_matrix(keys, values.reshape(kv_heads, length, width))
 
-    queries = builder.arranged(lambda one: query_matrix(one.reshape(heads, length, width), kv_heads), q)
+    by_group = builder.arranged(lambda one: query_matrix(one.reshape(heads, queries, width), kv_heads), q)
     pairs = builder.arranged(paired, k, v)
-    causal = bool(node.number("is_causal", 0))
-    work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element)
-    out = builder.net.add(work, queries, pairs, name=node.name or node.output)
-    builder.rearrange(node, lambda one: heads_of(one, kv_heads, length)[None], out)
+    work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element, queries)
+    out = builder.net.add(work, by_group, pairs, name=node.name or node.output)
+    builder.rearrange(node, lambda one: heads_of(one, kv_heads, queries)[None], out)
 
 
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:

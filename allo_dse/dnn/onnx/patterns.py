@@ -146,8 +146,8 @@ def _attention(root: Node, bound: Bound, graph: Graph) -> Node | None:
     length, over = graph.shapes[q][-2], graph.shapes[k][-1]
     shown = np.broadcast_to(_shown(bound, graph), (*graph.shapes[bound["scores"]][:-2], length, over))
     shown = shown.reshape(-1, length, over)
-    causal = bool(np.array_equal(shown[0], np.tri(length, over, dtype=bool)))
-    if (shown != shown[0]).any() or not (causal or shown.all()) or length != over:
+    causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
+    if (shown != shown[0]).any() or not (causal or shown.all()):
         return None
     attributes = {"scale": factor * of_q * of_k, "is_causal": int(causal), "keys_transposed": 1}
     return Node("Attention", root.name, (q, k, bound["v"]), root.output, attributes)

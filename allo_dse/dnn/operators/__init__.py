@@ -13,7 +13,8 @@ install()  # programs import `allo`; where Allo is not installed, what stands fo
 
 from .attention import attention_work, heads_of, pair_matrix, query_matrix
 from .elementwise import affine_work, binary_work, row_work, unary_work
-from .gemm import gemm_work
+from .gemm import gemm_work, gemv_work
+from .pool import pool_work
 from .rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from .work import Work, element_type
 
@@ -24,9 +25,11 @@ __all__ = [
     "binary_work",
     "element_type",
     "gemm_work",
+    "gemv_work",
     "heads_of",
     "layer_norm_work",
     "pair_matrix",
+    "pool_work",
     "query_matrix",
     "rms_norm_work",
     "rope_work",

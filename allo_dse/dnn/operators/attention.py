@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import allo
 import allo.dataflow as df
@@ -19,25 +20,25 @@ LEAST_CHUNK, MOST_CHUNK = 16, 64  # queries, and keys, of a task: more exceed a 
 Floats = NDArray[np.float32]
 
 
-def attention(L=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=bfloat16):
-    """KV heads of keys and values, side by side in columns, each for G heads of queries below each other.
+def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=bfloat16):
+    """L keys and values of KV heads, side by side in columns, each for N queries of G heads below each other.
 
     A head has D columns of keys, then D of values, as a core has two channels for what comes in. What passes from
     chunk to chunk of keys is the result so far, and of every query the largest score and the sum of the weights.
     Products are cut so that both have one shape where chunks are no longer than heads are wide: Allo has one kernel
     for products per program on XDNA2.
     """
-    Tq, Tk = L // Pq, L // Pk
+    Tq, Tk = N // Pq, L // Pk
     part = math.gcd(Tk, D)
     LyQ, LyK = [S(1), S(0)], [S(2), S(0)]
 
     @df.region()
-    def top(Q: Ty[G * L, KV * D], Pairs: Ty[L, KV * 2 * D], Out: Ty[G * L, KV * D]):
+    def top(Q: Ty[G * N, KV * D], Pairs: Ty[L, KV * 2 * D], Out: Ty[G * N, KV * D]):
         results: Stream[float32[Tq, D], 2][KV, G * Pq, Pk]
         states: Stream[float32[2, Tq], 2][KV, G * Pq, Pk]
 
         @df.kernel(mapping=[KV, G * Pq, Pk], args=[Q, Pairs, Out])
-        def attend(q: Ty[G * L, KV * D] @ LyQ, pair: Ty[L, KV * 2 * D] @ LyK, out: Ty[G * L, KV * D] @ LyQ):
+        def attend(q: Ty[G * N, KV * D] @ LyQ, pair: Ty[L, KV * 2 * D] @ LyK, out: Ty[G * N, KV * D] @ LyQ):
             head, row, chunk = df.get_pid()
             result: float32[Tq, D]
             state: float32[2, Tq]
@@ -60,7 +61,7 @@ def attention(L=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=b
                 for j in range(Tk):
                     scaled: float32 = score[i, j] * factor
                     with allo.meta_if(causal == 1):
-                        if chunk * Tk + j > row % Pq * Tq + i:
+                        if chunk * Tk + j > L - N + row % Pq * Tq + i:
                             scaled = HIDDEN
                             score[i, j] = HIDDEN
                     if scaled > largest:
@@ -87,14 +88,14 @@ def attention(L=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=b
 
 
 def query_matrix(Q: Floats, kv_heads: int) -> Floats:
-    """[heads, L, D] as the program takes it: [G * L, KV * D]."""
+    """[heads, N, D] as the program takes it: [G * N, KV * D]."""
     heads, length, width = Q.shape
     grouped = Q.reshape(kv_heads, heads // kv_heads, length, width).transpose(1, 2, 0, 3)
     return grouped.reshape(-1, kv_heads * width)
 
 
 def heads_of(matrix: Floats, kv_heads: int, length: int) -> Floats:
-    """What the program writes, as [heads, L, D]: the inverse of `query_matrix`."""
+    """What the program writes, as [heads, N, D]: the inverse of `query_matrix`."""
     groups, width = matrix.shape[0] // length, matrix.shape[1] // kv_heads
     return matrix.reshape(groups, length, kv_heads, width).transpose(2, 0, 1, 3).reshape(-1, length, width)
 
@@ -105,29 +106,43 @@ def pair_matrix(K: Floats, V: Floats) -> Floats:
 
 
 def attend(Q: Floats, K: Floats, V: Floats, factor: float, causal: bool) -> Floats:
-    """softmax(Q @ K.T * factor) @ V for [heads, L, D] of queries and [KV, L, D] of keys and values."""
+    """softmax(Q @ K.T * factor) @ V for [heads, N, D] of queries, the last ones, and [KV, L, D] of keys and values."""
     groups = Q.shape[0] // K.shape[0]
     K, V = np.repeat(K, groups, axis=0), np.repeat(V, groups, axis=0)
     scores = Q @ K.transpose(0, 2, 1) * np.float32(factor)
     if causal:
-        scores = np.where(np.tri(K.shape[1], dtype=bool), scores, -np.inf)
+        N, L = scores.shape[1:]
+        scores = np.where(np.tri(N, L, L - N, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     found: Floats = (weights / weights.sum(axis=-1, keepdims=True)) @ V
     return found
 
 
 def attention_work(
-    heads: int, kv_heads: int, length: int, width: int, factor: float, causal: bool, element: object
+    heads: int, kv_heads: int, length: int, width: int, factor: float, causal: bool, element: object, queries: int = 0
 ) -> Work:
-    """Queries of `query_matrix`, keys and values of `pair_matrix`."""
+    """Queries of `query_matrix`, keys and values of `pair_matrix`.
 
-    def reference(queries: Floats, pairs: Floats) -> Floats:
+    Args:
+        length: of keys and values. queries: of a head, the last ones of that length; all where it is not given.
+    """
+    queries, groups = queries or length, heads // kv_heads
+
+    def reference(of_queries: Floats, pairs: Floats) -> Floats:
         K, V = pairs.reshape(length, kv_heads, 2, width).transpose(2, 1, 0, 3)
-        return query_matrix(attend(heads_of(queries, kv_heads, length), K, V, factor, causal), kv_heads)
+        return query_matrix(attend(heads_of(of_queries, kv_heads, queries), K, V, factor, causal), kv_heads)
 
-    chunks = tile_counts(length, LEAST_CHUNK, MOST_CHUNK)
+    one = queries == 1  # nothing is hidden of it: those of the heads of a group are as several of one head
+    rows = groups if one else queries
     params = {
-        **{"L": length, "D": width, "KV": kv_heads, "G": heads // kv_heads, "Pq": chunks, "Pk": chunks},
-        **{"causal": int(causal), "factor": factor, "Ty": element},
+        **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": 1 if one else groups},
+        **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK), "Pk": tile_counts(length, LEAST_CHUNK, MOST_CHUNK)},
+        **{"causal": int(causal and not one), "factor": factor, "Ty": element},
     }
-    return Work("attention", attention, params, reference, lambda p: {"L": 4 * math.lcm(p["Pq"], p["Pk"]), "D": 8})
+    return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))
+
+
+def _smaller(params: Mapping[str, int], square: bool) -> Mapping[str, int]:
+    """Sizes with the same tasks: 4 queries and keys of each at least."""
+    each = 4 * math.lcm(params["Pq"], params["Pk"])
+    return {"L": each, "N": each if square else 4 * params["Pq"], "D": 8}

@@ -1,11 +1,11 @@
-"""Products of matrices: C = A @ B, with partial sums flowing along K."""
+"""Products of matrices: C = A @ B, and of a matrix and a vector, with partial sums flowing along K."""
 
 from __future__ import annotations
 
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import Stream, bfloat16
+from allo.ir.types import Stream, bfloat16, float32
 from allo.memory import Layout
 
 from .work import Work, tile_counts
@@ -36,6 +36,51 @@ def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, Ty=bfloat16):
                 local_C[:, :] = after
 
     return top
+
+
+def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
+    """y = A @ x. Allo drops dimensions of a single element, and with them its matrix product's: it gets loops."""
+    Mt, Kt = M // Pm, K // Pk
+    LyA, Lyx, Lyy = [S(1), S(0)], [S(0)], [S(1)]
+
+    @df.region()
+    def top(A: Ty[M, K], x: Ty[K], y: Ty[M]):
+        sums: Stream[float32[Mt], 2][Pk - 1, Pm]
+
+        @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
+        def gemv(local_A: Ty[M, K] @ LyA, local_x: Ty[K] @ Lyx, local_y: Ty[M] @ Lyy):
+            pk, pm = df.get_pid()
+            before: float32[Mt]
+            with allo.meta_if(pk > 0):
+                before[:] = sums[pk - 1, pm].get()
+            with allo.meta_else():
+                before[:] = 0.0
+            for i in range(Mt):
+                total: float32 = before[i]
+                for k in range(Kt):
+                    total += local_A[i, k] * local_x[k]
+                before[i] = total
+            with allo.meta_if(pk < Pk - 1):
+                sums[pk, pm].put(before)
+            with allo.meta_elif(pk == Pk - 1):
+                for i1 in range(Mt):
+                    local_y[i1] = before[i1]
+
+    return top
+
+
+def gemv_work(rows: int, depth: int, element: object) -> Work:
+    """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
+    return Work(
+        "gemv",
+        gemv,
+        {
+            **{"M": rows, "K": depth, "Ty": element},
+            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048)},
+        },
+        np.matmul,
+        lambda p: {"M": 2 * p["Pm"], "K": 16 * p["Pk"]},
+    )
 
 
 def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:

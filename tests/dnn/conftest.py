@@ -1,0 +1,18 @@
+"""What tests of networks share."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from allo_dse.dnn.torch import PYTHON
+
+
+@pytest.fixture(scope="session")
+def pytorch() -> None:
+    """PyTorch, for the interpreter that Debian's packages are for."""
+    exists = Path(PYTHON).exists()
+    if not exists or subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip(f"needs PyTorch for {PYTHON} (apt-get install --no-install-recommends python3-torch: 150 MB)")
