@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.npu.together import Part, ends_together
 
 from .execute import run_program
 from .fronts import Fronts, Point
@@ -53,6 +57,30 @@ class Launch:
     def columns(self) -> int:
         return sum(run.point.columns for run in self.designs.values())
 
+    @property
+    def at_once(self) -> bool:
+        """Whether any two of its operators run at the same time."""
+        return any(later.start_us < run.end_us for run, later in combinations(self.runs, 2))
+
+    def simulated_us(self, device: NpuDevice) -> float:
+        """How long it takes with all of its designs simulated together, each as soon as those before it have ended."""
+        parts = []
+        for run in self.runs:
+            after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
+            ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
+            parts.append(Part(run.point.design.design, run.first_column, tuple(after), run.start_us - ready_us))
+        return max(ends_together(parts, device))
+
+    @property
+    def period_us(self) -> float:
+        """Time from input to input, at best, while they follow each other through it: until the busiest columns have
+        done one, and the DRAM has moved its tensors."""
+        columns: dict[int, float] = {}
+        for run in self.runs:
+            columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
+        moving = sum(run.point.bound.get("DRAM", 0.0) * (run.end_us - run.start_us) for run in self.runs)
+        return max(moving, *columns.values())
+
 
 @dataclass(frozen=True)
 class Composition:
@@ -76,6 +104,25 @@ class Composition:
     def gap(self) -> float:
         """How much faster another composition may be, as a share of this one's time."""
         return 1 - self.bound_us / self.latency_us
+
+    @cached_property
+    def simulated_us(self) -> float:
+        """The latency, with designs that run at once simulated together, tile by tile over one DRAM."""
+        longer = [
+            launch.simulated_us(self.fronts.device) - (launch.end_us - launch.start_us)
+            for launch in self.launches
+            if launch.at_once
+        ]
+        return self.latency_us + sum(longer)
+
+    def inputs_per_s(self, batch: int = 1) -> float:
+        """Inputs of a stream that are done in a second, with so many going through a launch before the next is begun.
+
+        With one it follows from the latency; more overlap as far as the columns and the DRAM allow, at best.
+        """
+        between = self._between_us if len(self.launches) > 1 else 0.0
+        more = sum(launch.period_us for launch in self.launches)
+        return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
 
     @property
     def certificate(self) -> str:

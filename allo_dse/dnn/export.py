@@ -10,12 +10,17 @@ from allo_dse.common.errors import StudyError
 
 from .compose import Composition, Launch
 
+BATCHES = (1, 16)
+"""Inputs that go through a launch before the next one is begun, of which the throughput is told."""
+
 
 def facts_of(composition: Composition) -> JsonObject:
     """A composition as JSON has it: times in microseconds."""
     return {
         "latency_us": round(composition.latency_us, 1),
         "bound_us": round(composition.bound_us, 1),
+        "simulated_us": round(composition.simulated_us, 1),
+        "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},

@@ -74,6 +74,21 @@ def test_the_folded_designs_together_compute_what_the_operators_do(fronts: Front
         assert difference(found[name], exact[name]) < 0.02  # bfloat16, three times
 
 
+def test_what_runs_at_once_is_simulated_together(tmp_path: Path) -> None:
+    """Two functions of one input, side by side: the DRAM is theirs together; and a stream of inputs overlaps."""
+    size, element = 1 << 18, element_type("bf16")
+    net = dse.Network("two")
+    x = net.input("x", (size,))
+    net.output(*(net.add(unary_work(op, size, element), x) for op in ("relu", "silu")))
+    found = compose(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path))
+    (launch,) = found.launches
+    assert launch.at_once
+    assert found.simulated_us == pytest.approx(found.latency_us, rel=0.2)
+    assert found.simulated_us >= max(run.point.latency_us for run in launch.runs) - 1
+    assert found.inputs_per_s() == pytest.approx(1e6 / found.latency_us)
+    assert found.inputs_per_s() <= found.inputs_per_s(16) <= 1e6 / launch.period_us
+
+
 def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:
     found = compose(fronts)
     written = export(found, tmp_path / "built")

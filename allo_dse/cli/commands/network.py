@@ -68,6 +68,8 @@ def network(  # noqa: PLR0913 (the flags of a command)
 
 
 def _show(composition: Composition) -> None:
+    from allo_dse.dnn.export import BATCHES
+
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("launch", "operator", "columns", "from us", "to us"):
@@ -80,6 +82,9 @@ def _show(composition: Composition) -> None:
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.columns} columns",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
+        "simulated": f"{composition.simulated_us:,.0f} us, with what runs at once simulated together "
+        f"({composition.simulated_us / composition.latency_us - 1:+.1%})",
+        "stream": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         "proved": composition.certificate,
     }
     print_facts(facts, to)

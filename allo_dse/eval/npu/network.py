@@ -80,11 +80,19 @@ TEMPLATE_PERIODS = 3
 
 
 @dataclass
-class _Parts:
-    """What is being built."""
+class Parts:
+    """What is being built.
+
+    Attributes:
+        periods, first_column: of the design that is added.
+        gates: of each process of the design a stream from which it takes a token before it begins, and one into which
+            it puts a token at its end; None where processes begin at once.
+    """
 
     device: NpuDevice
-    periods: int
+    periods: int = 0
+    first_column: int = 0
+    gates: list[tuple[int, int]] | None = None
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
     channel_ticks: dict[int, float] = field(default_factory=dict)
     depths: list[int] = field(default_factory=list)
@@ -121,23 +129,58 @@ class _Parts:
         return {first + row: slope for table, first in firsts for row, slope in self.counts.get(id(table), ())}
 
     def process(self, table: Table, streams: Sequence[int], resources: Sequence[int] = ()) -> int:
+        if self.gates is not None:
+            self.gates.append((self.fifo(1).full, self.fifo(1).full))
+            table, streams = _behind_gate(table, len(streams)), [*streams, *self.gates[-1]]
         self.tables.append(table)
         return self.builder.process(table, streams, resources)
 
     def memory_ports(self, transfer: Transfer) -> tuple[int, int]:
         """The resources that a transfer's tiles need: DRAM in its direction, and its column's way there."""
-        dram, column = (transfer.direction, None), (transfer.direction, transfer.column)
+        dram, column = (transfer.direction, None), (transfer.direction, self.first_column + transfer.column)
         for key in (dram, column):
             if key not in self.memory:
                 self.memory[key] = self.builder.resource()
         return self.memory[dram], self.memory[column]
 
 
+def _behind_gate(table: Table, port: int) -> Table:
+    """The table, with a token taken from one port before and one put into the next one after."""
+    gated = Table()
+    gated.get(port)
+    gated.words.extend(table.words)
+    gated.put(port + 1)
+    gated.resource_ports = table.resource_ports
+    return gated
+
+
 def build_npu_network(
     schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: NpuDevice, periods: int
 ) -> NpuNetwork:
     """The processes of a design, for its first `periods` periods."""
-    parts = _Parts(device, periods)
+    parts = Parts(device, periods)
+    staged, core_ticks = add_design(parts, schedules, links, transport)
+    network = parts.build()
+    return NpuNetwork(
+        network=network,
+        periods=periods,
+        counts=parts.counted_rows(network),
+        core_ticks=core_ticks,
+        dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
+        channel_ticks=parts.channel_ticks,
+        dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
+        memory_names=tuple(
+            f"{'reads' if way == 'in' else 'writes'} of {'DRAM' if column is None else f'column {column}'}"
+            for way, column in parts.memory
+        ),
+    )
+
+
+def add_design(
+    parts: Parts, schedules: Sequence[GroupSchedule], links: Links, transport: Transport
+) -> tuple[list[_Staged], list[float]]:
+    """Add a design's processes; returns its flows, and per node the ticks it computes in one period."""
+    device = parts.device
     ports = ports_of_nodes(schedules)
     ends: dict[tuple[int, PortKey], Fifo] = {}
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
@@ -153,21 +196,7 @@ def build_npu_network(
         _memory_tile_channel(parts, tables, staged[-1], local)
     for transfer in transport.transfers:
         _shim_channel(parts, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
-    core_ticks = _cores(parts, schedules, links, ends, transport.layouts)
-    network = parts.build()
-    return NpuNetwork(
-        network=network,
-        periods=periods,
-        counts=parts.counted_rows(network),
-        core_ticks=core_ticks,
-        dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
-        channel_ticks=parts.channel_ticks,
-        dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
-        memory_names=tuple(
-            f"{'reads' if way == 'in' else 'writes'} of {'DRAM' if column is None else f'column {column}'}"
-            for way, column in parts.memory
-        ),
-    )
+    return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
 @dataclass(frozen=True)
@@ -216,7 +245,7 @@ def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, s
 
 
 def _memory_tile_channel(
-    parts: _Parts, tables: dict[tuple[str, int, Cadence, int], Table], staged: _Staged, local: list[Fifo]
+    parts: Parts, tables: dict[tuple[str, int, Cadence, int], Table], staged: _Staged, local: list[Fifo]
 ) -> None:
     """The memory-tile channel of one flow: to all its cores at once, or from its core."""
     flow, schedule, ticks = staged.flow, staged.schedule, staged.ticks.channel
@@ -230,7 +259,7 @@ def _memory_tile_channel(
     parts.channel_ticks[process] = float(ticks * schedule.cadence.steady)
 
 
-def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: list[int], targets: list[int]) -> Table:
+def _transfer_table(parts: Parts, schedule: PortSchedule, ticks: int, sources: list[int], targets: list[int]) -> Table:
     """Move tiles from FIFOs to FIFOs; a FIFO at port p has its full slots there and its free ones at p + 1."""
     table = Table()
     with parts.repeat(table, schedule.cadence.over(parts.periods), schedule.cadence.steady):
@@ -246,7 +275,7 @@ def _transfer_table(parts: _Parts, schedule: PortSchedule, ticks: int, sources: 
     return table
 
 
-def _shim_channel(parts: _Parts, flows: list[_Staged], memory: tuple[int, int]) -> None:
+def _shim_channel(parts: Parts, flows: list[_Staged], memory: tuple[int, int]) -> None:
     """One shim channel: the tiles of its flows in the order in which the cores need them."""
     key = tuple((id(f.schedule), f.flow.direction, f.ticks) for f in flows)
     channel = parts.shim_channels.get(key)
@@ -258,7 +287,7 @@ def _shim_channel(parts: _Parts, flows: list[_Staged], memory: tuple[int, int]) 
     parts.channel_ticks[process] = ticks
 
 
-def _shim_table(parts: _Parts, flows: list[_Staged]) -> tuple[Table, float]:
+def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
     """What a shim channel does, and the ticks its moves take in a steady period."""
     table = Table()
     # A channel walks through its descriptors in one order, so its flows take turns as the cores come to need tiles; in
@@ -280,7 +309,7 @@ def _order_of_moves(flags: list[Flags]) -> IntArray:
 
 
 def _shim_moves(
-    parts: _Parts, table: Table, flows: list[_Staged], order: IntArray, periods: int, per_period: int
+    parts: Parts, table: Table, flows: list[_Staged], order: IntArray, periods: int, per_period: int
 ) -> None:
     """The moves of one period, `periods` times; a run of the same pattern becomes a repeat."""
     pattern, times = _shortest_pattern(order)
@@ -306,7 +335,7 @@ def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:
 
 
 def _cores(
-    parts: _Parts,
+    parts: Parts,
     schedules: Sequence[GroupSchedule],
     links: Links,
     ends: dict[tuple[int, PortKey], Fifo],
@@ -329,7 +358,7 @@ def _cores(
     return result
 
 
-def _core_table(parts: _Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
+def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
     """What a core does: the first period, then the steady one as often as it repeats."""
     table = Table()
     same = all(np.array_equal(port.first, port.steady) for port in schedule.ports)
