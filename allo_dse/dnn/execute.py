@@ -87,7 +87,10 @@ def difference(found: Array, expected: Array) -> float:
 
 def deviation(name: str, work: Work, found: Array, expected: Array) -> Deviation:
     """How far a work's result is from what is expected of it."""
+    return Deviation(name, work.kind, difference(found, expected), tolerance(work))
+
+
+def tolerance(work: Work) -> float:
+    """How far a work's result may be from what is expected of it, over its largest value."""
     program = loaded(work)
-    return Deviation(
-        name, work.kind, difference(found, expected), tolerance_of(interface(program)[1][0].dtype, program)
-    )
+    return tolerance_of(interface(program)[1][0].dtype, program)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
+from allo_dse.eval.hardware.program_source import NotCut, function_source
 
-from .compose import Composition, Launch
+from . import driver
+from .compose import Composition, Launch, Run
+from .network import Arrange, Array, Arrays, Host, Network, Step
+from .operators.work import Work
+
+RUN = "run.py"
 
 BATCHES = (1, 16)
 """Inputs that go through a launch before the next one is begun, of which the throughput is told."""
@@ -41,10 +53,12 @@ def _launch(launch: Launch) -> JsonObject:
                 "reads": list(run.step.inputs),
                 "writes": run.step.output,
                 "design": run.point.design.study.name,
+                "folder": _folder(launch, run),
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
                 "columns": run.point.columns,
                 "cores": run.point.cores,
+                "latency_us": round(run.point.latency_us, 1),
                 "start_us": round(run.start_us, 1),
                 "end_us": round(run.end_us, 1),
                 "dram_bytes": run.point.dram_bytes,
@@ -55,20 +69,124 @@ def _launch(launch: Launch) -> JsonObject:
     }
 
 
-def export(composition: Composition, directory: str | Path) -> list[Path]:
-    """Write `network.json` and, for each launch, a folder for each of its designs: program, mapping and placement.
+def _folder(launch: Launch, run: Run) -> str:
+    return f"launch_{launch.number}/{run.point.design.study.name}"
+
+
+def export(composition: Composition, directory: str | Path, inputs: Mapping[str, Array] | None = None) -> list[Path]:
+    """Write a driver that runs the network launch by launch, what it needs, and for each launch a folder for each of
+    its designs: program, mapping and placement.
+
+    Args:
+        inputs: an array for each input of the network, for the driver to run on; random ones where it is not given.
 
     Returns:
-        the files. Raises StudyError where the directory is a file.
+        the files.
+
+    Raises:
+        StudyError: where the directory is a file, or a step of the host has no source of its own.
     """
     folder = Path(directory)
     if folder.exists() and not folder.is_dir():
         raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
-    written = []
+    network = composition.fronts.network
+    given = random_inputs(network) if inputs is None else inputs
+    hosts = {step.name: f"host_{number}.py" for number, step in enumerate(network.steps) if isinstance(step.work, Host)}
+    facts = {
+        "network": network.name,
+        "device": composition.fronts.device.name,
+        **facts_of(composition),
+        "outputs": dict.fromkeys(network.outputs, network.tolerance),
+        "steps": [
+            {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
+             "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {})}
+            for step in in_order(composition)
+        ],
+    }  # fmt: skip
+    arrays = {"constants": network.constants, "inputs": given, "orders": _orders(network)}
+    files = {
+        "network.json": json.dumps(facts, indent=1) + "\n",
+        RUN: Path(driver.__file__).read_text(),
+        **{f"{name}.npz": _archive(own) for name, own in (arrays | _expected(network, given)).items() if own},
+        **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
+    }
+    (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
+    written = write_files(files, folder)
     for launch in composition.launches:
-        for key, run in launch.designs.items():
-            written += run.point.design.export(folder / f"launch_{launch.number}" / key)
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = folder / "network.json"
-    facts.write_text(json.dumps(facts_of(composition), indent=1) + "\n")
-    return [*written, facts]
+        for run in launch.designs.values():
+            written += run.point.design.export(folder / _folder(launch, run))
+    return written
+
+
+def in_order(composition: Composition) -> Iterator[Step]:
+    """A network's steps launch by launch, and what no launch does as soon as it can be done."""
+    network = composition.fronts.network
+    known = {*network.inputs, *network.constants}
+    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
+    for run in (None, *(run for launch in composition.launches for run in launch.runs)):
+        if run is not None:
+            known.add(run.step.output)
+            yield run.step
+        for step in list(waiting):  # in an order in which they can run
+            if known.issuperset(step.inputs):
+                waiting.remove(step)
+                known.add(step.output)
+                yield step
+
+
+def random_inputs(network: Network, seed: int = 0) -> Arrays:
+    """Normal numbers; small indices for what the host reads."""
+    rng = np.random.default_rng(seed)
+    indices = {name for step in network.steps if isinstance(step.work, Host) for name in step.inputs}
+    return {
+        name: rng.integers(0, 2, network.shapes[name])
+        if name in indices
+        else rng.standard_normal(network.shapes[name]).astype(np.float32)
+        for name in network.inputs
+    }
+
+
+def _orders(network: Network) -> Arrays:
+    """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
+    where they stay."""
+    orders = {}
+    for step in network.steps:
+        if isinstance(step.work, Arrange):
+            shapes = [network.shapes[name] for name in step.inputs]
+            orders[step.name] = np.zeros(0, np.int32) if step.work.free else _order(step, step.work, shapes)
+    return orders
+
+
+def _order(step: Step, work: Arrange, shapes: list[tuple[int, ...]]) -> Array:
+    parts, first = [], 1
+    for shape in shapes:
+        parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
+        first += math.prod(shape)
+    order = np.asarray(work.function(*parts))
+    if not np.array_equal(work.function(*(-part for part in parts)), -order):
+        raise StudyError(f"step {step.name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")
+    return order.ravel()
+
+
+def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays]:
+    """The outputs from some inputs; none where too much would have to be simulated for them."""
+    unknown = [step for step, work in network.worked if work.reference is None]
+    if sum(math.prod(network.shapes[step.output]) for step in unknown) > MOST_GOLDEN_ELEMENTS:
+        return {}
+    found = network.run(inputs, simulated=False)
+    return {"expected": {name: found[name] for name in network.outputs}}
+
+
+def _host(network: Network, step: Step) -> str:
+    assert isinstance(step.work, Host)
+    try:
+        return function_source(step.work.function)
+    except NotCut as problem:
+        place = f"{network.name}: step {step.name!r} of the host"
+        raise StudyError(f"{place}: {problem.message}", hint="define it at the top of a file of its own") from None
+
+
+def _archive(arrays: Mapping[str, Array]) -> bytes:
+    data = io.BytesIO()
+    np.savez_compressed(data, **dict(arrays))  # type: ignore[arg-type]
+    return data.getvalue()

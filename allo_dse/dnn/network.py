@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.mapper.program import Program
 
-from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program
+from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
 from .operators.work import Work
 
 Array = NDArray[np.generic]
@@ -177,10 +177,14 @@ class Network:
             for step, work in self.worked
         ]
         whole = self.run(inputs)
-        for name in self.outputs:
-            path = max((one.allowed for one in found), default=0.0) * math.sqrt(max(1, len(found)))
-            found.append(Deviation(name, "whole", difference(whole[name], exact[name]), path))
-        return found
+        return found + [
+            Deviation(name, "whole", difference(whole[name], exact[name]), self.tolerance) for name in self.outputs
+        ]
+
+    @property
+    def tolerance(self) -> float:
+        """How far outputs may be from what is expected, over their largest value: as a random walk over all steps."""
+        return max((tolerance(work) for _, work in self.worked), default=0.0) * math.sqrt(max(1, len(self.worked)))
 
     def _given(self, inputs: Mapping[str, Array]) -> Arrays:
         for name in self.inputs:

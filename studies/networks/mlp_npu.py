@@ -12,11 +12,11 @@ from allo_dse.dnn.operators import element_type, gemm_work, unary_work
 
 def network(rows: int = 256, width: int = 256, hidden: int = 1024) -> dse.Network:
     """The network that `allo-tune network` maps; its arguments can be set with `--set name=value`."""
-    element = element_type("bf16")
+    element, rng = element_type("bf16"), np.random.default_rng(0)
     net = dse.Network("mlp")
     x = net.input("x", (rows, width))
-    up = net.constant("up", np.zeros((width, hidden), np.float32))
-    down = net.constant("down", np.zeros((hidden, width), np.float32))
+    up = net.constant("up", rng.standard_normal((width, hidden)).astype(np.float32))
+    down = net.constant("down", rng.standard_normal((hidden, width)).astype(np.float32))
     hidden_sums = net.add(gemm_work(rows, hidden, width, element), x, up, name="up_projection")
     active = net.add(unary_work("relu", rows * hidden, element), hidden_sums, name="relu")
     net.output(net.add(gemm_work(rows, width, hidden, element), active, down, name="down_projection"))

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError
 
 from ..layouts import is_free, simplified
-from ..network import Arrange, Host, Network
+from ..network import Arrange, Network
 from ..operators.attention import attention_work, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..operators.work import Work, element_type
 from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
+from .host import host_step
 from .images import batch_norm, conv, pooling, reduce_mean
 from .patterns import over_last, with_patterns
 
@@ -230,8 +231,7 @@ def _layout(builder: Builder, node: Node) -> None:
 
 
 def _host(builder: Builder, node: Node) -> None:
-    function, names = _by_onnx(builder, node, node.output)
-    builder.add(node, Host(node.op, function), *names)
+    builder.add(node, host_step(node), *node.inputs)
 
 
 LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")

@@ -17,7 +17,8 @@ from typing import Any
 def install() -> None:
     """Replace methods of Allo for this process."""
     graph, tensor = _class("allo.backend.aie.mapping", "ComputationGraph"), _class("allo.memory", "DTensor")
-    if hasattr(graph, "chain") and hasattr(graph, "bundle_multi"):
+    if hasattr(graph, "chain") and hasattr(graph, "bundle_multi") and not hasattr(graph, "_chains_nearby"):
+        graph._chains_nearby = True  # once, however many designs a process builds
         graph.chain = nearby_chain(graph.chain)
         graph.bundle_multi = noted_bundle(graph.bundle_multi)
     if hasattr(tensor, "PE_tile_id_to_tensor_tile_id"):

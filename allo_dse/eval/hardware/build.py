@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -29,6 +30,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -50,10 +52,8 @@ class WrongResults(Exception):
 
 def main() -> int:
     """Build, run, check and time as the command line says; returns the exit code."""
-    options = _options()
+    options = options_of("Build this design with Allo and run it.")
     design = json.loads((HERE / "design.json").read_text())["allo"]
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     try:
         found = _measure(design, options)
     except WrongResults as wrong:
@@ -63,8 +63,9 @@ def main() -> int:
     return 0
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Build this design with Allo and run it.")
+def options_of(description: str) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
     parser.add_argument("--warmup", type=int, default=20, help="calls before those that are timed")
@@ -79,17 +80,17 @@ def _options() -> argparse.Namespace:
 def _measure(design: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     _progress(options, "building")
     started = time.monotonic()
-    module = _build(design, options)
+    module, program = build(design, options)
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if options.build_only:
         return found
     tensors: Tensors = design["tensors"]
     arrays = make_arrays(tensors, options.seed)
     _progress(options, "waiting")
-    with _only_user():
+    with only_user():
         _progress(options, "running")
-        means, least = _run(module, [arrays[t["name"]] for t in tensors], Path(options.project), options.repetitions)
-    found |= _checked(tensors, arrays, options.seed, design["tolerance"])
+        means, least = run(module, [arrays[t["name"]] for t in tensors], Path(options.project), options.repetitions)
+    found |= checked(program, tensors, arrays, options.seed, design["tolerance"])
     _progress(options, "done")
     median = statistics.median(means)
     return {
@@ -108,13 +109,14 @@ def _progress(options: argparse.Namespace, stage: str) -> None:
             file.write(f"{stage}\n")
 
 
-def _build(design: Mapping[str, Any], options: argparse.Namespace) -> Any:
-    """Allo's module of the design; a refusal ends the program with an exit code of its own."""
+def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, ModuleType]:
+    """Allo's module of the design, and its program; a refusal ends the program with an exit code of its own."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     df = importlib.import_module("allo.dataflow")
-    sys.path.insert(0, str(HERE))
-    program, mapping = importlib.import_module("program"), importlib.import_module("mapping")
+    program, mapping = _own("program"), _own("mapping")
     if (HERE / "allo_folding.py").exists():
-        importlib.import_module("allo_folding").install()
+        _own("allo_folding").install()
     profile = {"profile": True, "warmup": options.warmup, "num_iters": options.iterations}
     project = Path(options.project)
     (project / LAST_FILE).unlink(missing_ok=True)
@@ -124,7 +126,7 @@ def _build(design: Mapping[str, Any], options: argparse.Namespace) -> Any:
             return df.build(
                 program.region(), target="aie", project=options.project, device_type=design["device"],
                 mapping_primitives=mapping.mapping_primitives(), **profile,
-            )  # fmt: skip
+            ), program  # fmt: skip
         except (AssertionError, ValueError, TypeError, NotImplementedError, Warning) as refusal:
             error: Exception = refusal
         except Exception as failure:  # whatever the front end makes of a program it does not know
@@ -134,6 +136,20 @@ def _build(design: Mapping[str, Any], options: argparse.Namespace) -> Any:
     traceback.print_exception(error)
     print(f"Allo refuses the design: {type(error).__name__}: {error}", file=sys.stderr)
     raise SystemExit(REFUSED)
+
+
+def _own(name: str) -> ModuleType:
+    """A module of this folder, whatever modules of that name other folders have."""
+    sys.path.insert(0, str(HERE))
+    try:
+        spec = importlib.util.spec_from_file_location(f"{HERE.parent.name}_{HERE.name}_{name}", HERE / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(HERE))
+    return module
 
 
 @contextmanager
@@ -154,7 +170,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _only_user() -> Iterator[None]:
+def only_user() -> Iterator[None]:
     """Hold the device: one run at a time, whoever started it. The lock goes with the process, however that ends."""
     descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -164,7 +180,7 @@ def _only_user() -> Iterator[None]:
         os.close(descriptor)
 
 
-def _run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tuple[list[float], list[float]]:
+def run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tuple[list[float], list[float]]:
     """Mean and least time of each repetition, in us, as Allo's host program says them."""
     means, least = [], []
     for number in range(repetitions):
@@ -187,7 +203,7 @@ def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     arrays = {}
     for tensor in tensors:
-        dtype = _dtype(tensor["dtype"])
+        dtype = dtype_of(tensor["dtype"])
         if tensor["written"]:
             arrays[tensor["name"]] = np.zeros(tensor["shape"], dtype)
         elif tensor["float"]:
@@ -198,7 +214,7 @@ def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
     return arrays
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[Any]:
     """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
     own = getattr(np, name, None)
     found: np.dtype[Any] = np.dtype(own if own is not None else getattr(importlib.import_module("ml_dtypes"), name))
@@ -213,13 +229,18 @@ def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> l
     return list(expected) if isinstance(expected, tuple) else [expected]
 
 
-def _checked(tensors: Tensors, arrays: Mapping[str, Any], seed: int, tolerance: Mapping[str, float]) -> dict[str, Any]:
+def checked(
+    program: ModuleType, tensors: Tensors, arrays: Mapping[str, Any], seed: int | None, tolerance: Mapping[str, float]
+) -> dict[str, Any]:
     """Whether results were checked, and against what.
+
+    Args:
+        seed: of the inputs; None for others.
 
     Raises:
         WrongResults: where they differ.
     """
-    program, written = sys.modules["program"], [t for t in tensors if t["written"]]
+    written = [t for t in tensors if t["written"]]
     if hasattr(program, "reference"):
         expected, by = expected_of(program.reference, tensors, arrays), "reference"
     elif (HERE / "golden.npz").exists() and seed == 0:
@@ -228,13 +249,13 @@ def _checked(tensors: Tensors, arrays: Mapping[str, Any], seed: int, tolerance: 
     else:
         return {"checked": False}
     for tensor, wanted in zip(written, expected, strict=True):
-        wrong = _wrong(arrays[tensor["name"]], np.asarray(wanted), tolerance.get(tensor["name"]))
+        wrong = wrong_elements(arrays[tensor["name"]], np.asarray(wanted), tolerance.get(tensor["name"]))
         if wrong:
             raise WrongResults(f"{tensor['name']} differs in {wrong} of {arrays[tensor['name']].size} elements")
     return {"checked": True, "checked_by": by}
 
 
-def _wrong(found: Any, wanted: Any, tolerance: float | None) -> int:
+def wrong_elements(found: Any, wanted: Any, tolerance: float | None) -> int:
     """How many elements differ; floats by more than a share of the largest value."""
     if tolerance is None:
         return int(np.count_nonzero(found != wanted.astype(found.dtype)))

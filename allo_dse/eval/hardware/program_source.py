@@ -6,8 +6,11 @@ import ast
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import FunctionType
+
+import numpy as np
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.lang.region import Region
@@ -53,15 +56,15 @@ def program_files(
     return {**cut.modules, "program.py": f"{head}{body}\n\ndef region():\n    return {call}\n"}
 
 
-def _place(function: object) -> tuple[Path, str]:
+def _place(function: object, what: str = "the program") -> tuple[Path, str]:
     """The file and the name of a function that is defined at the top of a file."""
     if not isinstance(function, FunctionType) or function.__qualname__ != function.__name__:
-        raise NotCut("the program is not a function at the top of a file")
+        raise NotCut(f"{what} is not a function at the top of a file")
     if function.__name__ == "<lambda>":
-        raise NotCut("the program is a lambda")
+        raise NotCut(f"{what} is a lambda")
     file = Path(inspect.getfile(function))
     if not file.is_file():
-        raise NotCut(f"the program's file {file} cannot be read")
+        raise NotCut(f"the file of {what}, {file}, cannot be read")
     return file, function.__name__
 
 
@@ -85,8 +88,33 @@ def _arguments(params: Mapping[str, object], function: object) -> tuple[str, lis
     return ", ".join(texts), extra
 
 
+def function_source(function: Callable[..., object]) -> str:
+    """A module that defines `function`, cut out of the file at whose top it is defined.
+
+    Args:
+        function: that, or a `functools.partial` of it with plain keywords.
+
+    Raises:
+        NotCut: when it is defined elsewhere, or needs this package.
+    """
+    whole = function.func if isinstance(function, partial) else function
+    given = function.keywords if isinstance(function, partial) else {}
+    file, name = _place(whole, "what it computes")
+    if not all(isinstance(value, _PLAIN) for value in given.values()):
+        raise NotCut("the function is given values that have no text")
+    words = "".join(f", {word}={value!r}" for word, value in given.items())
+    cut = _Cut(file)
+    body = cut.text({name})
+    if cut.modules:
+        raise NotCut(f"the function needs other files: {', '.join(cut.modules)}")
+    return f"{body}\n\ndef function(*arrays):\n    return {name}(*arrays{words})\n"
+
+
 def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
     """The statements that define `reference`."""
+    name = getattr(reference, "__name__", "")
+    if reference is not None and getattr(np, name, None) is reference:
+        return f"import numpy\n\nreference = numpy.{name}\n"
     if not isinstance(reference, FunctionType) or Path(inspect.getfile(reference)) != cut.file:
         raise NotCut("the reference is not a function of the program's file")
     closed = inspect.getclosurevars(reference).nonlocals

@@ -76,7 +76,7 @@ def take(nodes, name):
 
 class Module:
     def __init__(self, graph, mode):
-        self.graph, self.mode, self.calls = graph, mode, 0
+        self.graph, self.mode, self.calls, self.given = graph, mode, 0, None
 
     def __call__(self, *arrays):
         if self.mode == "run hangs":
@@ -87,8 +87,10 @@ class Module:
         if self.mode == "garbage":
             os.write(1, os.urandom(5000))
             return
-        if not self.calls:
+        given = [array.tobytes() for array in arrays[:-1]]
+        if given != self.given:
             simulate(self.graph, *arrays)
+            self.given = given
         if self.mode == "wrong":
             arrays[-1][0, 0] += 1
         self.calls += 1

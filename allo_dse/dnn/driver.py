@@ -1,0 +1,184 @@
+"""Run this network with Allo on the NPU, launch by launch, check its results and time it.
+
+    python run.py                   # says what it finds
+    python run.py --json            # as one JSON object, in the last line
+    python run.py --build-only      # stops before it needs a device
+
+Needs what `launch_*/*/build.py` need, and nothing else: Allo with its AIE backend, XRT, NumPy. `network.json` has the
+launches and the steps, `inputs.npz` and `constants.npz` what the network reads, `expected.npz` its outputs as its
+operators' references compute them, `orders.npz` where the elements of each rearrangement come from (from 1; 0 is
+a zero), `host_*.py` what the host computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`.
+
+Allo's host program runs one region, and configures the array for each of its calls. Every design is a build of its own
+therefore, and what a launch has side by side runs one after another: the time of a launch is the sum of its calls,
+without configuring the array.
+
+Exit codes: 0 fine; 65 Allo refuses a design; 66 wrong results; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HERE = Path(__file__).resolve().parent
+WRONG = 66
+
+Array = NDArray[Any]
+Facts = Mapping[str, Any]
+
+
+class WrongResults(Exception):
+    """The device computed something else than a reference."""
+
+
+class Built:
+    """A design that Allo has built."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+        self.project = folder / "top.prj"
+        self.tools = _module(folder / "build.py")
+        self.facts: Facts = json.loads((folder / "design.json").read_text())["allo"]
+        own = argparse.Namespace(**{**vars(options), "project": str(self.project)})
+        self.module, self.program = self.tools.build(self.facts, own)
+
+    def run(self, given: Sequence[Array], repetitions: int) -> tuple[Array, float]:
+        """What the device makes of the arrays that the program reads, in order; and its time in us.
+
+        Raises:
+            WrongResults: where the program's own reference computes something else from them.
+        """
+        tensors, left = self.facts["tensors"], iter(given)
+        arrays = {}
+        for tensor in tensors:
+            one = np.zeros(tensor["shape"]) if tensor["written"] else next(left).reshape(tensor["shape"])
+            arrays[tensor["name"]] = np.ascontiguousarray(one.astype(self.tools.dtype_of(tensor["dtype"])))
+        with self.tools.only_user():
+            means, _ = self.tools.run(self.module, list(arrays.values()), self.project, repetitions)
+        try:
+            self.tools.checked(self.program, tensors, arrays, None, self.facts["tolerance"])
+        except self.tools.WrongResults as wrong:
+            raise WrongResults(str(wrong)) from None
+        return next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
+
+
+def main() -> int:
+    """Build and run as the command line says; returns the exit code."""
+    network = json.loads((HERE / "network.json").read_text())
+    folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
+    options = _module(next(iter(folders.values())) / "build.py").options_of("Run this network with Allo.")
+    started = time.monotonic()
+    built = {name: Built(folder, options) for name, folder in folders.items()}
+    found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
+    if not options.build_only:
+        try:
+            found |= _run(network, built, options.repetitions)
+        except WrongResults as wrong:
+            print(f"wrong results: {wrong}", file=sys.stderr)
+            return WRONG
+    print(json.dumps(found) if options.json else "\n".join(_said(found)))
+    return 0
+
+
+def _run(network: Facts, built: Mapping[str, Built], repetitions: int) -> dict[str, Any]:
+    """Times of everything that runs, in its order, and whether the outputs are as expected."""
+    runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
+    known = {**_arrays("constants"), **_arrays("inputs")}
+    orders = _arrays("orders")
+    times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
+    host_us = {}
+    for step in network["steps"]:
+        name, given = step["name"], [known[one] for one in step["inputs"]]
+        if name in runs:
+            number, run = runs[name]
+            try:
+                made, us = built[run["folder"]].run(given, repetitions)
+            except WrongResults as wrong:
+                raise WrongResults(f"launch {number}: {name}: {wrong}") from None
+            times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
+        else:
+            started = time.perf_counter()
+            made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
+            host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
+        known[step["output"]] = made.reshape(step["shape"])
+    launches = [
+        {"launch": number, "latency_us": sum(run["latency_us"] for run in own), "runs": own}
+        for number, own in enumerate(times)
+    ]
+    total = sum(launch["latency_us"] for launch in launches)
+    return {"latency_us": total, "launches": launches, "host_us": host_us, **_checked(network["outputs"], known)}
+
+
+def _arrays(name: str) -> dict[str, Array]:
+    """The arrays of a file; none where there is no file."""
+    file = HERE / f"{name}.npz"
+    if not file.exists():
+        return {}
+    with np.load(file) as data:
+        return dict(data)
+
+
+def _moved(given: Sequence[Array], order: Array) -> Array:
+    """The elements of some arrays in another order; none are moved where it is empty."""
+    if not order.size:
+        return given[0]
+    return np.concatenate([np.zeros(1, given[0].dtype), *(one.ravel() for one in given)])[order]
+
+
+def _on_host(step: Facts, given: Sequence[Array]) -> Array:
+    """What the host computes; narrow floats come to it as float32."""
+    function = _module(HERE / step["host"]).function
+    wide = [one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one for one in given]
+    return np.asarray(function(*wide))
+
+
+def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[str, Any]:
+    """How far the outputs are from what is expected, over its largest value.
+
+    Raises:
+        WrongResults: where one is farther than allowed.
+    """
+    expected = _arrays("expected")
+    differences = {}
+    for name, allowed in outputs.items():
+        if name not in expected:
+            continue
+        exact = expected[name].astype(np.float64)
+        apart = np.abs(known[name].astype(np.float64) - exact).max(initial=0)
+        differences[name] = float(apart / max(np.abs(exact).max(initial=0), 1e-30))
+        if not differences[name] <= allowed:
+            raise WrongResults(f"output {name} is {differences[name]:.2g} off, where {allowed:.2g} is allowed")
+    return {"checked": len(differences) == len(outputs), "differences": differences}
+
+
+def _said(found: Facts) -> list[str]:
+    lines = [f"{name}: {value}" for name, value in found.items() if name != "launches"]
+    for launch in found.get("launches", ()):
+        lines.append(f"launch {launch['launch']}: {launch['latency_us']:.1f} us")
+        lines += [f"  {r['step']}: {r['latency_us']:.1f} us ({r['predicted_us']} predicted)" for r in launch["runs"]]
+    return lines
+
+
+def _module(file: Path) -> ModuleType:
+    """A module of a file, whatever other files are called."""
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    sys.exit(main())
