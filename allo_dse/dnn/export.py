@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
@@ -103,11 +104,15 @@ def export(composition: Composition, directory: str | Path, inputs: Mapping[str,
             for step in in_order(composition)
         ],
     }  # fmt: skip
-    arrays = {"constants": network.constants, "inputs": given, "orders": _orders(network)}
-    files = {
+    arrays: dict[str, Mapping[str, Array]] = {
+        "constants": network.constants,
+        "inputs": given,
+        "orders": _orders(network),
+    }
+    files: dict[str, str | bytes] = {
         "network.json": json.dumps(facts, indent=1) + "\n",
         RUN: Path(driver.__file__).read_text(),
-        **{f"{name}.npz": _archive(own) for name, own in (arrays | _expected(network, given)).items() if own},
+        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(network, given)}.items() if own},
         **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
@@ -158,12 +163,13 @@ def _orders(network: Network) -> Arrays:
 
 
 def _order(step: Step, work: Arrange, shapes: list[tuple[int, ...]]) -> Array:
-    parts, first = [], 1
+    parts: list[NDArray[np.int32]] = []
+    first = 1
     for shape in shapes:
         parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
         first += math.prod(shape)
-    order = np.asarray(work.function(*parts))
-    if not np.array_equal(work.function(*(-part for part in parts)), -order):
+    order: NDArray[np.int32] = np.asarray(work.function(*parts), np.int32)
+    if not np.array_equal(work.function(*(np.negative(part) for part in parts)), np.negative(order)):
         raise StudyError(f"step {step.name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")
     return order.ravel()
 
