@@ -137,3 +137,14 @@ def test_a_mask_that_hides_something_else_than_what_comes_after_is_no_attention(
     attended = w("MatMul", w("Softmax", w("Add", scores, w.const(mask))), heads)
     kinds = _kinds(dse.from_onnx(w.model(attended, (1, models.LENGTH, models.WIDTH))))
     assert "attention" not in kinds
+
+
+def test_what_only_looks_like_a_rotation_is_not_taken_for_one() -> None:
+    w, half = models.Writer(), models.WIDTH // 2
+    axes = w.const([-1], np.int64)
+    low = w("Slice", "x", w.const([0], np.int64), w.const([half], np.int64), axes)
+    high = w("Slice", "x", w.const([half], np.int64), w.const([models.WIDTH], np.int64), axes)
+    table = w.const(np.ones((models.LENGTH, models.WIDTH)))
+    swapped = w("Mul", w("Concat", w("Neg", low), high, axis=-1), table)
+    with pytest.raises(dse.StudyError, match="no program for Neg"):
+        dse.from_onnx(w.model(w("Add", w("Mul", "x", table), swapped), (1, 1, models.LENGTH, models.WIDTH)))

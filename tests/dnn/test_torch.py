@@ -23,6 +23,7 @@ from . import models
 
 GPT2_BLOCK = Path("studies/networks/gpt2_block_torch.py")
 RESNET_STAGE = Path("studies/networks/resnet_stage_torch.py")
+LLAMA_LAYER = Path("studies/networks/llama_layer_torch.py")
 TOLERANCE = 0.02  # of the largest value, after a block in bfloat16
 
 RUN = """
@@ -66,6 +67,19 @@ def test_a_block_of_gpt2(tmp_path: Path) -> None:
         *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
     ]
     assert _difference(network, GPT2_BLOCK, settings, tmp_path) < TOLERANCE
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_a_layer_of_llama_keeps_its_groups_of_heads_and_turns_halves(tmp_path: Path) -> None:
+    settings = {"length": 16, "width": 32, "hidden": 48, "heads": 4, "kv_heads": 2}
+    network = dse.from_torch_file(LLAMA_LAYER, settings=settings)
+    assert _kinds(network) == [
+        *("rms_norm", "gemm", "rope", "gemm", "rope", "gemm", "layout", "layout", "attention", "layout", "gemm", "add"),
+        *("rms_norm", "gemm", "gemm", "silu_mul", "gemm", "add"),
+    ]
+    attention = next(work for _, work in network.worked if work.kind == "attention")
+    assert (attention.params["KV"], attention.params["G"], attention.params["causal"]) == (2, 2, 1)
+    assert _difference(network, LLAMA_LAYER, settings, tmp_path) < TOLERANCE
 
 
 @pytest.mark.usefixtures("pytorch")

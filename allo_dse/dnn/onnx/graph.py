@@ -57,7 +57,7 @@ class Graph:
 
     def writer(self) -> dict[str, Node]:
         """The nodes by what they write."""
-        return {node.output: node for node in self.nodes}
+        return {name: node for node in self.nodes for name in (node.proto.output if node.proto else [node.output])}
 
 
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
@@ -81,25 +81,45 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     for name in inputs:
         _require_shape(graph.name, name, types[name])
     types |= {name: _type_of(array) for name, array in known.items()}
-    nodes = []
+    outputs, nodes = [o.name for o in graph.output], []
+    same: dict[str, str] = {}
     for proto in graph.node:
-        node = _node(proto)
+        node = _node(proto, same)
         values = _values(node, known, types, versions.get("", 1))
         if values is None:
-            nodes.append(node)
             types |= _inferred(node, known, types, versions)
+            if _changes_nothing(node, types) and node.output not in outputs:
+                same[node.output] = node.inputs[0]
+            else:
+                nodes.append(node)
         else:
             known |= values
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, [o.name for o in graph.output], versions)
+    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions)
 
 
-def _node(proto: NodeProto) -> Node:
-    from onnx import helper
+def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
+    """A node that reads what tensors are the same as, where they are the same as others."""
+    from onnx import NodeProto, helper
 
+    if any(name in same for name in proto.input):
+        renamed = NodeProto()
+        renamed.CopyFrom(proto)
+        renamed.input[:] = [same.get(name, name) for name in proto.input]
+        proto = renamed
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     return Node(proto.op_type, proto.name, tuple(proto.input), proto.output[0], attributes, proto)
+
+
+def _changes_nothing(node: Node, types: Mapping[str, TypeProto]) -> bool:
+    """Whether a node, as it infers, writes what it reads; networks have one type for all floating-point numbers."""
+    from onnx import TensorProto
+
+    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    if node.op == "Cast" and node.inputs[0] in types:
+        return types[node.inputs[0]].tensor_type.elem_type in floats and node.attributes["to"] in floats
+    return node.op in {"Identity", "Dropout"}
 
 
 def _shape(type_: TypeProto) -> Shape | None:

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .graph import Graph, Node
+from .transformers import Bound, attention_node, number_of, rotary_node
 
 Pattern = str | tuple[object, ...]
-Bound = dict[str, str]
 COMMUTE = {"Add", "Mul"}
 EXACT = {"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715, "slope": np.sqrt(2 / np.pi)}
 """What known numbers of a pattern are to be, by name."""
-LOWEST = -1e4  # exp of it is 0 in every type; half precision has no number below -65504
 
 _HALF = "=half"
 _ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
@@ -51,6 +49,7 @@ PATTERNS: dict[str, list[Pattern]] = {
     "Silu": [("Mul", "x", ("Sigmoid", "x"))],
     "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
     "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
+    "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
     "Attention": [
         ("MatMul", ("Softmax", ("Add", "scores", "=mask")), "v"),
         ("MatMul", ("Softmax", ("Where", "=shown", "scores", "=lowest")), "v"),
@@ -113,19 +112,16 @@ def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
     return node
 
 
-def _number(bound: Bound, name: str, graph: Graph, default: float) -> float:
-    array = graph.known[bound[name]] if name in bound else np.array(default)
-    return float(array.ravel()[0]) if array.size == 1 else float("nan")
-
-
 def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
     """The node that stands for a pattern; None where its numbers are others than the operator's."""
 
     def number(name: str, default: float) -> float:
-        return _number(bound, name, graph, default)
+        return number_of(bound, name, graph, default)
 
     if op == "Attention":
-        return _attention(root, bound, graph)
+        return attention_node(root, bound, graph)
+    if op == "RotaryEmbedding":
+        return rotary_node(root, bound, graph)
     if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
         return None
     if "=root" in bound and not np.isclose(max(number("=root", 0), 1 / number("=root", 1)), np.sqrt(2)):
@@ -133,48 +129,3 @@ def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
     names = tuple(bound[name] for name in ("x", "up", "=weight", "=bias") if name in bound)
     attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}
     return Node(op, root.name, names, root.output, attributes)
-
-
-def _attention(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """Keys come transposed here; None where what is hidden is not what comes after a query."""
-    writer = graph.writer()
-    scores, factor = _unscaled(bound["scores"], graph, writer)
-    product = writer.get(scores)
-    if product is None or product.op != "MatMul":
-        return None
-    (q, of_q), (k, of_k) = (_unscaled(name, graph, writer) for name in product.inputs)
-    length, over = graph.shapes[q][-2], graph.shapes[k][-1]
-    shown = np.broadcast_to(_shown(bound, graph), (*graph.shapes[bound["scores"]][:-2], length, over))
-    shown = shown.reshape(-1, length, over)
-    causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
-    if (shown != shown[0]).any() or not (causal or shown.all()):
-        return None
-    attributes = {"scale": factor * of_q * of_k, "is_causal": int(causal), "keys_transposed": 1}
-    return Node("Attention", root.name, (q, k, bound["v"]), root.output, attributes)
-
-
-def _unscaled(name: str, graph: Graph, writer: dict[str, Node]) -> tuple[str, float]:
-    """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
-    factor, node = 1.0, writer.get(name)
-    while node is not None and node.op in {"Mul", "Div"}:
-        numbers = [one for one in node.inputs if one in graph.known and graph.known[one].size == 1]
-        if not numbers or (node.op == "Div" and numbers != [node.inputs[1]]):
-            break
-        value = float(graph.known[numbers[0]].ravel()[0])
-        factor *= value if node.op == "Mul" else 1 / value
-        name = next(one for one in node.inputs if one != numbers[0])
-        node = writer.get(name)
-    return name, factor
-
-
-def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
-    """Which scores the softmax sees: of a mask those to which nothing is added, where so much is taken off the others
-    that their weights vanish."""
-    if "=mask" in bound:
-        mask = graph.known[bound["=mask"]].astype(np.float32)
-        return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
-    if "=lowest" not in bound:
-        return np.ones((1, 1), bool)
-    lowest = _number(bound, "=lowest", graph, 0.0) <= LOWEST
-    shown = graph.known[bound["=shown"]] if "=shown" in bound else np.logical_not(graph.known[bound["=hidden"]])
-    return shown.astype(bool) & lowest

@@ -1,0 +1,125 @@
+"""Attention and rotary embedding as exporters write them: whether what a pattern found is one, and with which numbers.
+
+What only moves elements is not matched but computed, on numbers that say where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .graph import Array, Graph, Node, evaluate
+
+Bound = dict[str, str]
+Writer = Mapping[str, Node]
+MOVES = {"Concat", "Expand", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+LOWEST = -1e4  # exp of it is 0 in every type; half precision has no number below -65504
+
+
+def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
+    """A known number of a pattern; not a number where it is an array."""
+    array = graph.known[bound[name]] if name in bound else np.array(default)
+    return float(array.ravel()[0]) if array.size == 1 else float("nan")
+
+
+def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
+    """None where what is hidden is not what comes after a query."""
+    writer = graph.writer()
+    scores, factor = _unscaled(bound["scores"], graph, writer)
+    product = writer.get(scores)
+    if product is None or product.op != "MatMul":
+        return None
+    (q, of_q), (k, of_k) = (_unscaled(name, graph, writer) for name in product.inputs)
+    length, over = graph.shapes[q][-2], graph.shapes[k][-1]
+    shown = np.broadcast_to(_shown(bound, graph), (*graph.shapes[bound["scores"]][:-2], length, over))
+    shown = shown.reshape(-1, length, over)
+    causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
+    if (shown != shown[0]).any() or not (causal or shown.all()):
+        return None
+    attributes = {"scale": factor * of_q * of_k, "is_causal": int(causal)}
+    keys, values = (_of_groups(name, flip, graph, writer) for name, flip in ((k, True), (bound["v"], False)))
+    if keys is not None and values is not None and graph.shapes[keys][-3] == graph.shapes[values][-3]:
+        return Node("Attention", root.name, (q, keys, values), root.output, attributes)
+    return Node("Attention", root.name, (q, k, bound["v"]), root.output, {**attributes, "keys_transposed": 1})
+
+
+def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
+    """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
+    factor, node = 1.0, writer.get(name)
+    while node is not None and node.op in {"Mul", "Div"}:
+        numbers = [one for one in node.inputs if one in graph.known and graph.known[one].size == 1]
+        if not numbers or (node.op == "Div" and numbers != [node.inputs[1]]):
+            break
+        value = float(graph.known[numbers[0]].ravel()[0])
+        factor *= value if node.op == "Mul" else 1 / value
+        name = next(one for one in node.inputs if one != numbers[0])
+        node = writer.get(name)
+    return name, factor
+
+
+def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
+    """Which scores the softmax sees: of a mask those to which nothing is added, where so much is taken off the others
+    that their weights vanish."""
+    if "=mask" in bound:
+        mask = graph.known[bound["=mask"]].astype(np.float32)
+        return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
+    if "=lowest" not in bound:
+        return np.ones((1, 1), bool)
+    lowest = number_of(bound, "=lowest", graph, 0.0) <= LOWEST
+    shown = graph.known[bound["=shown"]] if "=shown" in bound else np.logical_not(graph.known[bound["=hidden"]])
+    return shown.astype(bool) & lowest
+
+
+def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | None:
+    """Keys or values of which a tensor repeats each head for a group of queries; None where it does not.
+
+    Args:
+        flip: whether heads are transposed in the tensor.
+    """
+    heads, last, node = graph.shapes[name][-3:], name, writer.get(name)
+    while node is not None and node.op in MOVES:
+        last = node.inputs[0]
+        own, node = graph.shapes[last][-3:], writer.get(last)
+        fits = len(own) == 3 and np.prod(graph.shapes[last]) == np.prod(own) and heads[0] % own[0] == 0
+        if not fits or own[0] == heads[0] or own[1:] != (heads[:0:-1] if flip else heads[1:]):
+            continue
+        numbers = np.arange(np.prod(own)).reshape(own)
+        moved = _moved(name, {last: numbers.reshape(graph.shapes[last])}, graph, writer)
+        repeated = np.repeat(numbers, heads[0] // own[0], axis=0)
+        if moved is not None and np.array_equal(moved.ravel(), (repeated.swapaxes(1, 2) if flip else repeated).ravel()):
+            return last
+    return None
+
+
+def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
+    """None where halves of a row do not turn with each other, by angles that depend on the row alone."""
+    x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
+    shape = graph.shapes[x]
+    turned = graph.writer().get(bound["turned"])
+    if turned is None or turned.op != "Concat" or shape[-1] % 2 or any(t.size != np.prod(shape[-2:]) for t in tables):
+        return None
+    numbers = np.arange(1, np.prod(shape) + 1).reshape(shape)
+    low, high = np.split(numbers, 2, axis=-1)
+    found = _moved(bound["turned"], {x: numbers}, graph, graph.writer())
+    if found is None or not np.array_equal(found, np.concatenate([-high, low], axis=-1)):
+        return None
+    halves = [np.split(table.reshape(shape[-2:]), 2, axis=1) for table in tables]
+    if any(not np.array_equal(one, other) for one, other in halves):
+        return None
+    names = tuple(f"{root.output}.{name}" for name in ("cosine", "sine"))
+    graph.known |= {name: pair[0] for name, pair in zip(names, halves, strict=True)}
+    return Node("RotaryEmbedding", root.name, (x, *names), root.output)
+
+
+def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
+    """What a tensor holds once others do; None where it is more than these with their elements moved."""
+    if name in given or name in graph.known:
+        return given[name] if name in given else graph.known[name]
+    node = writer.get(name)
+    if node is None or node.op not in MOVES:
+        return None
+    arrays = {one: _moved(one, given, graph, writer) for one in node.inputs if one}
+    found = {one: array for one, array in arrays.items() if array is not None}
+    return evaluate(node, found, graph.functions.get("", 1))[name] if len(found) == len(arrays) else None
