@@ -53,8 +53,8 @@ docs: setup
 	@echo build/docs/index.html
 
 bench: setup
-	for script in $(filter-out benchmarks/__init__.py benchmarks/%_reference.py benchmarks/fpga_programs.py benchmarks/mutants.py,$(wildcard benchmarks/*.py)); do \
-	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/__init__.py benchmarks/quiet.py benchmarks/%_reference.py benchmarks/fpga_programs.py benchmarks/mutants.py,$(wildcard benchmarks/*.py)); do \
+	  echo "== $$script"; PYTHONPATH=. $(BIN)/python -m benchmarks.quiet $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,86 +1,126 @@
-"""Designs per second end to end on one core: propose, check, simulate, record; and where the time goes.
+"""Designs per second of a search on one core, everything included, and where the time goes.
 
-    python benchmarks/search_speed.py [--trials 2000]
+    python benchmarks/search_speed.py [--trials 2000] [--studies gemm_npu,attention_npu,systolic_fpga,polybench_fpga]
 
-Runs the GEMM study in this process (one worker) without verification: once for the speed, from a cold start (importing
-and compiling the simulator included) and counted from the first result, and once under a profiler for the shares.
+Runs each study in this process (one worker), without verification, as `allo-tune` would: with its default sampler, to
+the end of its space or for so many trials. A design is *decided* when it was evaluated, breaks a limit, or is never
+built because its bounds say that one that was found is at least as good; a run that only evaluates decides what it
+evaluates. Then with every design evaluated (`sampler="evolution"`), and once more for the shares.
+
+Seconds are of the processor. Beside them stands how many times the fixed work of `engine_reference.py`, run in the same
+process right before and after, the machine could have done instead: that figure means the same on every machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import pstats
-import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
 from allo_dse.lang import install
-from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.space.programs import CompiledPrograms
+from allo_dse.space.space import Space
+from allo_dse.tune.declare.spec import StudySpec
+from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.run import session
+from allo_dse.tune.run.ledger import Ledger
+from allo_dse.tune.search.exact.least import LeastLosses
+from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.workers.evaluate_one import OpenBench
 
 install()
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from studies.gemm_npu import study
+from benchmarks.quiet import reference_seconds
 
-# The first entry in whose function the time was spent, from the inside out.
-PARTS = {
-    "allo_dse/eval/npu/evaluator.py:evaluate": "simulate (network, run, extrapolation)",
-    "allo_dse/tune/declare/spec.py:check": "check (fold, data movement, limits)",
-    "allo_dse/mapper/program.py:load_program": "compile programs",
-    "optuna/study/study.py:ask": "Optuna ask",
-    "optuna/study/study.py:tell": "Optuna tell",
-    "allo_dse/tune/store/log.py:append": "write the log",
+STUDIES = ("gemm_npu", "attention_npu", "systolic_fpga", "polybench_fpga")
+BRED = 300  # trials of the runs that evaluate every design
+WHERE = Path(__file__).resolve().parent.parent / "studies"
+
+PARTS: dict[tuple[object, str], str] = {
+    (CompiledPrograms, "load"): "compile programs",
+    (Space, "count"): "count the space",
+    (Space, "decode"): "decode",
+    (LeastLosses, "_losses"): "bounds",
+    (StudySpec, "check"): "check (fold, data movement, limits, rules)",
+    (OpenBench, "run"): "evaluate (network, run)",
+    (Ledger, "add"): "write the log",
+    (session, "write_tables"): "tables at the end",
+    (session, "write_best"): "folders to build from at the end",
 }
+"""What of the package does which part of the work; a part does not count what it has another one do."""
 
 
-class FirstResult(QuietReporter):
-    """Notes when the first designs are done."""
-
-    at = 0.0
-
-    def update(self, view: Any, last: bool = False) -> None:
-        self.at = self.at or time.perf_counter()
-
-
-def run(trials: int, seed: int) -> tuple[float, float]:
-    """Seconds of a whole run, and from its first result on."""
-    reporter = FirstResult()
-    with tempfile.TemporaryDirectory() as directory:
-        started = time.perf_counter()
-        study("i16").run(trials=trials, seed=seed, run_dir=directory, verify=False, progress=reporter)
-        ended = time.perf_counter()
-    return ended - started, ended - reporter.at
+def run(name: str, trials: int, sampler: str = "auto") -> tuple[Result, float]:
+    """A run, and the processor seconds that it took."""
+    study = load_studies(WHERE / f"{name}.py")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.process_time()
+        result = study.run(
+            trials, seed=0, sampler=sampler, verify=False, progress="quiet", run_dir=Path(folder) / "run"
+        )
+        return result, time.process_time() - started
 
 
-def shares(trials: int) -> dict[str, float]:
-    """Share of each part in the time of a run, by cumulative time of the functions that stand for it."""
-    profiler = cProfile.Profile()
-    profiler.enable()
-    run(trials, seed=1)
-    profiler.disable()
-    found: Counter[str] = Counter()
-    total = 0.0
-    for (file, _, function), (_, _, own, cumulative, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
-        total += own
-        for suffix, part in PARTS.items():
-            if f"{file}:{function}".endswith(suffix):
-                found[part] += cumulative
-    found["the rest of the search"] = total - sum(found.values())  # type: ignore[assignment]
-    return {part: seconds / total for part, seconds in found.most_common()}
+def decided(result: Result) -> int:
+    """Designs that the run has decided."""
+    known = result.certificate
+    return len(result.records) if known is None else known.evaluated + known.refused + known.bounded
+
+
+def shares(name: str, trials: int) -> dict[str, float]:
+    """Share of each part in the processor time of a run."""
+    spent: Counter[str] = Counter()
+    inner = [0.0]  # what the parts inside each of those under way have taken
+
+    def timed(function: Callable[..., object], part: str) -> Callable[..., object]:
+        def call(*args: object, **options: object) -> object:
+            inner.append(0.0)
+            started = time.process_time()
+            try:
+                return function(*args, **options)
+            finally:
+                whole = time.process_time() - started
+                spent[part] += whole - inner.pop()  # type: ignore[assignment]
+                inner[-1] += whole
+
+        return call
+
+    with ExitStack() as patches:
+        for (owner, function), part in PARTS.items():
+            patches.enter_context(patch.object(owner, function, timed(getattr(owner, function), part)))
+        _, total = run(name, trials)
+    spent["the rest: proposals, which comes next, start"] = total - inner[0]  # type: ignore[assignment]
+    return {part: seconds / total for part, seconds in spent.most_common()}
+
+
+def report(name: str, trials: int) -> None:
+    before = reference_seconds()
+    result, seconds = run(name, trials)
+    bred, each = run(name, BRED, "evolution")
+    reference = (before + reference_seconds()) / 2
+    count = decided(result)
+    print(
+        f"{name}: {count:,} designs decided ({len(result.records)} evaluated) in {seconds:.1f} s of CPU: "
+        f"{count / seconds:.0f}/s, {seconds / count / reference:.2f} x the reference each; "
+        f"all evaluated: {len(bred.records) / each:.0f}/s, {each / len(bred.records) / reference:.2f} x"
+    )
+    for part, share in shares(name, trials).items():
+        print(f"    {share:6.1%}  {part}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=2000)
-    trials = parser.parse_args().trials
-    whole, steady = run(trials, seed=0)
-    print(f"{trials} designs: {trials / whole:.0f}/s from a cold start, {trials / steady:.0f}/s after the first result")
-    for part, share in shares(min(trials, 600)).items():
-        print(f"    {share:6.1%}  {part}")
+    parser.add_argument("--studies", default=",".join(STUDIES))
+    options = parser.parse_args()
+    run("gemm_npu", 1)  # imports, and the simulator's machine code
+    for name in options.studies.split(","):
+        report(name, options.trials)
 
 
 if __name__ == "__main__":

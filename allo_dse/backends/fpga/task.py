@@ -24,7 +24,6 @@ from .item_walks import asks_data, control_forms, has_loops, stream_ops
 from .loops.asap import StreamEvent, Walk
 from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
-from .loops.recurrence import promoted
 from .loops.rounds import Rounds
 from .memory import Storage
 from .observed import Asked, Observed
@@ -259,7 +258,7 @@ class _Task:
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.
-        moved = [Wait(2)] if promoted(flat.loops[-1], self.storages) else []
+        moved = [Wait(2)] if flat.promoted(self.storages) else []
         return [
             *moved,
             Rounds(self.task_class, variables, self.observed).part(pipelined),

@@ -295,10 +295,16 @@ class DepthSolver:
         self.network = network
         self.arrays = arrays
         self._limit = 0
+        self._done: dict[tuple[int, ...], tuple[FpgaNetwork, RunResult]] = {}
 
     def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
         """The network with these depths, and what its simulation gave."""
-        per_array = np.array([depths[name] for name in self.arrays], np.int64)
+        key = tuple(depths[name] for name in self.arrays)
+        if key not in self._done:
+            self._done[key] = self._run(np.array(key, np.int64))
+        return self._done[key]
+
+    def _run(self, per_array: IntArray) -> tuple[FpgaNetwork, RunResult]:
         depth = self.network.network.depth.copy()
         wiring = self.network.wiring
         # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.

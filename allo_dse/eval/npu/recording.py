@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.model.movement import Flow, Transport
-from allo_dse.mapper.streams.channels import Channel
+from allo_dse.mapper.model.movement import Channel, Flow, Transport
 from allo_dse.simulator.network.labels import Labels
 from allo_dse.space.design import Design
 

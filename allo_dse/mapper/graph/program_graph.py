@@ -16,7 +16,7 @@ from allo_dse.device.device import NpuDevice
 
 from ..axes.axes import kernel_feeds
 from ..layouts.layout_plan import layout_plan
-from ..model.movement import LayoutPlan
+from ..model.movement import LayoutPlan, NeededDepths
 from .class_tasks import ClassTasks, class_tasks
 from .kernel_graph import KernelGraph
 from .node_schedules import PeriodTable
@@ -60,6 +60,11 @@ class ProgramGraph(TaskGraph):
     def fpga_costs(self) -> ClassCosts:
         """What its task classes cost on FPGAs."""
         return ClassCosts(self.program)
+
+    @cached_property
+    def needed_depths(self) -> dict[bytes, NeededDepths]:
+        """The depths without which its folds do not run, by what their nodes exchange."""
+        return {}
 
     def layouts(self, device: NpuDevice) -> LayoutPlan:
         """Where its tensors change their layouts on a device."""

@@ -8,6 +8,7 @@ DRAM ── shim DMA ── memory tile ── core                 a Transfer i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -126,6 +127,23 @@ class Transfer(Struct, frozen=True):
         if direction == self.direction:
             return (self.depth * len(self.flows),)
         return (self.depth,) * len(self.flows)
+
+
+Channel = tuple[int, int, str]
+"""Source node, target node, stream array: after folding, one FIFO used in turn."""
+
+
+@dataclass(frozen=True)
+class NeededDepths:
+    """What a graph needs of its FIFOs.
+
+    Attributes:
+        depth: by stream array, where it needs more than is declared.
+        blocked: (node, channel) of those that wait for each other whatever the depths; empty if it runs.
+    """
+
+    depth: Mapping[str, int]
+    blocked: tuple[tuple[int, Channel], ...] = ()
 
 
 class StreamFlow(Struct, frozen=True):

@@ -14,10 +14,7 @@ from allo_dse.program.index_maps import IntArray
 
 from ..graph.node_schedules import GroupSchedule
 from ..graph.ports import PortFamily, port_families
-
-Channel = tuple[int, int, str]
-"""Source node, target node, stream array: after folding, one FIFO used in turn."""
-
+from ..model.movement import Channel
 
 Use = tuple[bool, int]
 """A token through a channel: whether it is put, and the channel's position."""

@@ -9,8 +9,9 @@ shows which FIFOs are full, these are made deeper, and each goes back as far as 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -22,30 +23,29 @@ from allo_dse.simulator.network.tables import Table
 
 from ..graph.node_schedules import GroupSchedule
 from ..model.disjoint_sets import DisjointSets
-from .channels import Channel, Links, NodeLinks
+from ..model.movement import Channel, NeededDepths
+from .channels import Links, NodeLinks
 from .leaf_steps import leaf_steps, use_codes
 
 PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
 
 
-@dataclass(frozen=True)
-class NeededDepths:
-    """What a graph needs of its FIFOs.
+def needed_depths(
+    schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths] | None = None
+) -> NeededDepths:
+    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other.
 
-    Attributes:
-        depth: by stream array, where it needs more than is declared.
-        blocked: (node, channel) of those that wait for each other whatever the depths; empty if it runs.
+    Args:
+        known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
+    search, known = _Search(schedules, links), {} if known is None else known
+    if search.key not in known:
+        known[search.key] = _found(search, {name: depth for (_, _, name), depth in links.depth.items()})
+    return known[search.key]
 
-    depth: Mapping[str, int]
-    blocked: tuple[tuple[int, Channel], ...] = ()
 
-
-def needed_depths(schedules: Sequence[GroupSchedule], links: Links) -> NeededDepths:
-    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other."""
-    search = _Search(schedules, links)
-    declared = {name: depth for (_, _, name), depth in links.depth.items()}
+def _found(search: _Search, declared: Mapping[str, int]) -> NeededDepths:
     depth = dict(declared)
     # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
     # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
@@ -83,6 +83,7 @@ class _Search:
     def __init__(self, schedules: Sequence[GroupSchedule], links: Links) -> None:
         self._numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
         self._channels = list(self._numbers)
+        self._declared = [(channel[2], links.depth[channel]) for channel in self._channels]
         self._processes: list[tuple[Table, list[int]]] = []
         self.most_tokens = 0
         for schedule, own in zip(schedules, links.groups, strict=True):
@@ -92,6 +93,15 @@ class _Search:
             for channels in own.channels:
                 numbers = [self._numbers[channel] for channel in channels]
                 self._processes.append((table, [stream for n in numbers for stream in (2 * n, 2 * n + 1)]))
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
+        tables = {id(table): table.words.tobytes() for table, _ in self._processes}
+        number = {table: n for n, table in enumerate(tables)}
+        processes = [(number[id(table)], streams) for table, streams in self._processes]
+        text = repr((list(tables.values()), processes, self._declared))
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def run(self, depth: Mapping[str, int]) -> RunResult:
         builder = NetworkBuilder()

@@ -9,9 +9,10 @@ from msgspec import structs
 
 from ..fold.vmg import VMG
 from ..graph.node_schedules import GroupSchedule
+from ..model.movement import NeededDepths
 from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
-from .stream_depths import NeededDepths, is_forest, needed_depths
+from .stream_depths import is_forest, needed_depths
 from .tile_sequences import GroupTiles
 
 
@@ -44,7 +45,7 @@ class MappingView:
         """Depths beyond the declared ones without which the nodes wait for each other."""
         if is_forest((flow.source, flow.target, flow.stream) for flow in self._declared_links.between):
             return NeededDepths({})
-        return needed_depths(self.periods, self._declared_channels)
+        return needed_depths(self.periods, self._declared_channels, self.vmg.graph.needed_depths)
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:

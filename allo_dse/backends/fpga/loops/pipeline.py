@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Op
@@ -17,7 +17,7 @@ from ..operators import Unit
 from ..plan import Item, Planned
 from .asap import StreamEvent, Time, Walk
 from .binding import Binding, by_array
-from .effects import Use, effects_of
+from .effects import Effects, Use, effects_of
 from .recurrence import Carried, carried, chain_interval, memory_interval, promoted
 
 
@@ -40,6 +40,22 @@ class Flat:
     @property
     def body(self) -> tuple[Item, ...]:
         return self.loops[-1].body
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What a round of the inner loop does."""
+        return effects_of(self.body)
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """Loads and stores of all levels that need a port."""
+        if not any(self.before) and not any(self.after):
+            return self.effects.uses
+        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after))).uses
+
+    def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
+        """Arrays in memory that are a register while the inner loop runs."""
+        return promoted(self.loops[-1], self.effects, storages)
 
 
 @dataclass(frozen=True)
@@ -100,9 +116,8 @@ def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
         loops.append(inner[0])
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    if len(loops) > 1 and promoted(loops[-1], storages):
-        return None
-    return Flat(tuple(loops), tuple(before), tuple(after))
+    flat = Flat(tuple(loops), tuple(before), tuple(after))
+    return None if len(loops) > 1 and flat.promoted(storages) else flat
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -120,14 +135,14 @@ def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage], *, fa
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
     """
-    kept = {array: replace(storages[array], place="register") for array in promoted(flat.loops[-1], storages)}
+    kept = {array: replace(storages[array], place="register") for array in flat.promoted(storages)}
     storages = {**storages, **kept}
-    uses = effects_of(flat.body, *(itertools.chain(*parts) for parts in (flat.before, flat.after))).uses
+    uses = flat.uses
     ports = _port_cycles(uses, storages, device)
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
-    found = carried(flat.loops, storages)
+    found = carried(flat.loops, flat.effects, storages)
     fabric, (rec_ii, rec_array) = _adders(flat, found, device, storages, least, asked=fabric)
     again = partial(_walk, flat, device, storages, fabric=fabric, body_only=True)
     span_ii, span_array = memory_interval(found, ports, again)

@@ -13,7 +13,7 @@ from allo_dse.ir.nest import Access
 from ..memory import Storage
 from ..plan import Planned
 from .asap import Time, Walk
-from .effects import effects_of
+from .effects import Effects
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
@@ -32,26 +32,22 @@ class Carried:
     in_register: bool
 
 
-def carried(loops: tuple[Planned, ...], storages: Mapping[str, Storage]) -> list[Carried]:
-    """What the rounds of flattened loops hand on; the last of them is pipelined."""
-    body = loops[-1].body
-    effects = effects_of(body)
-    kept = promoted(loops[-1], storages)
+def carried(loops: tuple[Planned, ...], effects: Effects, storages: Mapping[str, Storage]) -> list[Carried]:
+    """What the rounds of flattened loops, with these effects, hand on; the last of them is pipelined."""
     found = []
     for array, loads in effects.carried.items():
         stores = [op.access for op, _ in effects.uses if op.access and op.access.array == array and op.access.write]
         between = [d for store in stores for load in loads if (d := _between(store, load, loops)) is not None]
         if between:
-            found.append(Carried(array, min(between), storages[array].in_registers or array in kept))
+            found.append(Carried(array, min(between), storages[array].in_registers))
     return found
 
 
-def promoted(loop: Planned, storages: Mapping[str, Storage]) -> frozenset[str]:
-    """Arrays in memory of which the rounds of a loop update one element: a register while the loop runs.
+def promoted(loop: Planned, effects: Effects, storages: Mapping[str, Storage]) -> frozenset[str]:
+    """Arrays in memory of which the rounds of a loop, with these effects, update one element: a register while it runs.
 
     The compiler does that before it unrolls anything, so an index that uses a loop inside prevents it.
     """
-    effects = effects_of(loop.body)
     moving: dict[str, bool] = {}
     for op, unrolled in effects.uses:
         assert op.access is not None
