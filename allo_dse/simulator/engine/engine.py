@@ -25,8 +25,8 @@ from ..codegen.run_time.variant import PLAIN, Variant
 from ..network.arena import Arena
 from ..network.network import IntArray, Network, Tasks
 from ..network.pipeline_registers import needed_registers, no_registers
-from ..network.static_tables import as_tables
-from ..steady.extrapolate import Extrapolator, can_repeat, without_logs
+from ..network.static_tables import as_tables, rounds_of_bodies
+from ..steady.extrapolate import Extrapolator, can_repeat, is_long, rounds_of, without_logs
 from .payload import streams_with_payload, tasks_with_payload
 from .progress_samples import Sampler
 from .recording import MAX_EVENTS, Recorder
@@ -109,12 +109,22 @@ class Engine:
         self._require_fitting(network)
         record = watch.max_events is not None
         if extrapolate and (not record or (watch.window is not None and can_repeat(network))):
-            tables = network if can_repeat(network) else None if payload else self.as_tables(network)
+            tables = self._long_tables(network, payload=payload)
             if tables is not None:
                 result = self._run(without_logs(tables), payload, watch, extrapolate=True)
                 if result.finished or tables is network:
                     return result
         return self._run(network, payload, watch)
+
+    def _long_tables(self, network: Network, *, payload: bool) -> Network | None:
+        """The network as tables, if it can be and runs longer than it takes to find out what repeats."""
+        if can_repeat(network):
+            return network if is_long(network, rounds_of(network)) else None
+        if payload:
+            return None
+        rounds = rounds_of_bodies(network, self._steps_of)
+        # Tables are made of bodies first, which also run faster.
+        return self.as_tables(network) if rounds is None or is_long(network, rounds / 2) else None
 
     def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
         registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)

@@ -21,6 +21,22 @@ StepsOf = Callable[[str, Sequence[Mapping[int, int]]], Sequence[Steps] | None]
 """The steps of tasks, by their body's name and the values of their whole-number parameters."""
 
 
+def rounds_of_bodies(network: Network, steps_of: StepsOf) -> int | None:
+    """Rounds of loops that tasks go through; None if that is not known, or differs between the tasks of a body."""
+    total = 0
+    for group in network.groups:
+        if isinstance(group, Tasks):
+            steps = steps_of(group.body, [{}])
+            if steps is None:
+                return None
+            total += len(group.words) * _rounds(steps[0])
+    return total
+
+
+def _rounds(steps: Steps) -> int:
+    return sum(step.count * (1 + _rounds(step.steps)) for step in steps if isinstance(step, Repeat))
+
+
 def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Signature]) -> Network | None:
     """The network with a table process for each task; None if that is not known of all bodies."""
     rows, ports = [network.rows], [network.stream_ports]

@@ -15,7 +15,7 @@ grows with the number of nodes. In the order of waking, nodes at the front would
 there are nodes on the way to the far end. What cannot be left out is the time until the FIFOs before the slowest
 node are full: it grows with their depth and with the nodes on the way, so that a square array takes more work per
 element the larger it is. Networks that do not come to repeat themselves are executed in full, at little extra cost: the
-looks at their state become rare.
+looks at their state become rare. What ends before a look would have paid for itself is not looked at (`is_long`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..codegen.run_time.record_fields import Header
+from ..codegen.run_time.record_fields import Code, Header, Op
 from ..network.arena import NO_ANCHOR, Arena
 from ..network.network import Network, Processes
 from .independent_parts import Part, parts_of
@@ -36,6 +36,9 @@ KEPT_BYTES = 1 << 26
 """Memory for states that later ones are compared with."""
 PATIENCE = 8
 """Looks without success after which they become half as frequent."""
+LOOK_TURNS, LOOK_TURNS_PER_ENTRY = 130_000, 45
+"""Rounds of repeats that take as long as what finding a period takes, and more for each node and token. Measured on
+systolic arrays of 4 x 4 to 32 x 32 elements."""
 FIRST_TURNS = 30_000
 """Turns, and repetitions of table sections, before the first look."""
 FIRST_GAP, GAP_PER_ENTRY = 6_000, 8
@@ -49,6 +52,27 @@ WITHOUT_LOOKS = 1 << 20
 def can_repeat(network: Network) -> bool:
     """Whether a network consists of table processes."""
     return bool(network.groups) and all(isinstance(g, Processes) for g in network.groups) and bool(network.rows.size)
+
+
+def is_long(network: Network, rounds: float) -> bool:
+    """Whether so many rounds of repeats take longer than finding out what repeats."""
+    return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
+
+
+def rounds_of(network: Network) -> float:
+    """Rounds of repeats that the processes of a network of tables go through, about."""
+    rows = network.rows.reshape(-1, Op.SIZE)
+    repeats = np.flatnonzero(rows[:, Op.CODE] == Code.REPEAT)
+    count = np.maximum(rows[repeats, Op.VALUE], 1)
+    # How often a row is executed is the product of the counts around it: a sum of logarithms that begin and end.
+    logarithms, around = np.zeros(len(rows) + 1), np.log(count)
+    np.add.at(logarithms, repeats - rows[repeats, Op.MARK], around)
+    np.subtract.at(logarithms, repeats, around)
+    own = np.zeros(len(rows) + 1)
+    own[repeats + 1] = count * np.exp(np.cumsum(logarithms)[repeats])
+    total, ends = np.cumsum(own), np.flatnonzero(rows[:, Op.CODE] == Code.HALT)
+    firsts = np.concatenate([group.first_row for group in network.groups if isinstance(group, Processes)])
+    return float((total[ends[np.searchsorted(ends, firsts)]] - total[firsts]).sum())
 
 
 def without_logs(network: Network) -> Network:

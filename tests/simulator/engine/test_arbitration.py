@@ -129,8 +129,8 @@ def test_repeated_service_is_extrapolated(data: st.DataObject, arbitration: Arbi
     network = b.build()
     full = table_engine().run(network)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extrapolate, "FIRST_TURNS", 0)
-        patch.setattr(extrapolate, "FIRST_GAP", 0)
+        for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY", "FIRST_TURNS", "FIRST_GAP"):
+            patch.setattr(extrapolate, name, 0)
         times = table_engine().run(network, extrapolate=True)
     event(f"skipped: {times.skipped > 0}")
     for name in ("node_end", "stall_get", "stall_put", "stall_request", "occupancy", "resource_busy"):

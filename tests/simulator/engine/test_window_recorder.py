@@ -76,7 +76,7 @@ def test_what_comes_before_a_part_need_not_be_executed(case: Regular, data: st.D
     start = data.draw(st.integers(0, whole.cycles))
     end = data.draw(st.integers(start, min(whole.cycles, start + 200)))
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("FIRST_TURNS", "FIRST_GAP", "GAP_PER_ENTRY"):
+        for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY", "FIRST_TURNS", "FIRST_GAP", "GAP_PER_ENTRY"):
             patch.setattr(extrapolate, name, 0)
         part = table_engine().run(net, record=True, window=(start, end), extrapolate=True)
     event(f"skipped: {part.skipped > 0}")

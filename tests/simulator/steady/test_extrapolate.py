@@ -33,9 +33,8 @@ Made = tuple[Table, list[int]]
 @pytest.fixture(autouse=True)
 def _look_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short networks are looked at from the beginning."""
-    monkeypatch.setattr(extrapolate, "FIRST_TURNS", 0)
-    monkeypatch.setattr(extrapolate, "FIRST_GAP", 0)
-    monkeypatch.setattr(extrapolate, "GAP_PER_ENTRY", 0)
+    for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY", "FIRST_TURNS", "FIRST_GAP", "GAP_PER_ENTRY"):
+        monkeypatch.setattr(extrapolate, name, 0)
 
 
 def extrapolated(net: Network) -> RunResult:
@@ -446,3 +445,44 @@ def test_compiled_nests_in_sequence_and_folded_tasks(case: Phases) -> None:
     event(f"finished: {full.finished}, skipped: {times.skipped > 0}")
     check(times, full)
     np.testing.assert_array_equal(times.task_end, full.task_end)
+
+
+@st.composite
+def nests(draw: st.DrawFn, depth: int = 3) -> list[tuple[int, Any]]:
+    """Repeats, each of a count and what is inside."""
+    inside = nests(depth=depth - 1) if depth > 1 else st.just([])
+    return draw(st.lists(st.tuples(st.integers(1, 5), inside), max_size=2))  # type: ignore[no-any-return]
+
+
+def _write(table: Table, nest: list[tuple[int, Any]]) -> int:
+    """Write a nest; returns the rounds of those of its repeats that repeat anything."""
+    table.wait(1)
+    rounds = 0
+    for count, inside in nest:
+        with table.repeat(count):
+            own = _write(table, inside)
+        rounds += count * own + (count if count > 1 else 0)
+    return rounds
+
+
+@given(st.lists(nests(), min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=1, max_size=4))
+def test_rounds_are_counted_without_running(written: list[list[tuple[int, Any]]], processes: list[int]) -> None:
+    b, tables, rounds = NetworkBuilder(), [], []
+    for nest in written:
+        tables.append(Table())
+        rounds.append(_write(tables[-1], nest))
+    chosen = [number % len(tables) for number in processes]
+    for number in chosen:
+        b.process(tables[number], [])
+    assert extrapolate.rounds_of(b.build()) == pytest.approx(sum(rounds[number] for number in chosen))
+
+
+def test_what_ends_before_a_look_would_pay_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    short, long = (systolic_network(systolic_engine(k), *matrices(8, k), depth=4) for k in (64, 8192))
+    for net, looked_at in ((short, False), (long, True)):
+        engine = systolic_engine(64 if net is short else 8192)
+        full, times = engine.run(net, payload=False), engine.run(net, payload=False, extrapolate=True)
+        check(times, full)
+        assert (times.skipped > 0) is looked_at
+        assert (times.turns == full.turns) is not looked_at
