@@ -451,7 +451,7 @@ def test_compiled_nests_in_sequence_and_folded_tasks(case: Phases) -> None:
 def nests(draw: st.DrawFn, depth: int = 3) -> list[tuple[int, Any]]:
     """Repeats, each of a count and what is inside."""
     inside = nests(depth=depth - 1) if depth > 1 else st.just([])
-    return draw(st.lists(st.tuples(st.integers(1, 5), inside), max_size=2))  # type: ignore[no-any-return]
+    return draw(st.lists(st.tuples(st.integers(1, 5), inside), max_size=2))
 
 
 def _write(table: Table, nest: list[tuple[int, Any]]) -> int:
