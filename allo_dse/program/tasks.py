@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
-from .index_maps import IndexCheck
+from .index_maps import IndexCheck, IntArray
 from .locations import SourceArray, SourceLocation, SourceLoop
 from .streams import StreamArray, StreamOp, StreamPort
 from .tensors import LayoutUse, TensorPort
@@ -49,7 +49,8 @@ class TileOp:
             loop; "external" for a vendor kernel.
         shape: (m, k, n) for matmul; the tile's shape otherwise; () for "loop".
         dtypes: operand types, then the result type.
-        count: how often a task performs it, or None where that is data-dependent.
+        count: how often a task performs it, or None where that is data-dependent or not the same for all tasks.
+        counts: how often each task does, where that follows from its pid; broadcasts against the mesh.
         name: of the vendor kernel, for kind "external".
         use: of a tile operation, what its operands and its result are.
     """
@@ -61,6 +62,7 @@ class TileOp:
     location: SourceLocation | None = None
     name: str = ""
     use: TileUse = NO_TILES
+    counts: IntArray | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -50,33 +50,37 @@ def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.12
                 for i0 in range(Tq):
                     state[0, i0] = HIDDEN
                     state[1, i0] = 0.0
-            score: Ty[Tq, Tk] = 0.0
-            with allo.meta_for(D // part) as n:
-                product: Ty[Tq, Tk] = allo.matmul(q[:, n * part : (n + 1) * part], pair[:, n * part : (n + 1) * part].T)
-                score[:, :] = allo.add(score, product)
-            weight: Ty[Tq, Tk] = 0.0
-            scale: float32[Tq] = 0.0
-            for i in range(Tq):
-                largest: float32 = state[0, i]
-                for j in range(Tk):
-                    scaled: float32 = score[i, j] * factor
-                    with allo.meta_if(causal == 1):
-                        if chunk * Tk + j > L - N + row % Pq * Tq + i:
-                            scaled = HIDDEN
-                            score[i, j] = HIDDEN
-                    if scaled > largest:
-                        largest = scaled
-                scale[i] = allo.exp(state[0, i] - largest)
-                total: float32 = state[1, i] * scale[i]
-                for j2 in range(Tk):
-                    weight[i, j2] = allo.exp(score[i, j2] * factor - largest)
-                    total += weight[i, j2]
-                state[0, i] = largest
-                state[1, i] = total
-            with allo.meta_for(D // part) as m:
-                values: Ty[Tq, part] = allo.matmul(weight, pair[:, D + m * part : D + (m + 1) * part])
-                for i1, d1 in allo.grid(Tq, part):
-                    result[i1, m * part + d1] = result[i1, m * part + d1] * scale[i1] + values[i1, d1]
+            # One iteration, or none where the mask hides the whole chunk from all queries of the block.
+            for _ in range(chunk * Tk, L - causal * (N - (row % Pq + 1) * Tq), L):
+                score: Ty[Tq, Tk] = 0.0
+                with allo.meta_for(D // part) as n:
+                    product: Ty[Tq, Tk] = allo.matmul(
+                        q[:, n * part : (n + 1) * part], pair[:, n * part : (n + 1) * part].T
+                    )
+                    score[:, :] = allo.add(score, product)
+                weight: Ty[Tq, Tk] = 0.0
+                scale: float32[Tq] = 0.0
+                for i in range(Tq):
+                    largest: float32 = state[0, i]
+                    for j in range(Tk):
+                        scaled: float32 = score[i, j] * factor
+                        with allo.meta_if(causal == 1):
+                            if chunk * Tk + j > L - N + row % Pq * Tq + i:
+                                scaled = HIDDEN
+                                score[i, j] = HIDDEN
+                        if scaled > largest:
+                            largest = scaled
+                    scale[i] = allo.exp(state[0, i] - largest)
+                    total: float32 = state[1, i] * scale[i]
+                    for j2 in range(Tk):
+                        weight[i, j2] = allo.exp(score[i, j2] * factor - largest)
+                        total += weight[i, j2]
+                    state[0, i] = largest
+                    state[1, i] = total
+                with allo.meta_for(D // part) as m:
+                    values: Ty[Tq, part] = allo.matmul(weight, pair[:, D + m * part : D + (m + 1) * part])
+                    for i1, d1 in allo.grid(Tq, part):
+                        result[i1, m * part + d1] = result[i1, m * part + d1] * scale[i1] + values[i1, d1]
             with allo.meta_if(chunk == Pk - 1):
                 for i2, d2 in allo.grid(Tq, D):
                     out[i2, d2] = result[i2, d2] / state[1, i2]

@@ -345,15 +345,16 @@ def _cores(
     fifos = {channel: parts.fifo(depth) for channel, depth in sorted(links.depth.items())}
     result, node = [], 0
     for schedule, externals in zip(schedules, links.groups, strict=True):
-        cycles = schedule.cycles(lambda cls: class_cycles(cls, parts.device, layouts.free_sites(cls)))
+        cycles = schedule.priced(lambda cls: class_cycles(cls, parts.device, layouts.free_sites(cls)))
         ticks = np.rint(cycles * TICKS_PER_CYCLE).astype(np.int64)
-        table = _core_table(parts, schedule, ticks, externals)
+        tables = [_core_table(parts, schedule, of_node, externals) for of_node in ticks]
         for row in range(schedule.group.count):
             own = [ends[node, port.key] for port in schedule.ports]
             own += [fifos[channel] for channel in externals.channels[row]]
             streams = [stream for fifo in own for stream in (fifo.full, fifo.free)]
-            parts.process(table, streams)
-            result.append(float(ticks.sum()))
+            at = row if len(tables) > 1 else 0
+            parts.process(tables[at], streams)
+            result.append(float(ticks[at].sum()))
             node += 1
     return result
 

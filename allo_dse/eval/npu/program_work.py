@@ -49,26 +49,40 @@ class ProgramWork:
 
     @cached_property
     def class_ticks(self) -> list[list[int]]:
-        """What one task computes: per kernel and class."""
+        """What one task computes at least: per kernel and class."""
+        return [
+            [
+                min(t for t, cls in zip(ticks, kernel.by_work[0], strict=True) if cls.name == own.name)
+                for own in kernel.classes
+            ]
+            for kernel, ticks in zip(self.program.kernels, self._work_ticks, strict=True)
+        ]
+
+    @cached_property
+    def _work_ticks(self) -> list[list[int]]:
+        """What one task computes: per kernel and class by work."""
         layouts = self.program.vmg.graph.layouts(self.device)
         return [
-            [round(TICKS_PER_CYCLE * class_cycles(cls, self.device, layouts.free_sites(cls))) for cls in kernel.classes]
+            [
+                round(TICKS_PER_CYCLE * class_cycles(cls, self.device, layouts.free_sites(cls)))
+                for cls in kernel.by_work[0]
+            ]
             for kernel in self.program.kernels
         ]
 
     @cached_property
     def kernel_ticks(self) -> list[float]:
         """What all tasks of each kernel compute together."""
-        pairs = zip(self._tasks, self.class_ticks, strict=True)
+        pairs = zip(self._tasks, self._work_ticks, strict=True)
         return [float(tasks @ np.array(ticks, float)) for tasks, ticks in pairs]
 
     @cached_property
     def _tasks(self) -> list[IntArray]:
-        """How many tasks there are: per kernel and class."""
-        tables = [(kernel, kernel.varying_classes) for kernel in self.program.kernels]
+        """How many tasks there are: per kernel and class by work."""
         return [
-            np.bincount(table.reshape(-1), minlength=len(kernel.classes)) * (kernel.task_count // table.size)
-            for kernel, table in tables
+            np.bincount(table.reshape(-1), minlength=len(classes)) * (kernel.task_count // table.size)
+            for kernel in self.program.kernels
+            for classes, table in (kernel.by_work,)
         ]
 
     @cached_property
@@ -152,7 +166,7 @@ class ProgramWork:
         every = [
             (int(count), cls)
             for kernel, tasks in zip(self.program.kernels, self._tasks, strict=True)
-            for cls, count in zip(kernel.classes, tasks, strict=True)
+            for cls, count in zip(kernel.by_work[0], tasks, strict=True)
             if count
         ]
         return sum(count * macs_of_class(cls) for count, cls in every), peak_of([cls for _, cls in every], self.device)

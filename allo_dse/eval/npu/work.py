@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
 from allo_dse.mapper.graph.node_schedules import GroupSchedule
@@ -73,9 +71,8 @@ def macs_of(schedules: Sequence[GroupSchedule]) -> int:
     """Multiply-accumulates of the whole program."""
     total = 0
     for group in schedules:
-        per_class = [macs_of_class(cls) for cls in group.class_list]
-        period = int(np.array(per_class, np.int64)[group.classes].sum())
-        total += period * group.periods * group.group.count
+        macs = group.priced(macs_of_class)
+        total += int(macs.sum()) * group.periods * (group.group.count // len(macs))
     return total
 
 

@@ -346,7 +346,9 @@ class Task:
     ) -> None:
         """Record work that was just written, and let the body's clock advance by its cost."""
         site = len(self.work)
-        self.work.append(TileOp(kind, shape, tuple(dtypes), self.published(self.count), self.location(node), name, use))
+        count = self.published(self.count)
+        counts = self.count if count is None and isinstance(self.count, np.ndarray) else None
+        self.work.append(TileOp(kind, shape, tuple(dtypes), count, self.location(node), name, use, counts))
         self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
 
     def scalar_op(self) -> None:

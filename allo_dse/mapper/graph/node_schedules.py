@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from math import gcd, prod
 
 import numpy as np
@@ -69,6 +70,8 @@ class GroupSchedule:
     Attributes:
         periods: how often the period repeats.
         classes: per leaf of a period, the position of its class in `class_list`.
+        work_list, work: the same for each node of the group, (count or 1, leaves), where classes are told apart by how
+            often they do their work too.
     """
 
     group: NodeGroup
@@ -76,10 +79,12 @@ class GroupSchedule:
     class_list: tuple[TaskClass, ...]
     classes: IntArray
     ports: tuple[PortSchedule, ...]
+    work_list: tuple[TaskClass, ...]
+    work: IntArray
 
-    def cycles(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
-        """Cycles of each leaf of a period."""
-        return np.array([cost(c) for c in self.class_list])[self.classes]
+    def priced(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
+        """The cost of each leaf of a period, for each node of the group or, in one row, for all of them."""
+        return np.array([cost(c) for c in self.work_list])[self.work]
 
 
 Shape = tuple[int, Tree, tuple[int, ...], tuple[int, ...]]
@@ -125,7 +130,7 @@ def _shape(program: CompiledProgram, group: NodeGroup) -> Shape | None:
     of a loop changes the tile or not, wherever the node stands and however far the advance goes.
     """
     leaves = group.leaves
-    if not isinstance(leaves, MeshLeaves):
+    if not isinstance(leaves, MeshLeaves) or _varies(program):
         return None
     ports = (port for cls in program.kernels[leaves.kernel].classes for port in cls.tensor_ports)
     if not all(port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix) for port in ports):
@@ -144,11 +149,27 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
     Only what the tree repeats counts: the tasks of a chain differ from each other.
     """
     body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
-    for levels in range(len(trips), 0, -1):
+    for levels in range(_levels_of_equal_work(program, group, len(trips)), 0, -1):
         period = prod(trips[levels:])
         if period % body == 0 and _same_pattern(program, group, trips[:levels], period):
             return levels
     return 0
+
+
+def _varies(program: CompiledProgram) -> bool:
+    """Whether tasks of one class do not all do the same work."""
+    return any(kernel.by_work[0] is not kernel.classes for kernel in program.kernels)
+
+
+def _levels_of_equal_work(program: CompiledProgram, group: NodeGroup, levels: int) -> int:
+    """How many of the outer loops have tasks of equal work in each iteration."""
+    if not _varies(program):
+        return levels
+    if not isinstance(group.leaves, MeshLeaves):
+        return 0
+    varying = program.kernels[group.leaves.kernel].by_work[1].shape
+    same = (varying[axis] == 1 for axis in group.leaves.loop_axes)
+    return sum(1 for _ in takewhile(bool, same))
 
 
 def _same_pattern(program: CompiledProgram, group: NodeGroup, outer: tuple[int, ...], period: int) -> bool:
@@ -186,10 +207,15 @@ def _group_schedule(program: CompiledProgram, group: NodeGroup, periods: int) ->
     period = group.tree.leaf_count // periods
     tasks = group.leaves.tasks(0, min(2, periods) * period)[0]
     class_list, classes = _classes(program, tasks)
+    work_list, work = class_list, classes[None, :period]
+    if _varies(program):
+        own = group.leaves.tasks(0, period)
+        work_list, work = _classes(program, own.reshape(-1), by_work=True)
+        work = work.reshape(own.shape)
     ports = []
     for key, (port, tiles) in _port_tiles(program, tasks).items():
         ports.append(_port_schedule(key, port, tiles, period))
-    return GroupSchedule(group, periods, class_list, classes[:period], tuple(ports))
+    return GroupSchedule(group, periods, class_list, classes[:period], tuple(ports), work_list, work)
 
 
 def _port_schedule(key: PortKey, port: TensorPort, tiles: IntArray, period: int) -> PortSchedule:
@@ -223,17 +249,22 @@ def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tupl
     return result
 
 
-def _classes(program: CompiledProgram, tasks: IntArray) -> tuple[tuple[TaskClass, ...], IntArray]:
-    """The classes that occur, and for each task the position of its class among them."""
+def _classes(
+    program: CompiledProgram, tasks: IntArray, *, by_work: bool = False
+) -> tuple[tuple[TaskClass, ...], IntArray]:
+    """The classes that occur, by work too if they shall be told apart by it, and for each task the position of its
+    class among them."""
     kernels = np.searchsorted(program.first_task, tasks, side="right") - 1
     codes = np.zeros(len(tasks), np.int64)
     offset = 0
     every: list[TaskClass] = []
     for k, kernel in enumerate(program.kernels):
         rows = np.flatnonzero(kernels == k)
+        own = kernel.by_work[0] if by_work else kernel.classes
         if len(rows):
-            codes[rows] = offset + kernel.class_of(program.pids(k, tasks[rows]))
-        every.extend(kernel.classes)
-        offset += len(kernel.classes)
+            pids = program.pids(k, tasks[rows])
+            codes[rows] = offset + (kernel.work_of(pids) if by_work else kernel.class_of(pids))
+        every.extend(own)
+        offset += len(own)
     present, classes = np.unique(codes, return_inverse=True)
     return tuple(every[c] for c in present), classes.astype(np.int64)
