@@ -22,11 +22,10 @@ from typing import Any
 from allo_dse.eval.evaluator import needs
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
-from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers.executor import Job
 from allo_dse.tune.workers.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
-from benchmarks.search_overhead import HERE, Instant
+from benchmarks.search_overhead import Instant, gemm_study
 
 HORIZON_BATCHES = 20_000
 DESIGNS, WARM_UP = 1500, 500  # evaluated to find out what one costs; the first ones compile programs
@@ -58,7 +57,7 @@ class Meter(QuietReporter):
 
 
 def instant_study() -> Study:
-    study = load_studies(HERE.parent / "studies" / "gemm_npu.py")[0]
+    study = gemm_study()
     study._evaluator = Instant
     return study
 

@@ -5,7 +5,8 @@
 Runs each study in this process (one worker), without verification, as `allo-tune` would: with its default sampler, to
 the end of its space or for so many trials. A design is *decided* when it was evaluated, breaks a limit, or is never
 built because its bounds say that one that was found is at least as good; a run that only evaluates decides what it
-evaluates. Then with every design evaluated (`sampler="evolution"`), and once more for the shares.
+evaluates. Then with every design evaluated (`sampler="evolution"`) of whatever the device can do (`target="model"`:
+there are few that Allo builds), and once more for the shares.
 
 Seconds are of the processor. Beside them stands how many times the fixed work of `engine_reference.py`, run in the same
 process right before and after, the machine could have done instead: that figure means the same on every machine.
@@ -55,9 +56,9 @@ PARTS: dict[tuple[object, str], str] = {
 """What of the package does which part of the work; a part does not count what it has another one do."""
 
 
-def run(name: str, trials: int, sampler: str = "auto") -> tuple[Result, float]:
+def run(name: str, trials: int, sampler: str = "auto", **settings: str) -> tuple[Result, float]:
     """A run, and the processor seconds that it took."""
-    study = load_studies(WHERE / f"{name}.py")[0]
+    study = load_studies(WHERE / f"{name}.py", settings)[0]
     with tempfile.TemporaryDirectory() as folder:
         started = time.process_time()
         result = study.run(
@@ -101,7 +102,7 @@ def shares(name: str, trials: int) -> dict[str, float]:
 def report(name: str, trials: int) -> None:
     before = reference_seconds()
     result, seconds = run(name, trials)
-    bred, each = run(name, BRED, "evolution")
+    bred, each = run(name, BRED, "evolution", target="model")
     reference = (before + reference_seconds()) / 2
     count = decided(result)
     print(

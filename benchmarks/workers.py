@@ -18,9 +18,7 @@ from typing import Any
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
-from allo_dse.tune.study_file import load_studies
-
-STUDY = Path(__file__).parent.parent / "studies" / "gemm_npu.py"
+from benchmarks.search_overhead import gemm_study
 
 
 class Busy:
@@ -56,7 +54,7 @@ class Pace(QuietReporter):
 
 
 def busy_study(seconds: Any, wait: Any) -> Study:
-    study = load_studies(STUDY)[0]
+    study = gemm_study()
     study._evaluator = Busy(seconds, wait)
     study.reload = partial(busy_study, seconds, wait)
     return study

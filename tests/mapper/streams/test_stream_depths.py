@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import cache
 
 import pytest
 
 import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.model.movement import NeededDepths
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.streams.stream_depths import _Search
+from allo_dse.mapper.streams.stream_depths import _Search, needed_depths
 from allo_dse.space.design import Design
 
 install()
@@ -24,12 +26,17 @@ from studies.attention_npu import study
 DEVICE = dse.Device.load("npu1_4col")
 
 
-def designs(count: int) -> list[Design]:
+@cache
+def fitting() -> list[Design]:
     """Folds of attention that fit the device, taken from all over its space."""
     space = study(length=128).space
     found = [c.design for c in itertools.islice(space.designs(), 400)]
     random.Random(0).shuffle(found)
-    return [design for design in found if not design.mapping.violations][:count]
+    return [design for design in found if not design.mapping.violations]
+
+
+def designs(count: int) -> list[Design]:
+    return fitting()[:count]
 
 
 def test_every_design_that_fits_runs() -> None:
@@ -92,3 +99,14 @@ def test_graphs_with_one_way_between_nodes_are_not_searched(length: int, monkeyp
     monkeypatch.setattr("allo_dse.mapper.streams.view.needed_depths", None)
     program = load_program(gemm, M=length, N=length, K=length, Pm=2, Pn=2, Pk=2)
     assert DeviceMapping(program.vmg, DEVICE).view.needed_depths.depth == {}
+
+
+def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
+    """What one fold needs is taken over for others of equal keys."""
+    known: dict[bytes, NeededDepths] = {}
+    chosen = designs(40)
+    for design in chosen:
+        view = design.mapping.view
+        shared, own = (needed_depths(view.periods, view.channels, found) for found in (known, None))
+        assert shared == own
+    assert 1 < len(known) < len(chosen)
