@@ -29,8 +29,8 @@ from tests.eval.hardware.test_npu_run import ROOT, STAND_IN
 
 def embedded(table: NDArray[np.float32], words: NDArray[np.int64], by: float) -> NDArray[np.float32]:
     """What the host does before anything else."""
-    found: NDArray[np.float32] = np.float32(by) * table[words.astype(int)]
-    return found
+    vectors: NDArray[np.float32] = np.float32(by) * table[words.astype(int)]
+    return vectors
 
 
 @pytest.fixture(scope="module")
