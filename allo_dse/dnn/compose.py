@@ -6,16 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
-from allo_dse.device.device import NpuDevice
+from allo_dse.common.errors import StudyError
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.npu.together import Part, ends_together
 
 from .execute import run_program
 from .fronts import Fronts, Point
+from .fusion import Operator
 from .network import Array, Arrays, Step
 from .operators.work import Work
-from .problem import TICK_US, Problem, problem_of
+from .problem import BANDWIDTH, TICK_US, Problem, between_us, choice_of, problem_of
 from .solve import WORK_LIMIT, Solution, solve
+
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Of an FPGA, on which compositions are looked for."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,8 @@ class Run:
     """An operator in a launch: its design, its columns, and when it runs.
 
     Attributes:
-        first_column: of the neighbouring columns that it has.
+        first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
+        copy: of the hardware of operators that are alike.
     """
 
     step: Step
@@ -31,11 +39,17 @@ class Run:
     first_column: int
     start_us: float
     end_us: float
+    copy: int = 0
+
+    @property
+    def design(self) -> str:
+        """What the design is called, and a copy of it."""
+        return self.point.design.study.name + (f"_{self.copy}" if self.copy else "")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One configuration of the array, and what runs in it."""
+    """One configuration of the device, and what runs in it."""
 
     number: int
     runs: tuple[Run, ...]
@@ -50,12 +64,21 @@ class Launch:
 
     @property
     def designs(self) -> dict[str, Run]:
-        """What the array is configured with: one run of each kind of operator, by the key of its work."""
-        return {run.point.design.study.name: run for run in self.runs}
+        """What the device is configured with: one run of each kind of operator, by its design."""
+        return {run.design: run for run in self.runs}
 
     @property
     def columns(self) -> int:
         return sum(run.point.columns for run in self.designs.values())
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Of an FPGA, by name; nothing of an NPU."""
+        found: dict[str, int] = {}
+        for run in self.designs.values():
+            for name, count in run.point.resources.items():
+                found[name] = found.get(name, 0) + count
+        return found
 
     @property
     def at_once(self) -> bool:
@@ -71,14 +94,15 @@ class Launch:
             parts.append(Part(run.point.design.design, run.first_column, tuple(after), run.start_us - ready_us))
         return max(ends_together(parts, device))
 
-    @property
-    def period_us(self) -> float:
+    def period_us(self, device: Device) -> float:
         """Time from input to input, at best, while they follow each other through it: until the busiest columns have
         done one, and the DRAM has moved its tensors."""
         columns: dict[int, float] = {}
         for run in self.runs:
             columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
-        moving = sum(run.point.bound.get("DRAM", 0.0) * (run.end_us - run.start_us) for run in self.runs)
+        moving = sum(
+            choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
+        )
         return max(moving, *columns.values())
 
 
@@ -87,13 +111,15 @@ class Composition:
     """A network in launches.
 
     Attributes:
-        bound_us: no composition of these fronts is faster.
+        bound_us: no composition of these fronts is faster, or, for a stream, does with less time from input to input.
+        stream: it was made for a stream of inputs.
     """
 
     fronts: Fronts
     launches: tuple[Launch, ...]
     latency_us: float
     bound_us: float
+    stream: bool = False
 
     @property
     def columns(self) -> int:
@@ -101,17 +127,28 @@ class Composition:
         return max(launch.columns for launch in self.launches)
 
     @property
+    def where(self) -> str:
+        """What it uses of the device, in words."""
+        used, device = self.launches[0].resources, self.fronts.device
+        if not isinstance(device, FpgaDevice):
+            return f"{self.columns} columns"
+        shares = ", ".join(f"{name} {used[name] / device.limit(name):.0%}" for name in RESOURCES if used[name])
+        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+
+    @property
     def gap(self) -> float:
         """How much faster another composition may be, as a share of this one's time."""
-        return 1 - self.bound_us / self.latency_us
+        took = self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
+        return max(0.0, 1 - self.bound_us / took)
 
     @cached_property
     def simulated_us(self) -> float:
         """The latency, with designs that run at once simulated together, tile by tile over one DRAM."""
+        device = self.fronts.device
         longer = [
-            launch.simulated_us(self.fronts.device) - (launch.end_us - launch.start_us)
+            launch.simulated_us(device) - (launch.end_us - launch.start_us)
             for launch in self.launches
-            if launch.at_once
+            if launch.at_once and isinstance(device, NpuDevice)
         ]
         return self.latency_us + sum(longer)
 
@@ -121,13 +158,14 @@ class Composition:
         With one it follows from the latency; more overlap as far as the columns and the DRAM allow, at best.
         """
         between = self._between_us if len(self.launches) > 1 else 0.0
-        more = sum(launch.period_us for launch in self.launches)
+        more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
         return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
 
     @property
     def certificate(self) -> str:
         """What is proved, in words."""
-        whole = "no composition of these designs is faster" if self.gap <= 0 else f"at most {self.gap:.1%} faster"
+        better = "takes more inputs" if self.stream else "is faster"
+        whole = f"no composition of these designs {better}" if self.gap <= 0 else f"at most {self.gap:.1%} faster"
         points = [point for points in self.fronts.points.values() for point in points]
         proved = sum(point.proved for point in points)
         return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
@@ -170,49 +208,64 @@ class Composition:
 
     @property
     def _between_us(self) -> float:
-        board = self.fronts.device.board
-        return max(0.0, board.relaunch_us - board.launch_us)
+        return between_us(self.fronts.device)
 
 
-def compose(fronts: Fronts, *, columns: int | None = None, work_limit: float = WORK_LIMIT) -> Composition:
+def compose(
+    fronts: Fronts,
+    *,
+    columns: int | None = None,
+    share: float = 1.0,
+    work_limit: float = WORK_LIMIT,
+    stream: bool = False,
+) -> Composition:
     """The fastest composition of a network's operators.
 
     Args:
-        columns: that launches may use; all of the device by default.
+        columns: that launches may use; all of the device by default. share: of an FPGA's resources to use.
+        stream: on an FPGA, the one that takes the most inputs of a stream per second.
         work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
 
     Raises:
         StudyError: where there is none within the limit, or an operator needs more columns.
     """
     problem = problem_of(fronts)
-    problem = replace(problem, columns=problem.columns if columns is None else columns)
-    solution = solve(problem, work_limit=work_limit)
+    limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
+    problem = replace(problem, limits=limits)
+    stream = stream and problem.launches == 1
+    solution = solve(problem, work_limit=work_limit, stream=stream)
     launches = _launches(fronts, problem, solution)
-    return Composition(fronts, launches, solution.length * TICK_US, solution.bound * TICK_US)
+    return Composition(fronts, launches, solution.length * TICK_US, solution.bound * TICK_US, stream)
 
 
 def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Composition]:
-    """The front of compositions over latency and columns, the fewest columns first."""
-    least = max(points[0].columns for points in fronts.points.values())
-    widths = sorted({p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns})
+    """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
+    if isinstance(fronts.device, NpuDevice):
+        widths = {p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns}
+        limits = [{"columns": width} for width in sorted(widths)]
     found: list[Composition] = []
-    for width in widths:
-        if width >= least:
-            one = compose(fronts, columns=width, work_limit=work_limit)
-            if not found or one.latency_us < found[-1].latency_us:
-                found.append(one)
+    for limit in limits:
+        try:
+            one = compose(fronts, **limit, work_limit=work_limit)
+        except StudyError:
+            if limit == limits[-1]:
+                raise
+            continue  # the designs need more
+        if not found or one.latency_us < found[-1].latency_us:
+            found.append(one)
     return found
 
 
 def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
-    steps = [one.step for one in fronts.candidates]
+    operators = fronts.candidates
     found: list[Launch] = []
     for number in sorted(set(solution.launch) - {-1}):
-        members = [o for o in range(len(steps)) if solution.launch[o] == number]
+        members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
         first = _first_columns(problem, solution, members)
         found.append(
-            Launch(len(found), tuple(_run(fronts, steps[o], solution, o, first[problem.kinds[o]]) for o in members))
+            Launch(len(found), tuple(_run(fronts, operators[o], solution, o, first[problem.kinds[o]]) for o in members))
         )
     return tuple(found)
 
@@ -225,11 +278,11 @@ def _first_columns(problem: Problem, solution: Solution, members: Sequence[int])
         kind = problem.kinds[o]
         if kind not in first:
             first[kind] = used
-            used += problem.choices[kind][solution.choice[o]].columns
+            used += problem.choices[kind][solution.choice[o]].needs[0]
     return first
 
 
-def _run(fronts: Fronts, step: Step, solution: Solution, o: int, first_column: int) -> Run:
-    point = fronts.points[fronts.operators[step.name]][solution.choice[o]]
+def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int) -> Run:
+    point = fronts.points[fronts.operators[one.step.name]][solution.choice[o]]
     start = solution.start[o] * TICK_US
-    return Run(step, point, first_column, start, start + point.latency_us)
+    return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)

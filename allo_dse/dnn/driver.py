@@ -1,17 +1,20 @@
-"""Run this network with Allo on the NPU, launch by launch, check its results and time it.
+"""Run this network launch by launch, check its results and time it: with Allo on the NPU; of an FPGA its kernels in
+C simulation, or on the card.
 
     python run.py                   # says what it finds
     python run.py --json            # as one JSON object, in the last line
     python run.py --build-only      # stops before it needs a device
+    python run.py --xclbin FILE     # FPGA: on the card, with what `make network.xclbin` has made
 
-Needs what `launch_*/*/build.py` need, and nothing else: Allo with its AIE backend, XRT, NumPy. `network.json` has the
-launches and the steps, `inputs.npz` and `constants.npz` what the network reads, `expected.npz` its outputs as its
-operators' references compute them, `orders.npz` where the elements of each rearrangement come from (from 1; 0 is
-a zero), `host_*.py` what the host computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`.
+On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, XRT and NumPy. Of an FPGA it needs make
+and a C++ compiler, and for the card XRT. `network.json` has the launches and the steps, `inputs.npz` and
+`constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
+`orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
+computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`.
 
 Allo's host program runs one region, and configures the array for each of its calls. Every design is a build of its own
 therefore, and what a launch has side by side runs one after another: the time of a launch is the sum of its calls,
-without configuring the array.
+without configuring the array. So it is with kernels on a card, which all are in one configuration.
 
 Exit codes: 0 fine; 65 Allo refuses a design; 66 wrong results; 1 anything else.
 """
@@ -19,9 +22,11 @@ Exit codes: 0 fine; 65 Allo refuses a design; 66 wrong results; 1 anything else.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -73,13 +78,39 @@ class Built:
         return next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
 
 
+class Kernel:
+    """An FPGA's kernel, in C simulation or on the card."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+        self.folder = folder / "hls"
+        self.tensors = json.loads((folder / "design.json").read_text())["tensors"]
+        self.command = ["./host", str(Path(options.xclbin).resolve())] if options.xclbin else ["./testbench"]
+        subprocess.run(["make", "-s", self.command[0][2:]], cwd=self.folder, check=True, stdout=sys.stderr)
+
+    def run(self, given: Sequence[Array], repetitions: int) -> tuple[Array, float | None]:
+        """What the kernel makes of the arrays that it reads, in order; and on the card its time in us."""
+        data, left = self.folder / "run", iter(given)
+        data.mkdir(exist_ok=True)
+        for tensor in self.tensors:
+            one = np.zeros(tensor["shape"]) if tensor["written"] else next(left)
+            one.astype(_dtype(tensor["dtype"])).tofile(data / f"{tensor['name']}.bin")
+        on_card = len(self.command) > 1
+        command = [*self.command, "run", *([str(repetitions)] if on_card else [])]
+        done = subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.PIPE, text=True)
+        written = next(tensor for tensor in self.tensors if tensor["written"])
+        made = np.fromfile(data / f"{written['name']}.bin", _dtype(written["dtype"]))
+        return made, float(json.loads(done.stdout.splitlines()[-1])["latency_us"]) if on_card else None
+
+
 def main() -> int:
     """Build and run as the command line says; returns the exit code."""
     network = json.loads((HERE / "network.json").read_text())
     folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
-    options = _module(next(iter(folders.values())) / "build.py").options_of("Run this network with Allo.")
+    tools = next(iter(folders.values())) / "build.py"
+    options = _module(tools).options_of("Run this network with Allo.") if tools.exists() else _options()
     started = time.monotonic()
-    built = {name: Built(folder, options) for name, folder in folders.items()}
+    make = Built if tools.exists() else Kernel
+    built = {name: make(folder, options) for name, folder in folders.items()}
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if not options.build_only:
         try:
@@ -91,7 +122,19 @@ def main() -> int:
     return 0
 
 
-def _run(network: Facts, built: Mapping[str, Built], repetitions: int) -> dict[str, Any]:
+def _options() -> argparse.Namespace:
+    """Of an FPGA, what the command line says."""
+    parser = argparse.ArgumentParser(description="Run this network's kernels in C simulation, or on the card.")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
+    parser.add_argument("--build-only", action="store_true", help="stop when it is built")
+    parser.add_argument(
+        "--repetitions", type=int, default=20, help="timed calls of a kernel, of which the median counts"
+    )
+    parser.add_argument("--xclbin", help="run on the card, configured with this file")
+    return parser.parse_args()
+
+
+def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) -> dict[str, Any]:
     """Times of everything that runs, in its order, and whether the outputs are as expected."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
     known = {**_arrays("constants"), **_arrays("inputs")}
@@ -112,12 +155,25 @@ def _run(network: Facts, built: Mapping[str, Built], repetitions: int) -> dict[s
             made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
         known[step["output"]] = made.reshape(step["shape"])
-    launches = [
-        {"launch": number, "latency_us": sum(run["latency_us"] for run in own), "runs": own}
-        for number, own in enumerate(times)
-    ]
-    total = sum(launch["latency_us"] for launch in launches)
-    return {"latency_us": total, "launches": launches, "host_us": host_us, **_checked(network["outputs"], known)}
+    launches = [{"launch": number, "latency_us": _sum(own), "runs": own} for number, own in enumerate(times)]
+    return {
+        "latency_us": _sum(launches),
+        "launches": launches,
+        "host_us": host_us,
+        **_checked(network["outputs"], known),
+    }
+
+
+def _sum(parts: Sequence[Facts]) -> float | None:
+    """Of times; none in simulation."""
+    times = [part["latency_us"] for part in parts]
+    return None if None in times else sum(times)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
+    found: np.dtype[Any] = np.dtype(getattr(np if hasattr(np, name) else importlib.import_module("ml_dtypes"), name))
+    return found
 
 
 def _arrays(name: str) -> dict[str, Array]:
@@ -165,8 +221,8 @@ def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[s
 def _said(found: Facts) -> list[str]:
     lines = [f"{name}: {value}" for name, value in found.items() if name != "launches"]
     for launch in found.get("launches", ()):
-        lines.append(f"launch {launch['launch']}: {launch['latency_us']:.1f} us")
-        lines += [f"  {r['step']}: {r['latency_us']:.1f} us ({r['predicted_us']} predicted)" for r in launch["runs"]]
+        lines.append(f"launch {launch['launch']}: {launch['latency_us']} us")
+        lines += [f"  {r['step']}: {r['latency_us']} us ({r['predicted_us']} predicted)" for r in launch["runs"]]
     return lines
 
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
 
 from . import driver
 from .compose import Composition, Launch, Run
+from .hls import write_project
 from .network import Arrange, Array, Arrays, Host, Network, Step
 from .operators.work import Work
 
@@ -53,7 +55,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "kind": run.step.work.kind,
                 "reads": list(run.step.inputs),
                 "writes": run.step.output,
-                "design": run.point.design.study.name,
+                "design": run.design,
                 "folder": _folder(launch, run),
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
@@ -63,6 +65,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "start_us": round(run.start_us, 1),
                 "end_us": round(run.end_us, 1),
                 "dram_bytes": run.point.dram_bytes,
+                **({"resources": dict(run.point.resources)} if run.point.resources else {}),
                 "bound": dict(run.point.bound),
             }
             for run in launch.runs
@@ -71,7 +74,7 @@ def _launch(launch: Launch) -> JsonObject:
 
 
 def _folder(launch: Launch, run: Run) -> str:
-    return f"launch_{launch.number}/{run.point.design.study.name}"
+    return f"launch_{launch.number}/{run.design}"
 
 
 def export(composition: Composition, directory: str | Path, inputs: Mapping[str, Array] | None = None) -> list[Path]:
@@ -117,6 +120,8 @@ def export(composition: Composition, directory: str | Path, inputs: Mapping[str,
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
     written = write_files(files, folder)
+    if isinstance(composition.fronts.device, FpgaDevice):
+        return written + write_project(composition, composition.fronts.device, folder)
     for launch in composition.launches:
         for run in launch.designs.values():
             written += run.point.design.export(folder / _folder(launch, run))

@@ -1,4 +1,5 @@
-"""The front of every operator: its fastest design on each number of the array's columns, as the tuner finds it.
+"""The front of every operator, as the tuner finds it: its fastest design on each number of the array's columns, or its
+designs for an FPGA over latency and resources.
 
 A design made for k columns uses the cores, memory tiles and shim channels of k columns, so that any k neighbouring ones
 will do: operators side by side need as many columns as they have together, and nothing else of the array.
@@ -9,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.search.objectives import minimize
@@ -28,6 +30,10 @@ from .operators.work import Work
 TRIALS = 60
 """Designs that are evaluated for each point of a front; less where the tuner has proved that none is better."""
 
+FRONT = ("lut", "dsp", "bram18")
+"""What designs for FPGAs are to take little of, beside time."""
+MOST_POINTS, MOST_COPIES = 12, 4
+"""Of a work on an FPGA: designs to choose from, and pieces of hardware."""
 
 _HINTS = {
     True: 'target "model" asks for what the device has only, not for what Allo builds',
@@ -43,6 +49,7 @@ class Point:
         latency_us: of a call of its own, its launch included.
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
+        resources: that it takes of an FPGA, where it is one piece of hardware, a column so to speak.
     """
 
     columns: int
@@ -53,6 +60,7 @@ class Point:
     bound: Mapping[str, float]
     proved: bool
     design: BestDesign
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Fronts:
     """
 
     network: Network
-    device: NpuDevice
+    device: Device
     candidates: tuple[Operator, ...]
     operators: Mapping[str, str]
     points: Mapping[str, tuple[Point, ...]]
@@ -76,7 +84,7 @@ class Fronts:
 
 def search_fronts(
     network: Network,
-    device: str | Path | NpuDevice = "npu2",
+    device: str | Path | Device = "npu2",
     *,
     trials: int = TRIALS,
     cache: str | Path = "runs/.networks",
@@ -93,7 +101,7 @@ def search_fronts(
     Raises:
         StudyError: for an operator of which no design fits the device.
     """
-    found, options = NpuDevice.of(device), Options(Path(cache), trials, target, seed)
+    found, options = Device.of(device), Options(Path(cache), trials, target, seed)
     points: dict[str, tuple[Point, ...]] = {}
     for key, one in {work_key(one.work): one for one in single_operators(network)}.items():
         try:
@@ -106,6 +114,8 @@ def search_fronts(
             points[key] = tuple(_improving(_points(key, one.work, found, options)))
     every = (*single_operators(network), *fused_operators(network))
     candidates = tuple(one for one in every if work_key(one.work) in points)
+    if isinstance(found, FpgaDevice):
+        candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, {one.step.name: work_key(one.work) for one in candidates}, points)
 
 
@@ -125,6 +135,15 @@ def work_key(work: Work) -> str:
     source = inspect.getsource(work.program)
     text = json.dumps([work.kind, source, params, NpuSimulator.version])
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
+    """Every operator on each of the pieces of hardware that those like it may have, the n-th on the first n."""
+    alike: dict[str, int] = {}
+    for one in candidates:
+        key = work_key(one.work)
+        alike[key] = alike.get(key, 0) + 1
+        yield from (replace(one, copy=copy) for copy in range(min(alike[key], MOST_COPIES)))
 
 
 def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
@@ -152,7 +171,11 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
             yield point
 
 
-def _points(key: str, work: Work, device: NpuDevice, options: Options) -> Iterator[Point]:
+def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[Point]:
+    if isinstance(device, FpgaDevice):
+        yield from _on_fpga(key, work, device, options)
+        return
+    assert isinstance(device, NpuDevice)
     for columns in _widths(device):
         part = on_columns(device, columns)
         study = Study(
@@ -169,6 +192,38 @@ def _points(key: str, work: Work, device: NpuDevice, options: Options) -> Iterat
         point = _point(study, columns, device.array.columns, place, options)
         if point is not None:
             yield point
+
+
+def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
+    """The designs of the front over latency and resources, at most so many, from the smallest to the fastest."""
+    study = Study(
+        key,
+        program=work.program,
+        params=work.params,
+        device=device,
+        objectives=[minimize(name) for name in ("latency_us", *FRONT)],
+        reference=work.reference,
+        verify_with=work.verify_with,
+    )
+    place = options.cache / f"{key}-{device.key[:12]}-{options.trials}-{options.seed}"
+    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
+    designs = sorted(result.front, key=lambda one: -float(one.metrics["latency_us"]))
+    if not designs:
+        raise StudyError(f"no design fits {device.name}", hint="smaller sizes or more trials may")
+    step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
+    for one in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
+        metrics = one.metrics
+        yield Point(
+            columns=1,
+            cores=int(metrics["pe_count"]),
+            latency_us=float(metrics["latency_us"]),
+            local_memory_bytes=0,
+            dram_bytes=int(metrics["dram_bytes"]),
+            bound=dict(metrics["bound"]),
+            proved=result.stopped == "exhausted",
+            design=one,
+            resources={name: int(metrics[name]) for name in RESOURCES},
+        )
 
 
 def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:

@@ -16,11 +16,13 @@ class Operator:
 
     Attributes:
         step: reads what comes from outside and writes what the last step does. names: of the network's steps.
+        copy: of the hardware that does operators which are alike, for those that may have more than one.
     """
 
     step: Step
     work: Work
     names: tuple[str, ...]
+    copy: int = 0
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import le
 
 from ortools.sat.python import cp_model
 
 from allo_dse.common.errors import StudyError
+from allo_dse.device.fpga_model import RESOURCES
 
 from .problem import BANDWIDTH, Problem
 
@@ -18,7 +21,8 @@ WORK_LIMIT = 60.0
 class Solution:
     """Attributes:
     launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
-    length: ticks from the start to the end of everything. bound: no solution is shorter.
+    length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
+        less time from input to input.
     """
 
     launch: tuple[int, ...]
@@ -40,7 +44,7 @@ class _Model:
         self.problem = problem
         self.model = cp_model.CpModel()
         model, count = self.model, len(problem.kinds)
-        self.launches = range(problem.steps)
+        self.launches = range(problem.launches or problem.steps)
         # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
         self.runs = {
             (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
@@ -55,13 +59,13 @@ class _Model:
             for at in self.launches
         }
         self.present = [model.new_bool_var(f"present_{o}") for o in range(count)]
-        self.launch = [model.new_int_var(0, problem.steps - 1, f"launch_{o}") for o in range(count)]
+        self.launch = [model.new_int_var(0, len(self.launches) - 1, f"launch_{o}") for o in range(count)]
         self.start = [model.new_int_var(0, problem.horizon, f"start_{o}") for o in range(count)]
         self.size = [self._size(o) for o in range(count)]
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
         self.length = model.new_int_var(0, problem.horizon, "length")
         self._one_design_each()
-        self._columns()
+        self._resources()
         self._order()
         self._in_their_launches()
         self._side_by_side()
@@ -87,13 +91,12 @@ class _Model:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
 
-    def _columns(self) -> None:
-        """The designs of a launch fit the array; a kind has one."""
+    def _resources(self) -> None:
+        """The designs of a launch fit the device; a kind has one."""
         for at in self.launches:
-            self.model.add(
-                sum(self.problem.choices[k][c].columns * self.has[k, c, at] for k, c, own in self.has if own == at)
-                <= self.problem.columns
-            )
+            for number, limit in enumerate(self.problem.limits):
+                needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
+                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) <= limit)
             for k, choices in enumerate(self.problem.choices):
                 self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
 
@@ -126,6 +129,20 @@ class _Model:
             self.model.add(self.begin[at] >= self.begin[at - 1])
             self.model.add_implication(self._used(at), self._used(at - 1))
 
+    def period(self) -> cp_model.IntVar:
+        """Ticks from input to input: until the busiest kind has done one, and the DRAM has moved its tensors."""
+        period = self.model.new_int_var(0, self.problem.horizon, "period")
+        busy: dict[int, list[cp_model.LinearExpr]] = {}
+        moving = []
+        for (o, c, _), one in self.runs.items():
+            choice = self.problem.choices[self.problem.kinds[o]][c]
+            busy.setdefault(self.problem.kinds[o], []).append(choice.ticks * one)
+            moving.append(choice.ticks * choice.bandwidth * one)
+        for times in busy.values():
+            self.model.add(period >= sum(times))
+        self.model.add(BANDWIDTH * period >= sum(moving))
+        return period
+
     def _used(self, launch: int) -> cp_model.IntVar:
         """Whether there are operators in a launch."""
         if not hasattr(self, "_uses"):
@@ -154,20 +171,36 @@ class _Model:
         )
 
 
-def solve(problem: Problem, *, work_limit: float = WORK_LIMIT) -> Solution:
+def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False) -> Solution:
     """The shortest solution, or the best that is found within a limit of work.
 
+    Args:
+        stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
+
     Raises:
-        StudyError: where no design of an operator fits the columns.
+        StudyError: where the designs of the operators do not fit the device.
     """
     made, known = _Model(problem), _in_turn(problem)
     for (o, c, at), one in made.runs.items():
-        made.model.add_hint(one, known.launch[o] == at and known.choice[o] == c)
+        made.model.add_hint(one, known is not None and known.launch[o] == at and known.choice[o] == c)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1  # the same problem, the same solution
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = work_limit
+    bound = 0
+    if stream:
+        period = made.period()
+        made.model.minimize(period)
+        if solver.solve(made.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            bound = round(solver.best_objective_bound)
+            made.model.add(period <= solver.value(period))
+            made.model.minimize(made.length)
     if solver.solve(made.model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if known is None:
+            raise StudyError(
+                "no designs of the network's operators were found that fit the device together",
+                hint="more trials find smaller ones; give a larger device",
+            )
         return known
     chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
     count = range(len(problem.kinds))
@@ -176,32 +209,44 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT) -> Solution:
         start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
         choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
         length=solver.value(made.length),
-        bound=max(known.bound, round(solver.best_objective_bound)),
+        bound=bound if stream else max(_least(problem), round(solver.best_objective_bound)),
     )
+    if stream or known is None:
+        return found
     return min(found, replace(known, bound=found.bound), key=lambda one: one.length)
 
 
-def _in_turn(problem: Problem) -> Solution:
-    """Every step by itself, on its fastest design, in a launch of its own; no solution is shorter than the step that
-    takes longest however it is done."""
+def _in_turn(problem: Problem) -> Solution | None:
+    """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
-    for o in (o for o, steps in enumerate(problem.does) if len(steps) == 1):  # in an order in which they can run
+    singles = {steps[0]: o for o, steps in reversed([*enumerate(problem.does)]) if len(steps) == 1}
+    for o in sorted(singles.values()):  # in an order in which they can run
         designs = problem.choices[problem.kinds[o]]
-        fitting = [c for c, design in enumerate(designs) if design.columns <= problem.columns]
+        fitting = [c for c, d in enumerate(designs) if all(map(le, d.needs, problem.limits))]
         if not fitting:
             raise StudyError(
-                f"an operator of the network has no design on {problem.columns} columns",
-                hint=f"it needs {designs[0].columns}",
+                f"an operator of the network has no design within {_words(problem.limits)} of the device",
+                hint=f"it needs {_words(designs[0].needs)}",
             )
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
         launch[o], choice[o] = len(ends), min(fitting, key=lambda c: designs[c].ticks)
         start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
         ends[o] = start[o] + designs[choice[o]].ticks
+    length = max(end + problem.tail[o] for o, end in ends.items())
+    if problem.launches is not None and problem.launches < problem.steps:
+        return None
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, _least(problem))
+
+
+def _least(problem: Problem) -> int:
+    """No solution is shorter than the step that takes longest however it is done."""
     least = [min(c.ticks for c in problem.choices[kind]) for kind in problem.kinds]
-    bound = max(
+    return max(
         min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
         for step in range(problem.steps)
     )
-    length = max(end + problem.tail[o] for o, end in ends.items())
-    return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)
+
+
+def _words(needs: Sequence[int]) -> str:
+    return f"{needs[0]} columns" if len(needs) == 1 else f"({', '.join(map(str, needs[1:]))}) of {', '.join(RESOURCES)}"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.device.device import NpuDevice
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.execute import difference
 from allo_dse.dnn.export import export
@@ -40,7 +41,9 @@ def fronts(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
 
 def _check(found: Composition, columns: int) -> None:
     """Launches follow each other, and nothing of one has columns of another."""
-    board = found.fronts.device.board
+    device = found.fronts.device
+    assert isinstance(device, NpuDevice)
+    board = device.board
     for launch in found.launches:
         taken = sorted((r.first_column, r.point.columns) for r in launch.designs.values())
         assert all(first + width <= later for (first, width), (later, _) in pairwise(taken))
@@ -86,7 +89,7 @@ def test_what_runs_at_once_is_simulated_together(tmp_path: Path) -> None:
     assert found.simulated_us == pytest.approx(found.latency_us, rel=0.2)
     assert found.simulated_us >= max(run.point.latency_us for run in launch.runs) - 1
     assert found.inputs_per_s() == pytest.approx(1e6 / found.latency_us)
-    assert found.inputs_per_s() <= found.inputs_per_s(16) <= 1e6 / launch.period_us
+    assert found.inputs_per_s() <= found.inputs_per_s(16) <= 1e6 / launch.period_us(found.fronts.device)
 
 
 def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:

@@ -71,8 +71,9 @@ def test_the_driver_runs_launches_and_checks_their_results(found: Composition, e
     assert runs == [[run.step.name for run in launch.runs] for launch in found.launches]
     # Each call of the stand-in takes 1 us more than the one before, which the driver takes the median of three of.
     times = {run["step"]: run["latency_us"] for launch in said["launches"] for run in launch["runs"]}
-    assert {times[name] for name in ("norm", "up", "relu")} == {102.0}
-    assert said["latency_us"] == sum(times.values())
+    assert times.pop("down") in (102.0, 105.0)  # the first or the second of a design
+    assert set(times.values()) == {102.0}
+    assert said["latency_us"] == sum(launch["latency_us"] for launch in said["launches"])
     assert said["checked"] is True
     assert 0 < said["differences"]["down.result"] < 0.05
     assert set(said["host_us"]) == {"embed", "turn"}
@@ -89,7 +90,7 @@ def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "code", "message"),
     [
-        ("wrong", 66, "wrong results: launch 1: up: C differs in 1 of 1024 elements"),
+        ("wrong", 66, "C differs in 1 of 1024 elements"),
         ("build fails", 1, "Failed to compile the MLIR-AIE code"),
         ("garbage", 1, "did not say how long it took"),
     ],

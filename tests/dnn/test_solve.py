@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, permutations, product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import allo_dse as dse
 from allo_dse.dnn.problem import BANDWIDTH, Choice, Problem, fused_waits
 from allo_dse.dnn.solve import Solution, solve
 
@@ -34,13 +36,33 @@ def problems(draw: st.DrawFn, most: int = MOST) -> Problem:
     widths = st.sampled_from([(1,), (2,), (1, 2), (1, 2, 4)] if count < MOST else [(2,), (1, 4)])
     bandwidths = st.sampled_from([0, 300, 600, BANDWIDTH])
     numbers = sorted(set(kinds))
-    choices = tuple(tuple(Choice(w, draw(st.integers(1, 20)), draw(bandwidths)) for w in draw(widths)) for _ in numbers)
+    ticks = st.integers(1, 20)
+    choices = tuple(tuple(Choice((w,), draw(ticks), draw(bandwidths)) for w in draw(widths)) for _ in numbers)
     few = st.sampled_from([0, 0, 2])
     release, tail = (tuple(draw(few) for _ in kinds) for _ in range(2))
     after = fused_waits(waits, does)
     between = draw(st.sampled_from([0, 5, 30]))
     return Problem(
-        tuple(numbers.index(k) for k in kinds), choices, tuple(does), after, 4, between, release, tail
+        tuple(numbers.index(k) for k in kinds), choices, tuple(does), after, (4,), between, release, tail
+    )  # fmt: skip
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> Problem:
+    """Up to three steps in one launch, each on either of two pieces of hardware of its kind, of two resources."""
+    count = draw(st.integers(1, 3))
+    kinds = [draw(st.integers(0, 1)) for _ in range(count)]
+    waits = [{b: 0 for b in range(o) if draw(st.booleans())} for o in range(count)]
+    does = [(o,) for o in range(count) for _ in range(2)]
+    few, ticks = st.integers(1, 5), st.integers(1, 20)
+    designs = [
+        [Choice((draw(few), draw(few)), draw(ticks), draw(st.sampled_from([0, 600]))) for _ in range(2)]
+        for _ in range(2)
+    ]
+    return Problem(
+        tuple(2 * kind + copy for kind in kinds for copy in range(2)),
+        tuple(tuple(own) for own in designs for _ in range(2)),
+        tuple(does), fused_waits(waits, does), (8, 8), 0, (0,) * 2 * count, (0,) * 2 * count, 1,
     )  # fmt: skip
 
 
@@ -50,7 +72,7 @@ def single(
     """Operators of one step each."""
     none = (0,) * len(kinds)
     does = tuple((o,) for o in range(len(kinds)))
-    return Problem(tuple(kinds), tuple(choices), does, tuple(after), 4, between, none, none)
+    return Problem(tuple(kinds), tuple(choices), does, tuple(after), (4,), between, none, none)
 
 
 def _covers(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -68,15 +90,15 @@ def _of(problem: Problem, chosen: Sequence[int]) -> Problem:
     after = tuple({place[b]: wait for b, wait in problem.after[o].items() if b in place} for o in chosen)
     return Problem(
         tuple(problem.kinds[o] for o in chosen), problem.choices, tuple((at,) for at in place.values()), after,
-        problem.columns, problem.between, tuple(problem.release[o] for o in chosen),
-        tuple(problem.tail[o] for o in chosen),
+        problem.limits, problem.between, tuple(problem.release[o] for o in chosen),
+        tuple(problem.tail[o] for o in chosen), problem.launches,
     )  # fmt: skip
 
 
 def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Launches and choices of the operators that fit the array; launches are used from the first on."""
     count = len(problem.kinds)
-    for launch in product(range(count), repeat=count):
+    for launch in product(range(problem.launches or count), repeat=count):
         if set(launch) != set(range(max(launch) + 1)):
             continue
         if any(launch[b] > launch[o] for o, waits in enumerate(problem.after) for b in waits):
@@ -85,9 +107,11 @@ def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int,
         for chosen in product(*(range(len(problem.choices[k])) for k, _ in groups)):
             own = dict(zip(groups, chosen, strict=True))
             used = [
-                sum(problem.choices[k][c].columns for (k, where), c in own.items() if where == at) for at in set(launch)
+                sum(problem.choices[k][c].needs[number] for (k, where), c in own.items() if where == at) <= limit
+                for at in set(launch)
+                for number, limit in enumerate(problem.limits)
             ]
-            if max(used) <= problem.columns:
+            if all(used):
                 yield launch, tuple(own[problem.kinds[o], launch[o]] for o in range(count))
 
 
@@ -178,9 +202,36 @@ def test_without_enough_work_the_gap_is_right(problem: Problem, work_limit: floa
     assert 0 < found.bound <= shortest(problem) <= found.length
 
 
+@settings(max_examples=40, deadline=None)
+@given(configurations())
+def test_no_other_hardware_in_one_configuration_is_faster(problem: Problem) -> None:
+    """For one input by its latency, for a stream by the time from input to input; or none fits."""
+    every = [(_of(problem, chosen), chosen) for chosen in _covers(problem)]
+    periods = [_period(one, choice) for one, _ in every for _, choice in _assignments(one)]
+    if not periods:
+        with pytest.raises(dse.StudyError, match=r"fit the device|within .* of the device"):
+            solve(problem)
+        return
+    found, streamed = solve(problem), solve(problem, stream=True)
+    _check(problem, found)
+    _check(problem, streamed)
+    assert found.length == found.bound == shortest(problem)
+    runs = [o for o, at in enumerate(streamed.launch) if at >= 0]
+    assert _period(_of(problem, runs), [streamed.choice[o] for o in runs]) == streamed.bound == min(periods)
+
+
+def _period(problem: Problem, choice: Sequence[int]) -> int:
+    """Of the busiest kind, or of the DRAM."""
+    designs = [problem.choices[kind][c] for kind, c in zip(problem.kinds, choice, strict=True)]
+    busy: dict[int, int] = {}
+    for kind, design in zip(problem.kinds, designs, strict=True):
+        busy[kind] = busy.get(kind, 0) + design.ticks
+    return max(-(-sum(d.ticks * d.bandwidth for d in designs) // BANDWIDTH), *busy.values())
+
+
 def test_a_chain_of_five_in_one_launch_or_in_many() -> None:
     """Where beginning a launch costs little, each operator takes the whole array; else they share it."""
-    choices = tuple((Choice(1, 100, 0), Choice(4, 30, 0)) for _ in range(4))
+    choices = tuple((Choice((1,), 100, 0), Choice((4,), 30, 0)) for _ in range(4))
     after = tuple({o - 1: 0} if o else {} for o in range(5))
     for between, launches, length in ((10, 5, 190), (1000, 1, 500)):
         found = solve(single((0, 1, 2, 3, 0), choices, after, between))
@@ -189,7 +240,7 @@ def test_a_chain_of_five_in_one_launch_or_in_many() -> None:
 
 def test_a_large_network_has_a_gap_where_work_is_short() -> None:
     count = 8
-    choices = [(Choice(1, 100 + 7 * k, 400), Choice(2, 60 + 5 * k, 700)) for k in range(count)]
+    choices = [(Choice((1,), 100 + 7 * k, 400), Choice((2,), 60 + 5 * k, 700)) for k in range(count)]
     problem = single(range(count), choices, [{}] * count, 20)
     found, later = (solve(problem, work_limit=limit) for limit in (0.0, 0.1))
     for one in (found, later):

@@ -23,6 +23,8 @@ decided and what a launch costs.
   allo-tune network model.onnx --device npu2
   allo-tune network model.onnx --set batch=1      a size that is left open
   allo-tune network studies/networks/mlp_npu.py --front --json
+  allo-tune network studies/networks/mlp_npu.py -o built && python built/run.py
+  allo-tune network studies/networks/mlp_npu.py --device u280 --stream
 """
 
 
@@ -37,13 +39,14 @@ def network(  # noqa: PLR0913 (the flags of a command)
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Argument of the network, or size; repeatable."),
     ] = None,
-    device: Annotated[str, typer.Option(help="NPU, by name or device file.")] = "npu2",
+    device: Annotated[str, typer.Option(help="NPU or FPGA, by name or device file.")] = "npu2",
     target: Annotated[str, typer.Option(help="What shall build the designs: allo or model.")] = "allo",
     trials: Annotated[int, typer.Option(min=1, help="Designs to evaluate of an operator on so many columns.")] = 60,
     cache: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where designs are kept.")] = Path("runs/.networks"),
-    front: Annotated[bool, typer.Option("--front", help="Also the fastest on fewer columns.")] = False,
+    front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write the designs of each launch.")
+        Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -56,7 +59,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
-        found = compositions(fronts) if front else [compose(fronts)]
+        found = compositions(fronts) if front else [compose(fronts, stream=stream)]
     assert out is not None
     if output is not None:
         export(found[-1], output)
@@ -72,7 +75,8 @@ def _show(composition: Composition) -> None:
 
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("launch", "operator", "columns", "from us", "to us"):
+    resources = composition.launches[0].resources
+    for name in ("launch", "operator", "hardware" if resources else "columns", "from us", "to us"):
         table.add_column(name, justify="left" if name == "operator" else "right", no_wrap=name != "operator")
     for launch in composition.launches:
         for row in _rows(launch):
@@ -80,14 +84,18 @@ def _show(composition: Composition) -> None:
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
     facts = {
-        "latency": f"{composition.latency_us:,.0f} us on {composition.columns} columns",
+        "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
-        "simulated": f"{composition.simulated_us:,.0f} us, with what runs at once simulated together "
-        f"({composition.simulated_us / composition.latency_us - 1:+.1%})",
+        **({} if resources else {"simulated": _simulated(composition)}),
         "stream": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         "proved": composition.certificate,
     }
     print_facts(facts, to)
+
+
+def _simulated(composition: Composition) -> str:
+    more = composition.simulated_us / composition.latency_us - 1
+    return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
 
 
 def _rows(launch: Launch) -> list[tuple[str, ...]]:
@@ -95,7 +103,9 @@ def _rows(launch: Launch) -> list[tuple[str, ...]]:
         (
             str(launch.number) if run is launch.runs[0] else "",
             f"{run.step.name} ({run.step.work.kind})",
-            f"{run.first_column}-{run.first_column + run.point.columns - 1}",
+            str(run.first_column)
+            if run.point.resources
+            else f"{run.first_column}-{run.first_column + run.point.columns - 1}",
             f"{run.start_us:,.0f}",
             f"{run.end_us:,.0f}",
         )

@@ -149,6 +149,8 @@ def _own(name: str) -> ModuleType:
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(HERE))
+        for beside in HERE.glob("*.py"):
+            sys.modules.pop(beside.stem, None)
     return module
 
 

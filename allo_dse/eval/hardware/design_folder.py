@@ -13,6 +13,7 @@ import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..equivalence.exported import PROGRAM
@@ -94,16 +95,7 @@ def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, Jso
     """A program that Allo builds, the script that does it, and what the script must know of the design."""
     program = design.program
     written = directions(program)[1]
-    tensors = [
-        {
-            "name": tensor.name,
-            "dtype": str(numpy_dtype(tensor.dtype)),
-            "shape": list(tensor.shape),
-            "float": tensor.dtype.is_float,
-            "written": tensor.name in written,
-        }
-        for tensor in program.tensors
-    ]
+    tensors = tensor_facts(program)
     floats = [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
     facts: JsonObject = {
         "device": design.device.name,
@@ -122,6 +114,21 @@ def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, Jso
     if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
         files[GOLDEN] = _golden(tensors, reference)
     return files, facts
+
+
+def tensor_facts(program: Program) -> build.Tensors:
+    """What a script must know of a program's tensors to feed them."""
+    written = directions(program)[1]
+    return [
+        {
+            "name": tensor.name,
+            "dtype": str(numpy_dtype(tensor.dtype)),
+            "shape": list(tensor.shape),
+            "float": tensor.dtype.is_float,
+            "written": tensor.name in written,
+        }
+        for tensor in program.tensors
+    ]
 
 
 def _golden(tensors: build.Tensors, reference: Reference) -> bytes:

@@ -218,7 +218,8 @@ class _Cut:
             self.modules[f"{module}.py"] = ""  # files that import each other
             names = set(other.all_names()) if whole or alias.name == "*" else {alias.name}
             self.modules[f"{module}.py"] = other.text(names)
-        one = ast.Import([alias]) if whole else ast.ImportFrom(module, [alias], getattr(statement, "level", 0))
+        level = 0 if beside.is_file() else getattr(statement, "level", 0)  # no package goes with the program
+        one = ast.Import([alias]) if whole else ast.ImportFrom(module, [alias], level)
         return ast.unparse(one) + "\n"
 
     def all_names(self) -> Iterable[str]:

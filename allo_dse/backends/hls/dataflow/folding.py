@@ -90,6 +90,7 @@ class _Folded:
     folding: Folding
     tasks: dict[int, _Task]
     fifos: dict[int, _Fifo]
+    written: frozenset[str]
 
     def fifo_of(self, port: StreamPort, pid: tuple[int, ...]) -> int:
         first = self.top.program.first_stream[port.stream.name]
@@ -98,7 +99,10 @@ class _Folded:
 
 def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[str]:
     """Declare FIFOs and call one process per node in the top function; returns the processes' functions."""
-    folded = _Folded(top, folding, _tasks(top, plans), {})
+    tasks = _tasks(top, plans)
+    used = {id(task.plan): task.plan for task in tasks.values()}.values()
+    written = frozenset(port.port.tensor.name for plan in used for port in plan.ports if port.copies_out)
+    folded = _Folded(top, folding, tasks, {}, written)
     _find_fifos(folded)
     _declare(folded)
     texts = []
@@ -183,7 +187,7 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     if parameter.kind == "value":
         element = element_of_dtype(tensor.dtype)
         return node.parameter(key, tensor.name, f"{element} {{}}", top.value(tensor))
-    writes = any(p.port.tensor == tensor and p.copies_out for t in folded.tasks.values() for p in t.plan.ports)
+    writes = tensor.name in folded.written
     raw = port.access == "shared"
     element_text = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
     if port.access == "onchip" and key not in node.known:

@@ -1,0 +1,91 @@
+"""Networks on an FPGA: hardware for each operator in one configuration, and the project that makes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.dnn.compose import Composition, compose, compositions
+from allo_dse.dnn.export import export
+from allo_dse.dnn.fronts import Fronts, search_fronts
+from allo_dse.dnn.network import Arrange
+from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+
+@pytest.fixture(scope="module")
+def fronts(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
+    """Two products that are alike and could run at once, what follows each, and their sum turned around."""
+    element, rng = element_type("bf16"), np.random.default_rng(0)
+    net = dse.Network("pair")
+    x = net.input("x", (32, 32))
+    left, right = (net.constant(n, rng.standard_normal((32, 32)).astype(np.float32)) for n in ("left", "right"))
+    a, b = (net.add(gemm_work(32, 32, 32, element), x, w, name=f"by_{w}") for w in (left, right))
+    a = net.add(Arrange(np.transpose, False), net.add(unary_work("relu", 1024, element), a, shape=(32, 32)))
+    net.output(net.add(gemm_work(32, 32, 32, element), a, b, name="both"))
+    return search_fronts(net, "u280", trials=8, cache=tmp_path_factory.mktemp("cache"))
+
+
+def _check(found: Composition) -> None:
+    """All is in one configuration, whose designs fit the device together."""
+    device = found.fronts.device
+    assert isinstance(device, FpgaDevice)
+    (launch,) = found.launches
+    for name in RESOURCES:
+        assert sum(run.point.resources[name] for run in launch.designs.values()) <= device.limit(name)
+    assert found.gap == 0
+
+
+def test_operators_that_are_alike_share_hardware_or_have_their_own(fronts: Fronts) -> None:
+    """At once for the least latency; for a stream on as many pieces as the resources give."""
+    fast, stream = compose(fronts), compose(fronts, stream=True)
+    for found in (fast, stream):
+        _check(found)
+    assert fast.latency_us <= stream.latency_us
+    assert stream.inputs_per_s(1000) >= fast.inputs_per_s(1000)
+    runs = {run.step.name: run for launch in fast.launches for run in launch.runs}
+    assert any("by_left" in name for name in runs)
+    few = compositions(fronts)[0]
+    _check(few)
+    assert few.latency_us >= fast.latency_us
+    assert len(few.launches[0].designs) <= len(few.launches[0].runs)
+
+
+def test_what_does_not_fit_is_refused(fronts: Fronts) -> None:
+    with pytest.raises(dse.StudyError, match="within"):
+        compose(fronts, share=1e-6)
+
+
+@needs_gcc
+def test_the_project_computes_what_the_network_does(fronts: Fronts, tmp_path: Path) -> None:
+    found = compose(fronts)
+    export(found, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "run.py", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["checked"] is True
+    assert said["latency_us"] is None  # C simulation says no time
+    assert 0 < said["differences"]["both.result"] < 0.05
+    kernels = list(found.launches[0].designs)
+    assert all(f"nk={name}:1:{name}_1" in (tmp_path / "network.cfg").read_text() for name in kernels)
+    for name in kernels:
+        assert f'extern "C" void {name}(' in (tmp_path / "launch_0" / name / "hls/kernel.h").read_text()
+    expected = dict(np.load(tmp_path / "expected.npz"))
+    np.savez(tmp_path / "expected.npz", **{name: one + np.abs(one).max() for name, one in expected.items()})
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 66
+    assert "output both.result is" in done.stderr
