@@ -1,11 +1,12 @@
 """What worker processes gain, and what they cost per design.
 
-    python benchmarks/workers.py [--seconds 0.02] [--designs 400] [--wait]
+    python benchmarks/workers.py [--seconds 0.02] [--designs 400] [--wait] [--workers 1,2]
 
 A stand-in evaluator that computes for `--seconds` per design, on the GEMM study's space, with one and with two worker
-processes: designs per second, their ratio, the overhead per design (wall time times workers, less the time spent in
-evaluators), and the driver's CPU time per design. Both runs go through Ray, after their workers have started. The ratio
-means something on a machine that does nothing else: two workers and the driver share its cores.
+processes: designs per second, their ratio, the share of the time that the workers evaluate, the overhead per design
+(wall time times workers, less the time spent in evaluators), and the driver's CPU time per design. All runs go through
+Ray, after their workers have started. The ratio means something on a machine that does nothing else: the workers and
+the driver share its cores. With `--wait` any number of workers can be tried on it, as far as there is memory for them.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def measure(workers: Any, seconds: Any, designs: Any, wait: Any) -> Any:
     # From a quarter on: programs are compiled once per worker at first.
     start = next(s for s in pace.seen if s[0] >= designs // 4)
     count, wall, driver, busy = (b - a for a, b in zip(start, pace.seen[-1], strict=True))
-    return count / wall, (wall * workers - busy) / count, driver / count
+    return count / wall, (wall * workers - busy) / count, driver / count, busy / (wall * workers)
 
 
 def main() -> None:
@@ -77,13 +78,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--designs", type=int, default=400)
     parser.add_argument("--wait", action="store_true", help="evaluations wait instead of computing")
+    parser.add_argument("--workers", default="1,2", help="numbers of workers, the first to compare with")
     options = parser.parse_args()
     rates = {}
-    for workers in (1, 2):
-        rates[workers], overhead, driver = measure(workers, options.seconds, options.designs, options.wait)
-        print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, overhead {1e3 * overhead:.2f} ms per design, "
-              f"driver {1e3 * driver:.2f} ms of CPU per design")  # fmt: skip
-    print(f"two workers against one: {rates[2] / rates[1]:.2f}x")
+    for workers in map(int, options.workers.split(",")):
+        rates[workers], overhead, driver, busy = measure(workers, options.seconds, options.designs, options.wait)
+        print(f"{workers} worker(s): {rates[workers]:7.1f} designs/s, workers busy {100 * busy:.1f} %, overhead "
+              f"{1e3 * overhead:.2f} ms per design, driver {1e3 * driver:.2f} ms of CPU per design")  # fmt: skip
+    first, *others = rates
+    for workers in others:
+        print(f"{workers} workers against {first}: {rates[workers] / rates[first]:.2f}x")
 
 
 if __name__ == "__main__":
