@@ -96,6 +96,10 @@ def chain_nodes(plan: Plan, primitives: Primitives, first_task: dict[str, str]) 
     Each node's first task is noted in `first_task`, by the node's name.
     """
     mesh, spatial = plan.kernel.mesh, [axis.spatial for axis in plan.fold.axes]
+    if not plan.chained:
+        single = {pid: plan.kernel.task_name(pid) for pid in itertools.product(*map(range, mesh))}
+        first_task.update((name, name) for name in single.values())
+        return single
     extents = [spatial[a] if a in plan.chained else mesh[a] for a in range(len(mesh))]
     steps = list(itertools.product(*(range(plan.trips(a)) for a in plan.chained)))
     order = [a for a in range(len(mesh)) if a not in plan.chained] + list(plan.chained)
@@ -131,23 +135,26 @@ def bundle_nodes(
     iterations = list(itertools.product(*(range(plan.trips(a)) for a in plan.bundled)))
     members = list(itertools.product(*(range(extents[a]) for a in plan.linked)))
     result = {}
+    # The axes of a node's place, which stand in mesh order, in `picked + member`.
+    order = [(*plan.free, *plan.linked).index(a) for a in range(len(mesh))]
     for picked in itertools.product(*(range(extents[a]) for a in plan.free)):
         rows: list[tuple[str, ...]] = []
         for iteration in iterations:
-            row = []
-            for member in members:
-                at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
-                for axis, v in zip(plan.bundled, iteration, strict=True):
-                    at[axis] = plan.pid(axis, at[axis], v)
-                row.append(nodes[tuple(at[a] for a in range(len(mesh)))])
-            rows.append(tuple(row))
+            task = list(picked)
+            for axis, v in zip(plan.bundled, iteration, strict=True):
+                place = plan.free.index(axis)
+                task[place] = plan.pid(axis, picked[place], v)
+            rows.append(tuple(nodes[_in_order((*task, *member), order)] for member in members))
         primitives.append(("bundle", list(rows) if len(members) > 1 else [row[0] for row in rows]))
         for member, name in zip(members, rows[0], strict=True):
-            at = dict(zip((*plan.free, *plan.linked), (*picked, *member), strict=True))
             node = bundle_name(name, len(rows))
             first_task[node] = first_task[name]
-            result[tuple(at[a] for a in range(len(mesh)))] = node
+            result[_in_order((*picked, *member), order)] = node
     return result
+
+
+def _in_order(values: Coordinate, order: Sequence[int]) -> Coordinate:
+    return tuple([values[position] for position in order])
 
 
 def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
