@@ -148,3 +148,9 @@ def test_what_only_looks_like_a_rotation_is_not_taken_for_one() -> None:
     swapped = w("Mul", w("Concat", w("Neg", low), high, axis=-1), table)
     with pytest.raises(dse.StudyError, match="no program for Neg"):
         dse.from_onnx(w.model(w("Add", w("Mul", "x", table), swapped), (1, 1, models.LENGTH, models.WIDTH)))
+
+
+def test_a_model_whose_shapes_do_not_fit_is_refused_at_its_place() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="MatMul 'matmul_0': not as ONNX has it"):
+        dse.from_onnx(w.model(w("MatMul", "x", w.weight(5, 5)), (models.LENGTH, models.WIDTH)))

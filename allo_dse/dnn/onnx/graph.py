@@ -165,13 +165,17 @@ def _inferred(
     domain, names = node.proto.domain, [name for name in node.inputs if name]
     if not defs.has(node.op, domain) or any(name not in types for name in names):
         return {}
-    found = shape_inference.infer_node_outputs(
-        defs.get_schema(node.op, versions.get(domain, 1), domain),
-        node.proto,
-        {name: types[name] for name in names},
-        {name: numpy_helper.from_array(known[name], name) for name in names if name in known and known[name].ndim < 2},
-        opset_imports=[helper.make_opsetid(name, version) for name, version in versions.items()],
-    )
+    small = [name for name in names if name in known and known[name].ndim < 2]
+    try:
+        found = shape_inference.infer_node_outputs(
+            defs.get_schema(node.op, versions.get(domain, 1), domain),
+            node.proto,
+            {name: types[name] for name in names},
+            {name: numpy_helper.from_array(known[name], name) for name in small},
+            opset_imports=[helper.make_opsetid(name, version) for name, version in versions.items()],
+        )
+    except (shape_inference.InferenceError, defs.SchemaError) as error:
+        raise StudyError(f"{node.place}: not as ONNX has it: {str(error).strip()}") from None
     return dict(found)
 
 
