@@ -245,6 +245,8 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Relu": _unary("relu"),
     "Gelu": _unary("gelu"),
     "Silu": _unary("silu"),
+    "Sigmoid": _unary("sigmoid"),
+    "Tanh": _unary("tanh"),
     "SiluMul": _silu_mul,
     "Softmax": _softmax,
     "RMSNormalization": _rms_norm,

@@ -39,6 +39,12 @@ def unary(N=1048576, P=512, op="relu", by=1.0, plus=0.0, Ty=bfloat16):
                 y[:] = allo.div(x, allo.add(allo.exp(allo.mul(x, -1.0)), 1.0))
             with allo.meta_if(op == "affine"):
                 y[:] = allo.add(allo.mul(x, by), plus)
+            with allo.meta_if(op == "sigmoid"):
+                one: Ty[Nt] = 1.0
+                y[:] = allo.div(one, allo.add(allo.exp(allo.mul(x, -1.0)), 1.0))
+            with allo.meta_if(op == "tanh"):  # 2 * sigmoid(2 * x) - 1, which stays finite
+                two: Ty[Nt] = 2.0
+                y[:] = allo.add(allo.div(two, allo.add(allo.exp(allo.mul(x, -2.0)), 1.0)), -1.0)
 
     return top
 
@@ -76,9 +82,13 @@ def with_row(M=1024, N=768, P=1024, op="add", Ty=bfloat16):
     return top
 
 
-def silu(x: Floats) -> Floats:
-    found: Floats = x / (1 + np.exp(-x))
+def sigmoid(x: Floats) -> Floats:
+    found: Floats = np.reciprocal(1 + np.exp(-x))
     return found
+
+
+def silu(x: Floats) -> Floats:
+    return x * sigmoid(x)
 
 
 def gelu(x: Floats) -> Floats:
@@ -87,6 +97,9 @@ def gelu(x: Floats) -> Floats:
 
 
 UNARY: dict[str, Callable[[Floats], Floats]] = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "silu": silu}
+ALONE: dict[str, Callable[[Floats], Floats]] = {"sigmoid": sigmoid, "tanh": np.tanh}
+"""Functions that no product is fused with."""
+
 BINARY: dict[str, Callable[[Floats, Floats], Floats]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -100,10 +113,9 @@ def _shares(size: int) -> dict[str, object]:
 
 
 def unary_work(op: str, size: int, element: object) -> Work:
-    """`op` of `UNARY` on so many elements."""
-    return Work(
-        op, unary, {**_shares(size), "op": op, "Ty": element}, UNARY[op], verify_with=lambda p: {"N": 4 * p["P"]}
-    )
+    """`op` of `UNARY` or `ALONE` on so many elements."""
+    params, reference = {**_shares(size), "op": op, "Ty": element}, {**UNARY, **ALONE}[op]
+    return Work(op, unary, params, reference, verify_with=lambda p: {"N": 4 * p["P"]})
 
 
 def affine_work(by: float, plus: float, size: int, element: object) -> Work:
