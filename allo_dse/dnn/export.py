@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,9 @@ from .compose import Composition, Launch, Run
 from .hls import write_project
 from .network import Arrange, Array, Arrays, Host, Network, Step
 from .operators.work import Work
+from .page import page_html
 
-RUN = "run.py"
+RUN, PAGE = "run.py", "network.html"
 
 BATCHES = (1, 16)
 """Inputs that go through a launch before the next one is begun, of which the throughput is told."""
@@ -77,12 +78,18 @@ def _folder(launch: Launch, run: Run) -> str:
     return f"launch_{launch.number}/{run.design}"
 
 
-def export(composition: Composition, directory: str | Path, inputs: Mapping[str, Array] | None = None) -> list[Path]:
+def export(
+    composition: Composition,
+    directory: str | Path,
+    inputs: Mapping[str, Array] | None = None,
+    front: Sequence[Composition] = (),
+) -> list[Path]:
     """Write a driver that runs the network launch by launch, what it needs, and for each launch a folder for each of
     its designs: program, mapping and placement.
 
     Args:
         inputs: an array for each input of the network, for the driver to run on; random ones where it is not given.
+        front: compositions on less of the device, for the page to compare with.
 
     Returns:
         the files.
@@ -114,6 +121,7 @@ def export(composition: Composition, directory: str | Path, inputs: Mapping[str,
     }
     files: dict[str, str | bytes] = {
         "network.json": json.dumps(facts, indent=1) + "\n",
+        PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
         **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(network, given)}.items() if own},
         **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},

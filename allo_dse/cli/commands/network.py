@@ -62,7 +62,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
         found = compositions(fronts) if front else [compose(fronts, stream=stream)]
     assert out is not None
     if output is not None:
-        export(found[-1], output)
+        export(found[-1], output, front=found)
     if as_json:
         print_json({"network": loaded.name, "device": fronts.device.name, "compositions": [facts_of(c) for c in found]})
         return

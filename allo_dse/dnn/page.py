@@ -1,0 +1,189 @@
+"""A composition as one HTML file: its graph by launches, what runs when and where, where time goes, the front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from allo_dse.common.notebooks import columns_html
+from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
+from allo_dse.drawing.points import points_svg
+
+from .compose import Composition, Run
+from .network import Network, Step
+
+_BOX, _HIGH, _GAP, _LEFT = 170.0, 40.0, 26.0, 16.0
+_WIDE, _ROW = 900.0, 26.0
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 14px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 12px 16px 40px; }
+h1 { font-size: 20px; } h2 { font-size: 16px; margin: 28px 0 6px; }
+.wide { overflow-x: auto; } p { max-width: 80ch; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 2px 14px 2px 0; white-space: nowrap; }
+"""
+
+
+def page_html(composition: Composition, front: Sequence[Composition] = ()) -> str:
+    """The page of a composition.
+
+    Args:
+        front: compositions on less of the device, to compare with.
+    """
+    network, device = composition.fronts.network, composition.fronts.device
+    title = escape(f"{network.name} on {device.name}")
+    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}."
+    parts = {
+        "Launches": _wide(graph_svg(composition)),
+        "Timeline": _wide(timeline_svg(composition)),
+        "Where time goes": _wide(time_svg(composition.time_us)),
+        "What the front trades": _front(front),
+        "Operators": _wide(columns_html([_row(run, n.number) for n in composition.launches for run in n.runs])),
+    }
+    body = "".join(f"<section><h2>{escape(name)}</h2>{html}</section>" for name, html in parts.items())
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    return (
+        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head>'
+        f"<body><h1>{title}</h1><p>{escape(said)}</p>{body}</body></html>\n"
+    )
+
+
+def _wide(html: str) -> str:
+    return f'<div class="wide" tabindex="0">{html}</div>'
+
+
+def _row(run: Run, launch: int) -> dict[str, object]:
+    return {
+        "launch": launch,
+        "operator": run.step.name,
+        "kind": run.step.work.kind,
+        "from us": round(run.start_us, 1),
+        "to us": round(run.end_us, 1),
+        "busiest": _busiest(run),
+        "DRAM bytes": f"{run.point.dram_bytes:,}",
+    }
+
+
+def _busiest(run: Run) -> str:
+    name = max(run.point.bound, key=lambda name: run.point.bound[name], default="")
+    return f"{name} {run.point.bound[name]:.0%}" if name else ""
+
+
+def _front(front: Sequence[Composition]) -> str:
+    if len(front) < 2:
+        return "<p>Only this composition was looked for, or none on less of the device is as good; see --front.</p>"
+    share = "columns" if not front[0].launches[0].resources else "LUTs"
+    used = [one.columns if share == "columns" else one.launches[0].resources["lut"] for one in front]
+    points = [(float(x), one.latency_us) for x, one in zip(used, front, strict=True)]
+    tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
+    return _wide(points_svg(points, share, "latency (us)", tips))
+
+
+def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
+    """By tensor, those of programs that it is made of, and whether elements are moved or the host computes between."""
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for step in network.steps:
+        if not _is_program(step):
+            moved = not getattr(step.work, "free", False)
+            before = [one for name in step.inputs for one in found.get(name, [(name, False)])]
+            found[step.output] = [(name, moved or was) for name, was in before]
+    return found
+
+
+def _is_program(step: Step) -> bool:
+    return hasattr(step.work, "program")
+
+
+def graph_svg(composition: Composition) -> str:
+    """Operators as boxes, those of a launch in a frame; dashed where elements are rearranged in between."""
+    network, sources = composition.fronts.network, sources_of(composition.fronts.network)
+    canvas, places = Canvas("operators by launches"), {}
+    y = 10.0
+    for launch in composition.launches:
+        levels: dict[str, int] = {}
+        rows: dict[int, list[Run]] = {}
+        for run in launch.runs:
+            before = [name for one in run.step.inputs for name, _ in sources.get(one, [(one, False)])]
+            levels[run.step.output] = 1 + max((levels[name] for name in before if name in levels), default=-1)
+            rows.setdefault(levels[run.step.output], []).append(run)
+        widest = max(len(own) for own in rows.values())
+        height = 26 + len(rows) * (_HIGH + _GAP)
+        canvas.box(_LEFT, y, 2 * _GAP + widest * (_BOX + _GAP), height, opacity=0.06)
+        span = f"launch {launch.number}: {launch.start_us:,.0f} to {launch.end_us:,.0f} us"
+        canvas.text(_LEFT + 8, y + 16, span, bold=True)
+        for level, own in rows.items():
+            for at, run in enumerate(own):
+                places[run.step.output] = (_LEFT + _GAP + at * (_BOX + _GAP), y + 26 + level * (_HIGH + _GAP))
+        y += height + _GAP
+    for run in (run for launch in composition.launches for run in launch.runs):
+        for one in run.step.inputs:
+            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output])
+    kinds = _colors(composition)
+    for run in (run for launch in composition.launches for run in launch.runs):
+        left, top = places[run.step.output]
+        canvas.box(left, top, _BOX, _HIGH, tip=f"{run.step.name}: {run.point.latency_us:,.1f} us, {_busiest(run)}")
+        canvas.fill(left, top, 5, _HIGH, kinds[run.step.work.kind])
+        canvas.text(left + 12, top + 17, fit(run.step.name, _BOX - 20), bold=True)
+        canvas.text(
+            left + 12, top + 32, fit(f"{run.step.work.kind}, {run.point.latency_us:,.0f} us", _BOX - 20), size=10
+        )
+    outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
+    canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
+    return str(canvas)
+
+
+def _edges(
+    canvas: Canvas,
+    places: Mapping[str, tuple[float, float]],
+    sources: Sequence[tuple[str, bool]],
+    to: tuple[float, float],
+) -> None:
+    for name, moved in sources:
+        if name in places:
+            x, y = places[name]
+            points = [(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])]
+            canvas.path(points, _GAP * 0.6, GREY, dash="4 3" if moved else "", tip=name)
+
+
+def _colors(composition: Composition) -> dict[str, str]:
+    kinds = (run.step.work.kind for launch in composition.launches for run in launch.runs)
+    return {kind: color for kind, (color, _) in styles(kinds).items()}
+
+
+def timeline_svg(composition: Composition) -> str:
+    """A row for each column of the array, or piece of hardware; what runs on it when."""
+    canvas, kinds = Canvas("columns over time"), _colors(composition)
+    runs = [run for launch in composition.launches for run in launch.runs]
+    rows = max(run.first_column + run.point.columns for run in runs)
+    left, top, scale = 90.0, 28.0, _WIDE / max(composition.latency_us, 1e-9)
+    what = "hardware" if composition.launches[0].resources else "column"
+    for row in range(rows):
+        canvas.text(left - 8, top + row * _ROW + 17, f"{what} {row}", anchor="end", size=10)
+    for launch in composition.launches:
+        start, wide = left + launch.start_us * scale, (launch.end_us - launch.start_us) * scale
+        canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
+        if wide > 12:
+            canvas.text(start + 2, top - 6, fit(f"launch {launch.number}", wide), size=10, faint=True)
+    for run in runs:
+        x, wide = left + run.start_us * scale, max(1.0, (run.end_us - run.start_us) * scale)
+        y, high = top + run.first_column * _ROW + 2, run.point.columns * _ROW - 4
+        tip = f"{run.step.name}: {run.start_us:,.1f} to {run.end_us:,.1f} us, {_busiest(run)}"
+        canvas.fill(x, y, wide, high, kinds[run.step.work.kind], tip)
+        if wide > text_width(run.step.name, 10) + 6:
+            canvas.text(x + 4, y + high / 2 + 4, run.step.name, size=10, color="#fff")
+    bottom = top + rows * _ROW
+    canvas.text(left, bottom + 16, "0", size=10)
+    canvas.text(left + _WIDE, bottom + 16, f"{composition.latency_us:,.0f} us", size=10, anchor="end")
+    canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in kinds.items()])
+    return str(canvas)
+
+
+def time_svg(time_us: Mapping[str, float]) -> str:
+    """A bar for each thing that takes time, the longest first."""
+    canvas, total = Canvas("where time goes"), sum(time_us.values()) or 1.0
+    for at, (name, us) in enumerate(sorted(time_us.items(), key=lambda one: -one[1])):
+        y = 8 + at * _ROW
+        canvas.text(130, y + 15, name, anchor="end")
+        canvas.fill(138, y + 3, max(1.0, 420 * us / total), _ROW - 8, COLORS[0], f"{us:,.1f} us")
+        canvas.text(146 + 420 * us / total, y + 15, f"{us:,.0f} us, {us / total:.0%}")
+    return str(canvas)

@@ -1,0 +1,51 @@
+"""The page of a composition: every operator, launch and part of the time is on it, and it refers to nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.dnn.compose import Composition, compositions
+from allo_dse.dnn.fronts import search_fronts
+from allo_dse.dnn.network import Arrange
+from allo_dse.dnn.operators import element_type, unary_work
+from allo_dse.dnn.page import page_html, sources_of
+
+ELEMENTS = 4096
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> list[Composition]:
+    """Two functions of one input, and one of the first's elements turned around."""
+    element = element_type("bf16")
+    net = dse.Network("a<b")
+    x = net.input("x", (64, 64))
+    first = net.add(unary_work("relu", ELEMENTS, element), x, name="first", shape=(64, 64))
+    turned = net.add(Arrange(np.transpose, False), first, name="turned")
+    last = net.add(unary_work("gelu", ELEMENTS, element), turned, name="last")
+    net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), last)
+    return compositions(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path_factory.mktemp("cache")))
+
+
+def test_everything_is_on_the_page(front: list[Composition], tmp_path: Path) -> None:
+    page = page_html(front[-1], front)
+    assert "<title>a&lt;b on npu1_2col</title>" in page
+    for launch in front[-1].launches:
+        assert f"launch {launch.number}: " in page
+        for run in launch.runs:
+            assert f">{run.step.name}</text>" in page
+            assert f"{run.step.name}: {run.start_us:,.1f} to {run.end_us:,.1f} us" in page
+    for name, us in front[-1].time_us.items():
+        assert f">{name}</text>" in page
+        assert f"{us:,.0f} us, " in page
+    assert 'stroke-dasharray="4 3"' in page  # from the first to the last, whose elements are turned around
+    assert len(re.findall("<circle", page)) == (len(front) if len(front) > 1 else 0)
+    assert not re.findall(r'(?:src|href)="', page)
+
+
+def test_what_a_tensor_is_made_of_is_known_through_rearrangements(front: list[Composition]) -> None:
+    assert sources_of(front[-1].fronts.network) == {"turned.result": [("first.result", True)]}
