@@ -122,7 +122,8 @@ class Engine:
             return network if is_long(network, rounds_of(network)) else None
         if payload:
             return None
-        rounds = rounds_of_bodies(network, self._steps_of)
+        # Tables do what pipelines of bodies cannot: take a token after what stands behind it.
+        rounds = None if self._has_pipelines else rounds_of_bodies(network, self._steps_of)
         # Tables are made of bodies first, which also run faster.
         return self.as_tables(network) if rounds is None or is_long(network, rounds / 2) else None
 
