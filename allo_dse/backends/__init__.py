@@ -4,5 +4,5 @@ Backends take a compiled program (`program`), a device and decisions of a mappin
 search.
 
 Imports: common, device, frontend, ir, lang, program, simulator.
-Imported by: allo_dse, eval, mapper, tune.
+Imported by: allo_dse, dnn, eval, mapper, tune.
 """

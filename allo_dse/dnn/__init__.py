@@ -3,6 +3,6 @@
 `network` is the graph and runs it on numbers (`execute`), `operators` the programs, `onnx` reads models, `layouts`
 removes rearrangements, `fronts` searches the designs of every operator, `compose` puts them into launches.
 
-Imports: common, device, eval, frontend, lang, mapper, program, space, tune.
+Imports: backends, common, device, drawing, eval, frontend, lang, mapper, program, space, tune.
 Imported by: allo_dse, cli.
 """

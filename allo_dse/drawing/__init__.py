@@ -1,7 +1,7 @@
 """Pictures of graphs, placements and timelines: what other layers have computed, as SVG and as files for viewers.
 
 Imports: common, mapper, program, simulator.
-Imported by: allo_dse, dashboard, eval, tune.
+Imported by: allo_dse, dashboard, dnn, eval, tune.
 """
 
 from .graphs import vmg_svg

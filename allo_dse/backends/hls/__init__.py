@@ -5,7 +5,7 @@ project.write("gemm_hls")            # kernel, test bench, host program, scripts
 c = csim(project, a, b, c)           # through g++ or clang++, with headers of ours
 
 Imports: common, device, frontend, ir, lang, program.
-Imported by: backends.rtl, eval, tune.
+Imported by: backends.rtl, dnn, eval, tune.
 """
 
 from __future__ import annotations

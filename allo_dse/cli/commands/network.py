@@ -23,7 +23,7 @@ decided and what a launch costs.
   allo-tune network model.onnx --device npu2
   allo-tune network model.onnx --set batch=1      a size that is left open
   allo-tune network studies/networks/mlp_npu.py --front --json
-  allo-tune network studies/networks/mlp_npu.py -o built && python built/run.py
+  allo-tune network model.onnx -o built && python built/run.py
   allo-tune network studies/networks/mlp_npu.py --device u280 --stream
 """
 

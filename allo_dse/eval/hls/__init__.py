@@ -2,5 +2,5 @@
 
 Imports: backends, common, device, eval, eval.calibrate, eval.fpga, eval.processes, eval.program, frontend, lang,
   mapper, simulator, space.
-Imported by: allo_dse, eval, eval.hardware, eval.public, tune.
+Imported by: allo_dse, dnn, eval, eval.hardware, eval.public, tune.
 """
