@@ -12,10 +12,9 @@ from allo.ir.types import Stream, bfloat16
 from allo.memory import Layout
 
 from .elementwise import BINARY, GELU, UNARY, Floats, silu
-from .work import Work, tile_counts
+from .work import Work
 
 S = Layout.Shard
-LEAST_TILE = 32
 
 
 def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat16):
@@ -128,7 +127,7 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     made = cast(Callable[..., Floats], work.reference)
     if work.kind in ("gemm", "gemm_add_row") and then in UNARY:
         program = gemm_unary if work.kind == "gemm" else gemm_then
-        params = {**work.params, **_tiles(work), "op" if work.kind == "gemm" else "then": then}
+        params = {**work.params, "op" if work.kind == "gemm" else "then": then}
         return Work(kind, program, params, lambda *given: UNARY[then](made(*given)), work.verify_with)
     if then == "silu_mul" and position == 1:
         then = "mul_silu"
@@ -136,11 +135,5 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         return None
     if then == "add_row" and (following.params["M"], following.params["N"]) != (rows, columns):
         return None
-    params = {**work.params, **_tiles(work), "op": then}
+    params = {**work.params, "op": then}
     return Work(kind, gemm_then, params, lambda A, B, other: OPERAND[then](made(A, B), other), work.verify_with)
-
-
-def _tiles(work: Work) -> dict[str, object]:
-    """How many tiles a product may have: two kernels have many more folds, of which those of small tiles are slow."""
-    sizes = {"Pm": work.params["M"], "Pn": work.params["N"], "Pk": work.params["K"]}
-    return {name: tile_counts(cast(int, size), LEAST_TILE) for name, size in sizes.items()}
