@@ -281,7 +281,7 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     saved("front", 2)
     front.keyboard.press("2")
     front.wait_for_function("() => document.querySelector('#workers .js-plotly-plot')?.data?.length")
-    saved("progress", 9)
+    saved("progress", 10)
     front.keyboard.press("3")
     front.wait_for_function("() => document.querySelector('#bound .js-plotly-plot')?.data?.length")
     saved("design", 2)
