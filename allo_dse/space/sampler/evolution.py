@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -28,16 +28,18 @@ from allo_dse.common.errors import StudyError
 from ..gene import Gene, Genes, Suggest, random_suggest, suggest_from
 from .one_thread import one_thread
 from .prospects import Memory
-from .selection import Individual, Parents, Results
+from .selection import Floats, Individual, Parents, Results, front_with
 
 MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
 MAX_FRUITLESS = 300  # the same where there is another way to find something new
+PICKY = 4  # children of a proposal that may be passed over because they cannot be better than the front
 MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
 NEAR = 3  # parents whose neighbours are candidates
 VALUES = 12  # of a gene that neighbours have
 BRED, STRAYS = 200, 60  # candidates with parents, and without
 
 T = TypeVar("T")
+Decided = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class _State:
     generation: int = -1
     told: list[Individual] = field(default_factory=list)
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
+    front: Floats = field(default_factory=lambda: np.empty((0, 1)))  # losses of the best of earlier generations
     promising: list[Genes] | None = (
         None  # children of this generation by what a model expects, best first; None: not yet
     )
@@ -120,7 +123,9 @@ class Evolution:
         self.breeding = breeding
         self._state = _State(Parents(breeding.population))
         self._memory: Memory | None = Memory(genes)
-        self._seen: dict[tuple[tuple[str, int], ...], None] = {}
+        # Genes that decide all, where that is known or illegal, and where it is no better than the front; for good.
+        self._seen: dict[Decided, None] = {}
+        self._outdone: dict[Decided, None] = {}
 
     @property
     def next_number(self) -> int:
@@ -151,6 +156,7 @@ class Evolution:
         starts = np.searchsorted(results.numbers, firsts).tolist()
         for start, end in itertools.pairwise(starts):
             state.selection.renew(results[start:end])
+        state.front = front_with(state.front, results[: starts[-1]])
         best = np.searchsorted(results.numbers, state.selection.best.numbers)
         state.parents = [genes(int(order[n])) for n in best]
         numbers, losses, penalty = results.numbers.tolist(), results.losses, results.penalty.tolist()
@@ -190,39 +196,40 @@ class Evolution:
             known = self._memory.designs
             self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise(results)
+        state.front = state.front[:0]  # bounds are not of values that change
+
+    def outdoes(self, least: Sequence[float]) -> bool:
+        """Whether a design of an earlier generation is as good as losses in every objective."""
+        return bool((self._state.front <= np.array(least)).all(1).any())
 
     def propose(
         self,
-        screen: Callable[[Suggest], T | None],
+        screen: Callable[[Suggest, bool], T | Literal[False] | None],
         otherwise: Callable[[np.random.Generator], T | None] | None = None,
     ) -> T | None:
         """The next new and legal design, or None when none could be found.
 
         Args:
-            screen: decodes a proposal; None when the design is known or illegal.
+            screen: decodes a proposal; None when the design is known or illegal. Told to be picky, False when it cannot
+                be better than the front.
             otherwise: finds one when the first children are all known or illegal.
         """
         number = self._state.next_number
-        for genes, rng in itertools.islice(self.children(number), MAX_FRUITLESS if otherwise else None):
-            key = tuple(sorted(genes.items()))
-            if key in self._seen:
+        children = itertools.islice(self.children(number), MAX_FRUITLESS if otherwise else None)
+        for position, (genes, rng) in enumerate(children):
+            key, picky = tuple(sorted(genes.items())), position < PICKY
+            if key in self._seen or (picky and key in self._outdone):
                 continue
             drawn: list[str] = []
-            found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)))
+            found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)), picky)
             if not drawn:
-                self._remember(key)
-            if found is not None:
+                _remember(self._outdone if found is False else self._seen, key)
+            if found is not None and found is not False:
                 self._state.next_number += 1
                 return found
         found = otherwise(np.random.default_rng((self._seed, number, 2))) if otherwise else None
         self._state.next_number += found is not None
         return found
-
-    def _remember(self, key: tuple[tuple[str, int], ...]) -> None:
-        """That these genes decide everything, and were proposed: what they mean is known or illegal from now on."""
-        self._seen[key] = None
-        if len(self._seen) > MOST_SEEN:
-            del self._seen[next(iter(self._seen))]
 
     def children(self, number: int) -> Iterator[tuple[Genes, np.random.Generator]]:
         """The genes of a proposal, ever wilder ones until one is taken, and where missing ones are drawn from."""
@@ -281,7 +288,9 @@ class Evolution:
         told = sorted(state.told, key=lambda i: i.number)
         known = dict(zip(state.selection.best.numbers.tolist(), state.parents, strict=True))
         known.update((individual.number, individual.genes) for individual in told)
-        state.selection.renew(Results.of(told))
+        results = Results.of(told)
+        state.selection.renew(results)
+        state.front = front_with(state.front, results)
         state.parents = [known[number] for number in state.selection.best.numbers.tolist()]
         self._memorise(told)
         state.told = []
@@ -333,6 +342,13 @@ def _noting(suggest: Suggest, names: list[str]) -> Suggest:
         return suggest(name, gene)
 
     return noting
+
+
+def _remember(known: dict[Decided, None], key: Decided) -> None:
+    """The latest keys, so many of them."""
+    known[key] = None
+    if len(known) > MOST_SEEN:
+        del known[next(iter(known))]
 
 
 def _group(name: str) -> str:

@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
+AT_ONCE = 512  # results that are compared with each other
+
 
 @dataclass(frozen=True)
 class Individual:
@@ -126,6 +128,18 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
     left, right = losses.T[:, :, None], others.T[:, None, :]
     dominating: NDArray[np.bool_] = np.logical_and.reduce(left <= right) & np.logical_or.reduce(left < right)
     return dominating
+
+
+def front_with(front: Floats, results: Results) -> Floats:
+    """A front, (designs, objectives), when feasible results have been added to it."""
+    losses = results.losses[results.penalty <= 0]
+    for start in range(0, len(losses), AT_ONCE):
+        found = np.unique(losses[start : start + AT_ONCE], axis=0)
+        if len(front):
+            found = found[~(front.T[:, :, None] <= found.T[:, None, :]).all(0).any(0)]
+        found = found[~dominates(found, found).any(0)]
+        front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
+    return front
 
 
 def domination_ranks(losses: Floats, penalty: Floats) -> Integers:

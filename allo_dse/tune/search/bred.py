@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from allo_dse.space.design import Design
+from allo_dse.space.gene import Suggest
+from allo_dse.space.space import Candidate
+
 from ..store.record import Record
-from .objectives import Objective
+from .exact.least import LeastLosses
 from .protocol import Proposal, Told
 from .screening import Screen
 
@@ -33,17 +37,18 @@ class EvolutionProposer:
     def __init__(
         self,
         screen: Screen,
-        objectives: Sequence[Objective],
+        least: LeastLosses,
         sampler: EvolutionSampler,
         *,
         strict: bool,
         alone: bool = True,
     ) -> None:
         self._alone, space = alone, screen.space
-        self._search = sampler.search(space.genes, len(objectives))
+        self._least = least
+        self._search = sampler.search(space.genes, len(least.objectives))
         self._screen = screen
         self._space = space
-        self._signs = [o.sign for o in objectives]
+        self._signs = [o.sign for o in least.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
         self.exhausted = False
@@ -54,13 +59,22 @@ class EvolutionProposer:
             if self._strict and self._search.room(outstanding + len(proposals)) == 0:
                 break
             number = self._search.next_number
-            candidate = self._search.propose(self._screen.decode, self._screen.any_new if self._alone else None)
+            candidate = self._search.propose(self._decode, self._screen.any_new if self._alone else None)
             if candidate is None:
                 self.exhausted = True
                 break
             self._genes[number] = candidate.genes
             proposals.append(Proposal(number, candidate))
         return proposals
+
+    def _decode(self, suggest: Suggest, picky: bool) -> Candidate | Literal[False] | None:
+        return self._screen.decode_unless(self._is_outdone if picky else None, suggest)
+
+    def _is_outdone(self, design: Design) -> bool:
+        """Whether some design is as good as all that this one can be: a change that leaves as it was what holds designs
+        up is seen from bounds."""
+        bounds = (self._least(design, level) for level in range(self._least.levels))
+        return any(found is None or self._search.outdoes(found) for found in bounds)
 
     def tell(self, number: int, told: Told) -> None:
         self._search.learn(self._individual(number, self._genes.pop(number), told))

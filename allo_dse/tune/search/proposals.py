@@ -218,14 +218,14 @@ def make_proposer(
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
         if isinstance(sampler, EvolutionSampler):
-            return EvolutionProposer(screen, objectives, sampler, strict=strict)
+            return EvolutionProposer(screen, least, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     by_region = least.knows_regions and regions_of(space) is not None
 
     def breeder(*, alone: bool = False) -> EvolutionProposer:
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
-        return EvolutionProposer(screen, objectives, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
+        return EvolutionProposer(screen, least, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)

@@ -14,7 +14,8 @@ from allo_dse.space.gene import Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
 Check = Callable[[Design], Sequence[Any]]
-Verdict = Literal["new", "repeat", "invalid", "illegal"]
+Doubt = Callable[[Design], bool]
+Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
 FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
 HOPELESS = (
     20_000  # designs that break limits, one after the other, before a run gives up that has found none that keeps them
@@ -71,12 +72,20 @@ class Screen:
         Raises:
             StudyError: when no design seems to keep the limits.
         """
-        candidate, verdict = self.examine(suggest)
+        return self.decode_unless(None, suggest) or None
+
+    def decode_unless(self, outdone: Doubt | None, suggest: Suggest) -> Candidate | Literal[False] | None:
+        """The same, but False for an unknown design that is `outdone`; it counts as unknown still.
+
+        Raises:
+            StudyError: when no design seems to keep the limits.
+        """
+        candidate, verdict = self.examine(suggest, outdone)
         if verdict == "invalid":
             self._doubt()
-        return candidate if verdict == "new" else None
+        return False if verdict == "outdone" else candidate if verdict == "new" else None
 
-    def examine(self, suggest: Suggest) -> tuple[Candidate | None, Verdict]:
+    def examine(self, suggest: Suggest, outdone: Doubt | None = None) -> tuple[Candidate | None, Verdict]:
         """Decode a proposal and say what it is."""
         try:
             candidate = self.space.decode(suggest)
@@ -87,6 +96,8 @@ class Screen:
         if candidate is None:
             self.illegal += 1
             return None, "illegal"
+        if outdone is not None and not self.knows(candidate.key) and outdone(candidate.design):
+            return candidate, "outdone"
         return candidate, self.judge(candidate)
 
     def judge(self, candidate: Candidate) -> Verdict:

@@ -12,8 +12,17 @@ from hypothesis.strategies import DataObject
 from allo_dse.space.gene import Gene
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-from allo_dse.space.sampler.selection import Individual, Parents, Results, crowding_distances, domination_ranks
+from allo_dse.space.sampler.selection import (
+    Individual,
+    Parents,
+    Results,
+    crowding_distances,
+    dominates,
+    domination_ranks,
+    front_with,
+)
 from allo_dse.tune.search.bred import EvolutionProposer
+from allo_dse.tune.search.exact.least import LeastLosses
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
@@ -22,7 +31,7 @@ from tests.tune.fakes import FakeEvaluator, check, fake_study
 
 def proposer(study: Study, seed: int = 0) -> Any:
     screen = Screen(study.space, check)
-    return EvolutionProposer(screen, study.objectives, EvolutionSampler(seed), strict=True), screen
+    return EvolutionProposer(screen, LeastLosses(study.objectives), EvolutionSampler(seed), strict=True), screen
 
 
 def losses_of(candidate: Any) -> Any:
@@ -242,3 +251,13 @@ def test_restoring_gives_the_state_of_the_uninterrupted_run(generations: Any, mi
     assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
     assert sampler._state.told == [i for i in told if i.number >= 4 * current]
     assert sampler.next_number == next_number
+
+
+@given(st.integers(1, 3), st.integers(0, 40), st.integers(0, 40), st.integers(0, 10**6))
+def test_a_front_that_grows_is_the_front_of_all(objectives: int, known: int, more: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    losses = rng.integers(0, 8, (known + more, objectives)).astype(float)
+    every = Results(np.arange(known + more), losses, rng.integers(0, 2, known + more).astype(float))
+    front = front_with(front_with(np.empty((0, 1)), every[:known]), every[known:])
+    feasible = np.unique(losses[every.penalty <= 0], axis=0)
+    assert sorted(front.tolist()) == sorted(feasible[~dominates(feasible, feasible).any(0)].tolist())

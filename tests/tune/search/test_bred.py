@@ -1,0 +1,47 @@
+"""Breeding passes over children that bounds say are no better than a parent, and nothing else changes."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from allo_dse.tune.run.reproposal import propose_again
+from allo_dse.tune.search.objectives import require
+from allo_dse.tune.store.log import read_log
+from tests.tune.fakes import FakeEvaluator
+from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
+
+BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
+
+
+class Tight(Bounded):
+    loose = 0.01
+
+
+def test_all_that_was_passed_over_comes_last_and_the_front_is_the_same(tmp_path: Path) -> None:
+    names = {"bounds": Tight, "none": FakeEvaluator}
+    found = {
+        name: run(small(evaluator=evaluator, constraints=[require("latency_us", at_most=200)]), tmp_path / name, **BRED)
+        for name, evaluator in names.items()
+    }
+    assert front_of(found["bounds"]) == front_of(found["none"])
+    assert set(order(tmp_path / "bounds")) == set(order(tmp_path / "none"))
+
+
+def test_more_of_the_front_is_found_with_as_many_designs(tmp_path: Path) -> None:
+    front = front_of(run(small(evaluator=Tight), tmp_path / "exact"))
+    found = dict.fromkeys(("bounds", "none"), 0)
+    for (name, evaluator), seed in itertools.product({"bounds": Tight, "none": FakeEvaluator}.items(), range(3)):
+        some = run(small(evaluator=evaluator), tmp_path / f"{name}{seed}", 60, seed=seed, **BRED)
+        found[name] += len(front & set(some.values.values()))
+    assert found["bounds"] > found["none"]
+
+
+def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    run(small(evaluator=Tight), tmp_path / "once", 150, **BRED)
+    for trials in (7, 50, 51, 150):
+        run(small(evaluator=Tight), tmp_path / "parts", trials, **BRED)
+    assert order(tmp_path / "parts") == order(tmp_path / "once")
+    again = propose_again(small(evaluator=Tight), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    assert (again.difference, again.proposed) == ("", 150)
