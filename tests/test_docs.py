@@ -17,8 +17,8 @@ from allo_dse.mapper.model.violation import CONSTRAINTS, TARGET_CONSTRAINTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-WRITTEN_BY_RUNS = {"build.py", "mapping.py"}
-"""Files of exported designs."""
+WRITTEN_BY_RUNS = {"build.py", "mapping.py", "run.py"}
+"""Files of exported designs and networks."""
 
 
 def test_the_picture_of_the_packages_is_of_the_code_as_it_is() -> None:
