@@ -30,7 +30,7 @@ from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run import session
 from allo_dse.tune.run.ledger import Ledger
-from allo_dse.tune.search.exact.least import LeastLosses
+from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers.evaluate_one import OpenBench
 

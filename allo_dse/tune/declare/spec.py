@@ -13,8 +13,8 @@ from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.space import Candidate, Space
 
-from ..search.exact.least import LeastLosses
 from ..search.ladder import Rung, as_rung
+from ..search.least import LeastLosses
 from ..search.objectives import Constraint, Measure, Objective, as_constraint, as_objective
 from ..store.record import Verification
 

@@ -13,7 +13,7 @@ from allo_dse.space.gene import Suggest
 from allo_dse.space.space import Candidate
 
 from ..store.record import Record
-from .exact.least import LeastLosses
+from .least import LeastLosses
 from .protocol import Proposal, Told
 from .screening import Screen
 

@@ -16,7 +16,7 @@ from ..store.record import Record
 from .bred import EvolutionProposer
 from .exact.by_bounds import ExactProposer
 from .exact.guided import GuidedProposer
-from .exact.least import LeastLosses
+from .least import LeastLosses
 from .objectives import Objective
 from .protocol import Proposal, Proposer, Told
 from .screening import Screen

@@ -22,7 +22,7 @@ from allo_dse.space.sampler.selection import (
     front_with,
 )
 from allo_dse.tune.search.bred import EvolutionProposer
-from allo_dse.tune.search.exact.least import LeastLosses
+from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study

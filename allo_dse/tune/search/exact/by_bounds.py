@@ -21,9 +21,9 @@ from allo_dse.space.space import Candidate, Space
 
 from ...store.certificate import Certificate, Gap
 from ...store.record import Record
+from ..least import LeastLosses, Losses
 from ..protocol import Proposal, Told
 from ..screening import Screen
-from .least import LeastLosses, Losses
 from .undecided import REGION, Undecided
 
 AnItem = TypeVar("AnItem", Region, Candidate)

@@ -17,10 +17,10 @@ from allo_dse.space.space import Space
 
 from ...store.record import Record
 from ..bred import EvolutionProposer
+from ..least import LeastLosses, Losses
 from ..protocol import Proposal, Told
 from ..screening import Screen
 from .by_bounds import ExactProposer
-from .least import LeastLosses, Losses
 from .undecided import distance, magnitude
 
 FIRST = 32

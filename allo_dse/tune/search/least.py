@@ -13,7 +13,7 @@ from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
 from allo_dse.space.design import Design
 from allo_dse.space.regions import Region
 
-from ..objectives import Constraint, Measure, Objective
+from .objectives import Constraint, Measure, Objective
 
 Losses = tuple[float, ...]
 

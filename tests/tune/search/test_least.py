@@ -10,7 +10,7 @@ import pytest
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.eval.bounding import Bounds
-from allo_dse.tune.search.exact.least import LeastLosses, metric_of
+from allo_dse.tune.search.least import LeastLosses, metric_of
 from allo_dse.tune.search.objectives import maximize, minimize, require
 
 DESIGN: Any = SimpleNamespace()
