@@ -14,9 +14,9 @@ import allo_dse as dse
 from allo_dse.device.device import NpuDevice
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.execute import difference
-from allo_dse.dnn.export import export
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
+from allo_dse.dnn.out.export import export
 from tests.studies.test_npu import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")

@@ -15,10 +15,10 @@ import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.dnn.compose import Composition, compose, compositions
-from allo_dse.dnn.export import export
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+from allo_dse.dnn.out.export import export
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 

@@ -51,9 +51,9 @@ def network(  # noqa: PLR0913 (the flags of a command)
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.dnn.compose import compose, compositions
-    from allo_dse.dnn.export import export, facts_of
     from allo_dse.dnn.files import load_network
     from allo_dse.dnn.fronts import search_fronts
+    from allo_dse.dnn.out.export import export, facts_of
     from allo_dse.tune.study_file import parse_settings
 
     loaded = load_network(model, parse_settings(settings or []))
@@ -71,7 +71,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
 
 
 def _show(composition: Composition) -> None:
-    from allo_dse.dnn.export import BATCHES
+    from allo_dse.dnn.out.export import BATCHES
 
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -4,7 +4,7 @@ what it computes in NumPy.
 `work` is what a kind hands over. A program's tensors are those of the operator, in another shape at most.
 
 Imports: common, lang, space.
-Imported by: dnn, dnn.onnx.
+Imported by: dnn, dnn.onnx, dnn.out.
 """
 
 from allo_dse.lang import install

@@ -30,35 +30,36 @@ def _choosing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
-        Output("compare-a", "options"),
-        Output("compare-b", "options"),
-        Output("compare-a", "value"),
-        Output("compare-b", "value"),
-        Output("compare-of", "data"),
-        Input("url", "pathname"),
-        Input("compare-swap", "n_clicks"),
-        Input("design", "data"),
-        Input("reference", "data"),
-        Input("compare-picked", "n_clicks"),
-        State("compare-a", "value"),
-        State("compare-b", "value"),
-        State("table", "selectedRows"),
-        State("compare-of", "data"),
+        output=[
+            Output("compare-a", "options"),
+            Output("compare-b", "options"),
+            Output("compare-a", "value"),
+            Output("compare-b", "value"),
+            Output("compare-of", "data"),
+        ],
+        inputs={
+            "path": Input("url", "pathname"),
+            "clicks": [Input("compare-swap", "n_clicks"), Input("compare-picked", "n_clicks")],
+            "opened": [Input("design", "data"), Input("reference", "data")],
+        },
+        state={
+            "pair": [State("compare-a", "value"), State("compare-b", "value")],
+            "rows": State("table", "selectedRows"),
+            "of": State("compare-of", "data"),
+        },
     )
     def choose(
         path: str | None,
-        _swap: int | None,
-        design: str | None,
-        reference: str | None,
-        _picked: int | None,
-        first: str | None,
-        second: str | None,
+        clicks: list[int | None],
+        opened: list[str | None],
+        pair: list[str | None],
         rows: list[dict[str, Any]] | None,
         of: list[str | None] | None,
     ) -> object:
         """Two designs: those that were picked here, until another one is opened or made the reference."""
         if page_of(path) != "compare" and ctx.triggered_id not in ("compare-swap", "compare-picked"):
             raise PreventUpdate  # it is asked again when the page is opened
+        (design, reference), (first, second) = opened, pair
         with board.lock:
             base = context.reference_of(reference)
             if ctx.triggered_id == "compare-swap":
@@ -67,11 +68,11 @@ def _choosing(app: Dash, context: Context) -> None:
                 if not rows or len(rows) < 2:
                     raise PreventUpdate
                 first, second = rows[0]["_id"], rows[1]["_id"]
-            elif of != [design, reference] or not first or not second:
+            elif of != list(opened) or not first or not second:
                 first = board.text(base) if base is not None else first
                 second = design or second or (None if board.knee is None else board.text(board.knee))
             options = design_options(board, [first, second])
-        return options, options, first, second, [design, reference]
+        return options, options, first, second, list(opened)
 
 
 def _showing(app: Dash, context: Context) -> None:

@@ -9,8 +9,8 @@ from allo_dse.common.notebooks import columns_html
 from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
 from allo_dse.drawing.points import points_svg
 
-from .compose import Composition, Run
-from .network import Network, Step
+from ..compose import Composition, Run
+from ..network import Network, Step
 
 _BOX, _HIGH, _GAP, _LEFT = 170.0, 40.0, 26.0, 16.0
 _WIDE, _ROW = 900.0, 26.0

@@ -19,10 +19,10 @@ from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
 from allo_dse.dnn.compose import Composition, compose
-from allo_dse.dnn.export import export
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Arrange, Host
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
+from allo_dse.dnn.out.export import export
 from tests.dnn.models import Writer
 from tests.eval.hardware.test_npu_run import ROOT, STAND_IN
 

@@ -17,11 +17,11 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
 
+from ..compose import Composition, Launch, Run
+from ..network import Arrange, Array, Arrays, Host, Network, Step
+from ..operators.work import Work
 from . import driver
-from .compose import Composition, Launch, Run
 from .hls import write_project
-from .network import Arrange, Array, Arrays, Host, Network, Step
-from .operators.work import Work
 from .page import page_html
 
 RUN, PAGE = "run.py", "network.html"

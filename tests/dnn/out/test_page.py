@@ -13,7 +13,7 @@ from allo_dse.dnn.compose import Composition, compositions
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import element_type, unary_work
-from allo_dse.dnn.page import page_html, sources_of
+from allo_dse.dnn.out.page import page_html, sources_of
 
 ELEMENTS = 4096
 
