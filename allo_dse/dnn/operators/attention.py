@@ -131,17 +131,19 @@ def attention_work(
         length: of keys and values. queries: of a head, the last ones of that length; all where it is not given.
     """
     queries, groups = queries or length, heads // kv_heads
+    one = queries == 1  # nothing is hidden of it: those of the heads of a group are as several of one head
+    masked, per_pair = causal and not one, 1 if one else groups
 
     def reference(of_queries: Floats, pairs: Floats) -> Floats:
-        K, V = pairs.reshape(length, kv_heads, 2, width).transpose(2, 1, 0, 3)
-        return query_matrix(attend(heads_of(of_queries, kv_heads, queries), K, V, factor, causal), kv_heads)
+        K, V = pairs.reshape(len(pairs), kv_heads, 2, -1).transpose(2, 1, 0, 3)
+        Q = heads_of(of_queries, kv_heads, len(of_queries) // per_pair)
+        return query_matrix(attend(Q, K, V, factor, masked), kv_heads)
 
-    one = queries == 1  # nothing is hidden of it: those of the heads of a group are as several of one head
     rows = groups if one else queries
     params = {
-        **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": 1 if one else groups},
+        **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": per_pair},
         **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK), "Pk": tile_counts(length, LEAST_CHUNK, MOST_CHUNK)},
-        **{"causal": int(causal and not one), "factor": factor, "Ty": element},
+        **{"causal": int(masked), "factor": factor, "Ty": element},
     }
     return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))
 
