@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from .bindings import ir
-from .dialect import new_context
+from .dialect import text_context
 from .linear import Linear, LinearForms, Test
 
 _FREE = frozenset(
@@ -163,7 +163,7 @@ class Nest:
 @lru_cache(maxsize=4096)
 def read_nest(mlir: str) -> Nest:
     """The tree of a task body, from its MLIR text."""
-    with new_context(), ir.Location.unknown():
+    with text_context():
         module = ir.Module.parse(mlir)
         function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
         header = mlir[: mlir.index("{\n")]

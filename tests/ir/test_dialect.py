@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
 import pytest
 
 from allo_dse.ir import dialect
@@ -46,3 +49,25 @@ def test_every_operation_verifies_in_a_new_context(attempt: int) -> None:
 def test_wrong_operations_are_refused(text: str, message: str) -> None:
     with dialect.new_context(), ir.Location.unknown(), pytest.raises(ir.MLIRError, match=message):
         ir.Module.parse(f"func.func @bad(%s: index, %f: f32) {{\n {text}\n return\n}}")
+
+
+def test_a_threads_context_is_renewed() -> None:
+    """What was made in a context stays in it for ever: there is a new one after so many uses, also within one."""
+    seen = []
+    for _ in range(2 * dialect.MOST_USES):
+        with dialect.text_context():
+            seen.append(ir.Context.current)
+            with dialect.text_context():
+                ir.Module.parse("func.func @f() { return }")
+            assert ir.Context.current == seen[-1]
+    changes = [at for at, (before, after) in enumerate(pairwise(seen)) if before != after]
+    assert 3 <= len(changes) <= 4
+
+
+def test_threads_have_contexts_of_their_own() -> None:
+    def made() -> ir.Context:
+        with dialect.text_context():
+            return ir.Context.current
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(made).result() != made()

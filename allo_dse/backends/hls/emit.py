@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
+from allo_dse.ir.dialect import text_context
 from allo_dse.program.common_arrays import of_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
@@ -82,7 +81,7 @@ def emit_kernel(
                 f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {', '.join(known)}"
             )
     known |= depths or {}
-    with new_context(), ir.Location.unknown():
+    with text_context():
         return _emit(program, of_region(program, directives_of(program, schedule)), known, folding)
 
 

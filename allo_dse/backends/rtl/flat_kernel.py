@@ -13,7 +13,7 @@ comes from what was loaded.
 from __future__ import annotations
 
 from allo_dse.ir.bindings import arith, ir, memref, scf
-from allo_dse.ir.dialect import Get, Put, new_context
+from allo_dse.ir.dialect import Get, Put, text_context
 from allo_dse.ir.jit import run_passes
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
@@ -42,7 +42,7 @@ def lower_kernel(task_class: TaskClass, mesh: tuple[int, ...], *, overlap: bool 
             kernels, streams whose number is computed.
     """
     _check(task_class)
-    with new_context(), ir.Location.unknown():
+    with text_context():
         module = ir.Module.parse(task_class.body.mlir)
         for op in find(module, lambda name: name in ("df.get_block", "df.put_block")):
             _to_elements(op)

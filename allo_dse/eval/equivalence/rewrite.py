@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from allo_dse.ir.bindings import arith, func, ir, memref
-from allo_dse.ir.dialect import new_context
+from allo_dse.ir.dialect import text_context
 from allo_dse.ir.jit import run_passes
 from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body
@@ -66,7 +66,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociati
     Raises:
         Undecidable: naming the place, where data decides on more than values.
     """
-    with new_context(), ir.Location.unknown():
+    with text_context():
         return [_rewritten(task_class, domain, allow_reassociation) for task_class in classes]
 
 

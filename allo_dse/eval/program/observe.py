@@ -21,7 +21,7 @@ from allo_dse.backends.fpga.observed import data_sites
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.ir.bindings import arith, func, ir
-from allo_dse.ir.dialect import new_context
+from allo_dse.ir.dialect import text_context
 from allo_dse.ir.nest import CONTROL, read_nest
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
@@ -167,7 +167,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
     if not sites:
         return Body(body.symbol, body.mlir)
     type_ = f"memref<{1 + entries * _ENTRY}xi64, strided<[?], offset: ?>>"
-    with new_context(), ir.Location.unknown():
+    with text_context():
         module = ir.Module.parse(with_own_words(body, type_))
         _Writer(next(op for op in module.body.operations if op.operation.name == "func.func").operation, type_).write(
             sites

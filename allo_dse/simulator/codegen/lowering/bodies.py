@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
-from allo_dse.ir.dialect import POLLS, new_context
+from allo_dse.ir.dialect import POLLS, text_context
 from allo_dse.ir.jit import TO_LLVM, compile_object, run_passes
 
 from ..run_time import fifo
@@ -42,7 +42,7 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compiled
     Raises:
         SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
     """
-    with new_context(), ir.Location.unknown():
+    with text_context():
         module = ir.Module.create()
         starts: list[str] = []
         lowered = [_add(module, body, starts, variant, full=variant.payload) for body in bodies]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
+from allo_dse.ir.dialect import text_context
 from allo_dse.ir.nested_ops import nested_ops
 
 from .payload_slice import BRANCHES, LOOPS, TERMINATORS
@@ -90,7 +90,7 @@ def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list
     Args:
         tasks: per task the values of whole-number parameters, by their positions.
     """
-    with new_context(), ir.Location.unknown():
+    with text_context():
         try:
             module = ir.Module.parse(body.mlir)
         except ir.MLIRError as error:
