@@ -44,9 +44,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .bindings import ext, ir
 
 _LOCK = threading.Lock()
-_OF_THREAD = threading.local()
 MOST_USES = 256
 """Uses of a thread's context."""
+
+
+class _OfThread(threading.local):
+    context: ir.Context | None = None
+    uses = 0
+
+
+_OF_THREAD = _OfThread()
 
 
 class Df(ext.Dialect, name="df"):
@@ -195,11 +202,10 @@ def text_context() -> Iterator[None]:
     Loading dialects into a new context takes ten times as long as most of what is done in one. A context keeps each
     type and attribute that was ever made in it: after many uses there is a new one.
     """
-    context, uses = getattr(_OF_THREAD, "context", (None, MOST_USES))
-    if uses >= MOST_USES:
-        context, uses = new_context(), 0
-    _OF_THREAD.context = context, uses + 1
-    with context, ir.Location.unknown():
+    if _OF_THREAD.context is None or _OF_THREAD.uses == MOST_USES:
+        _OF_THREAD.context, _OF_THREAD.uses = new_context(), 0
+    _OF_THREAD.uses += 1
+    with _OF_THREAD.context, ir.Location.unknown():
         yield
 
 

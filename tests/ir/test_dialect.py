@@ -51,23 +51,27 @@ def test_wrong_operations_are_refused(text: str, message: str) -> None:
         ir.Module.parse(f"func.func @bad(%s: index, %f: f32) {{\n {text}\n return\n}}")
 
 
+def context_of(text: str = "func.func @f() { return }") -> object:
+    return ir.Module.parse(text).context
+
+
 def test_a_threads_context_is_renewed() -> None:
     """What was made in a context stays in it for ever: there is a new one after so many uses, also within one."""
     seen = []
     for _ in range(2 * dialect.MOST_USES):
         with dialect.text_context():
-            seen.append(ir.Context.current)
+            seen.append(context_of())
             with dialect.text_context():
-                ir.Module.parse("func.func @f() { return }")
-            assert ir.Context.current == seen[-1]
+                context_of()
+            assert context_of() == seen[-1]
     changes = [at for at, (before, after) in enumerate(pairwise(seen)) if before != after]
     assert 3 <= len(changes) <= 4
 
 
 def test_threads_have_contexts_of_their_own() -> None:
-    def made() -> ir.Context:
+    def made() -> object:
         with dialect.text_context():
-            return ir.Context.current
+            return context_of()
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(made).result() != made()

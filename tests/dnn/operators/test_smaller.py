@@ -44,7 +44,8 @@ WORKS = [
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.kind)
 def test_a_smaller_instance_computes_the_reference(work: Work) -> None:
     assert work.verify_with is not None
-    small = replace(work, params={**work.smallest, **work.verify_with(loaded(work).params)})
+    params = {name: value for name, value in work.smallest.items() if isinstance(value, int)}
+    small = replace(work, params={**work.smallest, **work.verify_with(params)})
     assert small.params != work.smallest
     rng = np.random.default_rng(0)
     program = loaded(small)
