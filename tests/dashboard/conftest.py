@@ -20,6 +20,8 @@ from allo_dse.dashboard.programs import Programs
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_MS = 90_000
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+# Only what asks for a graphics card has one emulated, which takes longer than the pages themselves.
+ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
 
 
 @contextmanager
