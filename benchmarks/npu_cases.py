@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Case:
             device = NpuDevice.of(design.device)
             if change is not None:
                 device = change(device)
-            total += NpuSimulator().evaluate(replace(design, device=device)).latency_us
+            total += NpuSimulator().evaluate(design.on(device)).latency_us
             board = device.board
             total += board.relaunch_us - board.launch_us if position else board.relaunch_us * self.relaunches
         return total

@@ -9,7 +9,6 @@ to a CSV, with 1 % of noise, and fits `npu1_4col` to them.
 import csv
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def main() -> None:
     noise = np.random.default_rng(0)
     rows = []
     for measurement in read_measurements(MEASURED, Path(RUN)):
-        time_us = dse.NpuSimulator().evaluate(replace(measurement.design, device=board)).latency_us
+        time_us = dse.NpuSimulator().evaluate(measurement.design.on(board)).latency_us
         rows.append((measurement.label.split()[-1], time_us * float(np.exp(noise.normal(0, 0.01)))))
     write(rows)
     allo_tune("calibrate", MEASURED, "--run", RUN, "-o", FITTED)

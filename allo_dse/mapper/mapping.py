@@ -11,7 +11,7 @@ its mapping. What a program's mappings have in common is owned by the program's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
@@ -49,6 +49,12 @@ class DeviceMapping:
     buffering: Buffering = field(default_factory=Buffering)
     schedule: tuple[Directive, ...] = ()
     depths: Mapping[str, int] = field(default_factory=dict)
+
+    def on(self, device: Device) -> DeviceMapping:
+        """The mapping on another device of its kind, with the same view of the graph."""
+        moved = replace(self, device=device)
+        vars(moved).update(view=self.view)
+        return moved
 
     @cached_property
     def npu(self) -> NpuDevice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,12 @@ class Design:
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
         return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
+
+    def on(self, device: Device) -> Design:
+        """The design on another device of its kind. What follows from the folded graph alone is not computed again."""
+        moved = replace(self, device=device)
+        vars(moved).update(vmg=self.vmg, mapping=self.mapping.on(device))
+        return moved
 
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:

@@ -70,7 +70,7 @@ def on_device(measurements: list[Measurement], device: NpuDevice) -> list[Measur
         board = before.board_name if before.board_name in device.boards else device.board_name
         library = before.kernel_library if before.kernel_library in device.kernels else device.kernel_library
         chosen = device.with_options(board=board, kernel_library=library)
-        found.append(replace(measurement, design=replace(measurement.design, device=chosen)))
+        found.append(replace(measurement, design=measurement.design.on(chosen)))
     return found
 
 

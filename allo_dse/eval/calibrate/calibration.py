@@ -7,7 +7,7 @@ found.device, found.parameters, found.cross_validated
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -167,7 +167,7 @@ class Calibration:
 
 def predicted_us(design: Design, device: NpuDevice) -> float:
     """The model's time of a design on a device."""
-    return float(NpuSimulator().evaluate(replace(design, device=device)).latency_us)
+    return float(NpuSimulator().evaluate(design.on(device)).latency_us)
 
 
 def calibrate(measurements: Sequence[Measurement]) -> Calibration:

@@ -78,7 +78,7 @@ def _target(mapping: VMG | Design | Program, device: Device | str | None, functi
     """The mapping that a function of the public API is about."""
     target = None if device is None else Device.of(device)
     if isinstance(mapping, Design):
-        return mapping.mapping if target is None else replace(mapping.mapping, device=target)
+        return mapping.mapping if target is None else mapping.mapping.on(target)
     if target is None:
         raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
     return DeviceMapping(_graph(mapping, function), target)
