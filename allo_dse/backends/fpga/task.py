@@ -124,12 +124,11 @@ def task_cost(
 
 
 @lru_cache(maxsize=4096)
-def depends_on_pid(mlir: str) -> bool:
-    """Whether tasks of one class differ in trip counts or in the rounds in which they use streams."""
+def deciding_pids(mlir: str) -> tuple[bool, ...]:
+    """By which of their process ids tasks of one class differ in trip counts, or in the rounds that use streams."""
     nest = read_nest(mlir)
-    pids = set(nest.pids)
-
-    return any(pids & form.variables for form in control_forms(nest.body))
+    used = {variable for form in control_forms(nest.body) for variable in form.variables}
+    return tuple(pid in used for pid in nest.pids)
 
 
 class _Task:

@@ -52,6 +52,7 @@ class FpgaBounds:
     def __init__(self, *, solves: bool) -> None:
         self._solves = solves
         self._known: dict[CompiledProgram, tuple[Tiles, Sequence[AlikeTasks]]] = {}
+        self._times: dict[CompiledProgram, tuple[tuple[object, ...], OwnTimes]] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
         """Bounds of the metrics that a level can say something of.
@@ -69,12 +70,20 @@ class FpgaBounds:
         known: dict[str, Interval] = {"pe_count": (nodes, nodes), "dram_bytes": (moved, moved)}
         if level == 0:
             return known | _times(mapping.device, copies.cycles)
-        cycles = max(copies.cycles, _Tasks(mapping, copies, alike).cycles)
+        times = self._own_times(unfolded, alike)
+        cycles = max(copies.cycles, _Tasks(mapping, copies, alike, times).cycles)
         solved = self._solves and not design.depths
-        known |= _times(mapping.device, cycles, _operations(mapping, alike)) | _resources(mapping, solved=solved)
+        known |= _times(mapping.device, cycles, times.operations) | _resources(mapping, solved=solved)
         shallow = dict.fromkeys((stream.name for stream in program.streams), SMALLEST_DEPTH)
         bits = mapping.at(shallow).fifo_bits if solved else mapping.fifo_bits
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
+
+    def _own_times(self, unfolded: FpgaCosts, alike: Sequence[AlikeTasks]) -> OwnTimes:
+        """What tasks take by themselves; kept for each program with the schedule that was asked for last."""
+        program, key = unfolded.vmg.program, (unfolded.device.key, unfolded.schedule)
+        if program not in self._times or self._times[program][0] != key:
+            self._times[program] = key, OwnTimes.of(unfolded, alike)
+        return self._times[program][1]
 
 
 def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:
@@ -87,13 +96,8 @@ def _dram_bytes(mapping: FpgaCosts) -> int:
     return sum(use.tensor.bytes * (use.reads + use.writes) for use in mapping.tensors if not use.onchip)
 
 
-def _operations(mapping: FpgaCosts, alike: Sequence[AlikeTasks]) -> int:
-    """Arithmetic operations of all tasks."""
-    return sum(mapping.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in alike)
-
-
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
-"""Tasks that cost the same: their class, the process ids of one of them, their numbers, and all their ids."""
+"""Tasks that cost the same: their class, the process ids that decide on it, their numbers, and all their ids."""
 
 
 def alike_tasks(mapping: FpgaCosts) -> Iterator[AlikeTasks]:
@@ -105,10 +109,11 @@ def alike_tasks(mapping: FpgaCosts) -> Iterator[AlikeTasks]:
         classes = kernel.class_of(pids)
         for number, cls in enumerate(kernel.classes):
             own = np.flatnonzero(classes == number)
-            groups = [own[n : n + 1] for n in range(len(own))] if mapping.differs(cls) else [own]
-            for group in groups:
-                if len(group):
-                    yield cls, tuple(int(p) for p in pids[group[0]]), tasks[group], pids[group]
+            groups = defaultdict[Pid, list[int]](list)
+            for at in own.tolist() if mapping.differs(cls) else []:
+                groups[mapping.deciding(cls, tuple(pids[at].tolist()))].append(at)
+            for pid, group in groups.items() if groups or not len(own) else [((), own)]:
+                yield cls, pid, tasks[group], pids[group]
 
 
 @dataclass(frozen=True)
@@ -194,47 +199,84 @@ class _Copies:
 
 
 @dataclass(frozen=True)
+class OwnTimes:
+    """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
+
+    Attributes:
+        whole: of each task.
+        first_put, last_get: by array of streams and task, when it has put a token into one of its streams, and has
+            taken one from each; not finite where it does not.
+        operations: arithmetic ones of all tasks.
+    """
+
+    whole: Times
+    first_put: NDArray[np.float64]
+    last_get: NDArray[np.float64]
+    operations: int
+
+    @classmethod
+    def of(cls, mapping: FpgaCosts, alike: Sequence[AlikeTasks]) -> OwnTimes:
+        streams, count, operations = mapping.vmg.program.streams, mapping.vmg.task_count, 0
+        number = {stream.name: n for n, stream in enumerate(streams)}
+        whole = np.zeros(count, np.int64)
+        puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
+        for own, pid, tasks, _ in alike:
+            cost = mapping.cost(own, pid)
+            whole[tasks], at = cost.cycles, first_times(cost.parts)
+            operations += cost.operations * len(tasks)
+            for port, binding in enumerate(own.body.streams):
+                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+                array = number[binding.stream.name]
+                if (put := at.get(("put", port))) is not None:
+                    known = puts[array, tasks]
+                    puts[array, tasks] = np.where(np.isinf(known), put, np.minimum(known, put))
+                if (get := at.get(("get", port))) is not None:
+                    known = gets[array, tasks]
+                    gets[array, tasks] = np.where(np.isinf(known), get, np.maximum(known, get))
+        return cls(whole, puts, gets, operations)
+
+
+@dataclass(frozen=True)
 class _Tasks:
     """All tasks of a design, as arrays by their numbers. Times are cycles."""
 
     mapping: FpgaCosts
     copies: _Copies
     alike: Sequence[AlikeTasks]
+    own: OwnTimes
 
-    @cached_property
+    @property
     def cycles(self) -> int:
         """What the slowest node takes from the first copy to the last."""
-        own, begins, ends = self._alone
+        begins, ends = self._with_tiles()
         begins, longest = self._with_streams(begins), 0
         for group in self.mapping.vmg.groups:
             tasks = group.leaves.tasks()
             # A node runs its tasks one after the other: when its first could begin, plus the work of all, plus the copy
             # of its last result. The minima leave open which task is first and which is last.
-            longest = max(longest, int((begins[tasks].min(1) + own[tasks].sum(1) + ends[tasks].min(1)).max()))
+            whole = begins[tasks].min(1) + self.own.whole[tasks].sum(1) + ends[tasks].min(1)
+            longest = max(longest, int(whole.max()))
         return longest
 
-    @cached_property
-    def _alone(self) -> tuple[Times, Times, Times]:
-        """What each task takes without waiting, when it has its tiles, and what copying its results takes."""
+    def _with_tiles(self) -> tuple[Times, Times]:
+        """When each task has its tiles, and what copying its results takes."""
         count, latency = self.mapping.vmg.task_count, self.mapping.device.external.latency_cycles
-        own, begins, ends = (np.zeros(count, np.int64) for _ in range(3))
-        for cls, pid, tasks, pids in self.alike:
-            own[tasks] = self.mapping.cost(cls, pid).cycles
+        begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for cls, _, tasks, pids in self.alike:
             for port in self.copies.ports(cls):
                 name, tiles = port.tensor.name, tiles_of(port, pids)
                 if port.reads:
                     begins[tasks] = np.maximum(begins[tasks], self.copies.arrivals[name][tiles])
                 if port.writes:
                     ends[tasks] = np.maximum(ends[tasks], self.copies.cycles_of_tiles[name][tiles] + latency)
-        return own, begins, ends
+        return begins, ends
 
     def _with_streams(self, begins: Times) -> Times:
         """When tasks begin if they wait for the first token of each stream and for nothing else."""
         edges = self.mapping.vmg.graph.edges
         if not len(edges):
             return begins
-        first_put, last_get = self._stream_times
-        lead = first_put[edges.array, edges.source] - last_get[edges.array, edges.target]
+        lead = self.own.first_put[edges.array, edges.source] - self.own.last_get[edges.array, edges.target]
         known = np.isfinite(lead)
         source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
         # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
@@ -246,26 +288,6 @@ class _Tasks:
                 break
             begins = later
         return begins
-
-    @cached_property
-    def _stream_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """By array and task: when a task that never waits has put a token into one of its streams, and has taken one
-        from each; not finite where it does not."""
-        shape = len(self.mapping.vmg.program.streams), self.mapping.vmg.task_count
-        number = {stream.name: n for n, stream in enumerate(self.mapping.vmg.program.streams)}
-        puts, gets = np.full(shape, -math.inf), np.full(shape, math.inf)
-        for cls, pid, tasks, _ in self.alike:
-            at = first_times(self.mapping.cost(cls, pid).parts)
-            for port, binding in enumerate(cls.body.streams):
-                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-                array = number[binding.stream.name]
-                if (put := at.get(("put", port))) is not None:
-                    known = puts[array, tasks]
-                    puts[array, tasks] = np.where(np.isinf(known), put, np.minimum(known, put))
-                if (get := at.get(("get", port))) is not None:
-                    known = gets[array, tasks]
-                    gets[array, tasks] = np.where(np.isinf(known), get, np.maximum(known, get))
-        return puts, gets
 
 
 def tiles_of(port: TensorPort, pids: IntArray) -> IntArray:

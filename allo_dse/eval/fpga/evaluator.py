@@ -19,7 +19,7 @@ from allo_dse.simulator.replay.depth_front import DepthFront
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
-from .bounds import FpgaBounds
+from .bounds import FpgaBounds, alike_tasks
 from .depth_front import Timed, known_depths, timed_runs
 from .network import FpgaNetwork
 
@@ -102,16 +102,4 @@ def _bound(network: FpgaNetwork, result: RunResult) -> dict[str, float]:
 
 def operations(mapping: FpgaCosts) -> int:
     """Arithmetic operations of the whole program; a multiply-add is two."""
-    program = mapping.vmg.program
-    total = 0
-    for position, kernel in enumerate(program.kernels):
-        tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-        pids = program.pids(position, tasks)
-        classes = kernel.class_of(pids)
-        for number, task_class in enumerate(kernel.classes):
-            own = pids[classes == number]
-            if mapping.differs(task_class):
-                total += sum(mapping.cost(task_class, tuple(int(p) for p in pid)).operations for pid in own)
-            elif len(own):
-                total += len(own) * mapping.cost(task_class, tuple(int(p) for p in own[0])).operations
-    return total
+    return sum(mapping.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in alike_tasks(mapping))

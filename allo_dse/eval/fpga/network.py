@@ -157,7 +157,7 @@ class _Builder:
         return arrivals, dones
 
     def _table(self, task_class: TaskClass, pid: tuple[int, ...], arrivals: int, dones: int) -> Table:
-        key = (task_class.kernel, task_class.name, pid if self._mapping.differs(task_class) else ())
+        key = (task_class.kernel, task_class.name, self._mapping.deciding(task_class, pid))
         if key not in self._tables:
             table, first = Table(), len(task_class.body.streams)
             for port in range(arrivals):

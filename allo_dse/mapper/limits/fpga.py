@@ -16,7 +16,7 @@ from functools import cached_property
 
 from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
-from allo_dse.backends.fpga.task import Measured, TaskCost, depends_on_pid, task_cost
+from allo_dse.backends.fpga.task import Measured, TaskCost, deciding_pids, task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.program.common_arrays import is_region, of_region
@@ -76,7 +76,7 @@ class FpgaCosts:
         Raises:
             SimulationError: where control depends on data.
         """
-        pid = pid if self.differs(task_class) else ()
+        pid = self.deciding(task_class, pid)
         key = (task_class.kernel, task_class.name, pid)
         if key not in self._costs:
             self._costs[key] = self._cost(task_class, pid)
@@ -92,7 +92,19 @@ class FpgaCosts:
     def differs(self, task_class: TaskClass) -> bool:
         """Whether tasks of a class take different times."""
         runs, place = self.vmg.program.runs, (task_class.kernel, task_class.name)
-        return depends_on_pid(task_class.body.mlir) or (bool(runs) and place in runs[self.run].classes)
+        return any(deciding_pids(task_class.body.mlir)) or (bool(runs) and place in runs[self.run].classes)
+
+    def deciding(self, task_class: TaskClass, pid: Pid) -> Pid:
+        """What tasks of a class that take the same times have in common: of the task's ids those that decide on them,
+        and 0 for others; nothing where no id does."""
+        if not self.differs(task_class):
+            return ()
+        runs, place = self.vmg.program.runs, (task_class.kernel, task_class.name)
+        if runs and place in runs[self.run].classes:
+            return pid
+        return tuple(
+            one if decides else 0 for one, decides in zip(pid, deciding_pids(task_class.body.mlir), strict=True)
+        )
 
     @property
     def runs(self) -> tuple[FpgaCosts, ...]:

@@ -15,7 +15,7 @@ from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.operators import Unit, unit_of
-from allo_dse.backends.fpga.task import LoopCost, TaskCost, depends_on_pid, task_cost
+from allo_dse.backends.fpga.task import LoopCost, TaskCost, deciding_pids, task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear, holds
@@ -145,10 +145,10 @@ def test_a_stream_operation_before_the_inner_loop_happens_in_its_first_round() -
 def test_times_depend_on_the_task_where_a_stream_operation_does_and_not_where_sums_do() -> None:
     program = dse.load_program(programs.later_tasks_do_less())
     bodies = {kernel.name: {cls.body.mlir for cls in kernel.classes} for kernel in program.kernels}
-    assert {name: {depends_on_pid(mlir) for mlir in of} for name, of in bodies.items()} == {
-        "puts": {True},
-        "gets": {True},
-        "sums": {False},
+    assert {name: {deciding_pids(mlir) for mlir in of} for name, of in bodies.items()} == {
+        "puts": {(True,)},
+        "gets": {(True,)},
+        "sums": {(False,)},
     }
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.backends.fpga.task import task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.dnn.operators import attention_work, element_type
 from allo_dse.eval.fpga.bounds import FpgaBounds, _least_fifo, alike_tasks
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
@@ -100,3 +102,16 @@ def test_tasks_that_cost_the_same_are_all_tasks_once() -> None:
     assert any(mapping.differs(cls) for kernel in loaded.kernels for cls in kernel.classes)
     tasks = [int(task) for _, _, group, _ in alike_tasks(mapping) for task in group]
     assert sorted(tasks) == list(range(loaded.task_count))
+
+
+def test_only_ids_that_decide_make_tasks_differ() -> None:
+    """Which head attention is of decides on nothing; which rows of queries and keys, on what the mask hides."""
+    work = attention_work(4, 4, 64, 8, 1.0, True, element_type("f32"))
+    loaded = dse.load_program(work.program, **(work.smallest | {"Pq": 4, "Pk": 4}))
+    mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
+    groups = list(alike_tasks(mapping))
+    assert {len(tasks) for _, _, tasks, _ in groups} == {4}
+    program = loaded.vmg.program
+    for cls, pid, tasks, pids in groups:
+        each = [task_cost(program, cls, mapping.device, (), tuple(own.tolist())) for own in pids]
+        assert [one.parts for one in each] == [mapping.cost(cls, pid).parts] * len(tasks)
