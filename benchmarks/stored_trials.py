@@ -1,9 +1,10 @@
-"""What stored trials cost: the driver's memory and time per trial, and resuming, at up to 100,000 of them.
+"""What stored trials cost: reading them for the page, resuming, and the driver's memory and time per trial.
 
     python benchmarks/stored_trials.py [--trials 10000,100000]
 
-Records of a run of the GEMM study are multiplied into a log of the wanted length; a driver opens it (that is resuming:
-reading, checking, judging, front, search model), and then evaluates some more with an evaluator that answers at once.
+Records of a run of the GEMM study are multiplied into a log of the wanted length. The page reads it, as `allo-tune
+dashboard` does before it shows designs; and a driver opens it (that is resuming: reading, checking, judging, front,
+search model), and then evaluates some more with an evaluator that answers at once.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from allo_dse.dashboard.data.board import Board
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import RunLog, read_log
 from allo_dse.tune.study import Study
@@ -48,7 +50,15 @@ def peak_kib() -> int:
     return int(found[1])
 
 
-def child(folder: Path, trials: Any) -> None:
+def page(folder: Path, _: Any) -> None:
+    """Read what the page shows."""
+    started, cpu = time.perf_counter(), time.process_time()
+    designs = sum(map(len, Board.open([folder]).runs))
+    print(f"{designs:7,} trials: read by the page in {time.perf_counter() - started:.2f} s "
+          f"({time.process_time() - cpu:.2f} s of CPU)")  # fmt: skip
+
+
+def resume(folder: Path, trials: Any) -> None:
     """Resume in a process of its own, whose memory is that of the driver."""
     made, clock = study(), Clock()
     base = peak_kib()
@@ -66,10 +76,10 @@ def child(folder: Path, trials: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", default="10000,100000")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(Path(options.child[0]), int(options.child[1]))
+        {"page": page, "resume": resume}[options.child[0]](Path(options.child[1]), int(options.child[2]))
         return
     for trials in (int(n) for n in options.trials.split(",")):
         with tempfile.TemporaryDirectory() as folder:
@@ -81,8 +91,8 @@ def main() -> None:
             more = range(SEED_TRIALS, trials)
             log.append({**done[n % len(done)], "number": n, "key": f"{n:016x}"} for n in more)
             log.close()
-            code = [sys.executable, __file__, "--child", str(run_dir), str(trials)]
-            subprocess.run(code, check=True)
+            for what in ("page", "resume"):
+                subprocess.run([sys.executable, __file__, "--child", what, str(run_dir), str(trials)], check=True)
 
 
 if __name__ == "__main__":

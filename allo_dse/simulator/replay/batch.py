@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
+from allo_dse.common.numba_kernels import compiled
 
 from ..trace.data import IntArray
 from .kernels import Bursts, untimed
-from .numba_kernels import compiled
 from .replay_plan import Operations, Plan
 
 LANES = 16

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.common.numba_kernels import compiled, inlined
+
 from ..trace.data import IntArray
-from .numba_kernels import compiled, inlined
 from .replay_plan import Operations
 
 

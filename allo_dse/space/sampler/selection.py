@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 AT_ONCE = 512  # results that are compared with each other
+MANY_GENERATIONS = 5000  # take as long as loading Numba and the machine code that chooses parents
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,7 @@ class Results:
 class Parents:
     """The best designs known, best first, chosen anew after every generation.
 
-    Late in a search few children get among them. Those generations are recognised with one comparison, so that a
-    search of a hundred thousand designs is replayed in a second when it is resumed.
+    Late in a search few children get among them. Those generations are recognised with one comparison.
 
     Args:
         size: how many are kept.
@@ -96,6 +97,21 @@ class Parents:
             before = self.best
             self._choose(before)
             self._settled = bool((before.numbers == self.best.numbers).all())
+
+    def replay(self, results: Results, starts: Sequence[int]) -> None:
+        """Choose among the results of many generations, one after the other, before any other.
+
+        Args:
+            results: ordered by number.
+            starts: where each generation begins, and where the last one ends.
+        """
+        if len(starts) <= MANY_GENERATIONS:
+            for start, end in itertools.pairwise(starts):
+                self.renew(results[start:end])
+            return
+        from .replayed_selection import selected
+
+        self.best = results[selected(results.losses, results.penalty, np.array(starts), self._size)]
 
     def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
         """Losses and penalties of the parents have changed, by number."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from allo_dse.common.aliases import JsonObject
-from allo_dse.eval.calibrate.correction import Correction, Pair
+from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
 from allo_dse.space.gene import Genes
 
 from ..search.judge import Judge
@@ -52,9 +52,11 @@ class History:
 
     def told(self, judge: Judge) -> Callable[[Record], Told]:
         """What a proposer learns of a record: what computed wrong numbers, or fails at a higher rung, has failed."""
-        tally = Tally(judge.objectives)
-        self.count(tally, judge)
-        refuted = tally.refuted | {key for key, verification in self.verified.items() if not verification.ok}
+        refuted = {key for key, verification in self.verified.items() if not verification.ok}
+        if self.higher:
+            tally = Tally(judge.objectives)
+            self.count(tally, judge)
+            refuted |= tally.refuted
         return lambda record: judge.told(record, refuted)
 
     def count(self, tally: Tally, judge: Judge) -> list[Revaluation]:
@@ -111,20 +113,19 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
     first = {record.key: record for record in found if not record.rung and record.evaluated}
     history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
     history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
+    history.started_at = max((record.at for record in found), default=0.0)
     for record in found:
-        history.started_at = max(history.started_at, record.at)
         if record.rung:
             continue
         screen.remember(record.key, record.violations)
-        if not record.evaluated:
-            continue
-        history.designs.append(judge.judged(corrected(record, history.correction)))
+        if record.evaluated:
+            history.designs.append(judge.judged(corrected(record, history.correction)))
     return history
 
 
 def corrected(record: Record, correction: Correction) -> Record:
     """A record of the first rung with its prediction corrected; it is to be judged anew."""
-    if record.metrics is None:
+    if record.metrics is None or not (correction.used or PREDICTED in record.metrics):
         return record
     metrics = correction.applied(record.metrics)
     return record if metrics == record.metrics else structs.replace(record, metrics=metrics)

@@ -105,11 +105,8 @@ class EvolutionProposer:
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.sampler.selection import Results
 
-        size = len(history)
-        results = Results(np.empty(size, np.int64), np.empty((size, len(self._signs))), np.empty(size))
-        for position, record in enumerate(history):
-            found = told(record)
-            results.numbers[position] = record.number
-            results.losses[position] = self._losses(found)
-            results.penalty[position] = found.penalty
+        found = [told(record) for record in history]
+        losses = np.array([self._losses(one) for one in found], float).reshape(-1, len(self._signs))
+        numbers = np.array([record.number for record in history], np.int64)
+        results = Results(numbers, losses, np.array([one.penalty for one in found], float))
         self._search.restore(results, lambda n: self._space.learn(history[n].genes), next_number)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import structs
 
 from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
 
-from ..store.record import Record
+from ..store.record import Record, Status
 from .objectives import Constraint, MetricError, Objective
 from .protocol import Told
 
 FAILED = "failed"
+_Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str, float] | None]
+"""Status, error, values and constraints of a record."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,21 @@ class Judge:
         """A record under today's objectives and constraints, which may differ from those it was made with."""
         if not record.evaluated or record.metrics is None:
             return record
-        fields = self._rule(record.metrics)
-        if all(getattr(record, name) == value for name, value in fields.items()):
+        status, error, values, constraints = ruling = self._rule(record.metrics)
+        if (record.status, record.error, record.values, record.constraints) == ruling:
             return record
-        return structs.replace(record, **fields)
+        return structs.replace(record, status=status, error=error, values=values, constraints=constraints)
 
-    def _rule(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a record that follow from metrics."""
+    def _rule(self, found: dict[str, Any]) -> _Ruling:
+        """What follows from metrics."""
         try:
             metrics = Metrics(**found)
             values = {o.name: o.value(metrics) for o in self.objectives}
             violated = {c.name: c.violation(metrics) for c in self.constraints}
         except MetricError as error:
-            return {"status": "failed", "error": str(error), "values": None, "constraints": None}
-        status = "infeasible" if any(v > 0 for v in violated.values()) else "ok"
-        return {"status": status, "error": None, "values": values, "constraints": violated or None}
+            return "failed", str(error), None, None
+        status: Status = "infeasible" if any(v > 0 for v in violated.values()) else "ok"
+        return status, None, values, violated or None
 
     def merged(self, below: Record, record: Record) -> Record:
         """A design after a higher rung: the metrics of all, those of the higher one where both have them."""

@@ -17,6 +17,7 @@ from allo_dse.eval.evaluator import Metrics, no_metric
 from ..store.texts import error_text, valid_text
 
 Measure = Callable[[Metrics], Any]
+_NUMBERS = (float, int)
 _NO_NUMBERS = (str, bytes, bytearray, bool)
 
 
@@ -136,6 +137,8 @@ def _number(value: Any) -> float:
     Raises:
         TypeError: for anything else.
     """
+    if type(value) in _NUMBERS:  # nearly always
+        return float(value)
     if not isinstance(value, _NO_NUMBERS) and type(value).__name__ != "bool_":
         with suppress(TypeError, ValueError):
             return float(value)

@@ -43,7 +43,7 @@ def test_kept_code_whose_arguments_were_moved_since_is_made_anew(tmp_path: Path)
     (tmp_path / "before.py").write_text(
         "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    b: int\n"
     )
-    source = "from {} import Pair\nfrom allo_dse.simulator.replay.numba_kernels import compiled\n"
+    source = "from {} import Pair\nfrom allo_dse.common.numba_kernels import compiled\n"
     source += (
         "@compiled\ndef add(pair):\n    return pair.a + pair.b\nprint(add(Pair(1, 2)), len(add.stats.cache_hits))\n"
     )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.simulator.replay.numba_kernels import compiled
+from allo_dse.common.numba_kernels import compiled
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.space.gene import Gene
+from allo_dse.space.sampler import selection
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.selection import (
@@ -234,6 +235,25 @@ def test_selection_is_the_one_by_definition(generations: Any, size: Any) -> None
         parents.renew(Results.of(children))
         plain = plain_selection([*plain, *children], size)
         assert parents.best.numbers.tolist() == [i.number for i in plain]
+
+
+@given(GENERATIONS.filter(any), st.integers(1, 6), st.integers(0, 3))
+def test_selection_in_machine_code_is_the_same(generations: Any, size: Any, late: int) -> None:
+    children = [Results.of(made) for made in individuals(generations)]
+    starts = list(itertools.accumulate(map(len, generations), initial=0))
+    one_by_one, at_once = Parents(size), Parents(size)
+    before, after = children[: len(children) - late], children[len(children) - late :]
+    every = Results.of(list(itertools.chain(*individuals(generations))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "MANY_GENERATIONS", 0)
+        at_once.replay(every, starts[: len(before) + 1])
+    for generation in before:
+        one_by_one.renew(generation)
+    assert at_once.best.numbers.tolist() == one_by_one.best.numbers.tolist()
+    for generation in after:
+        one_by_one.renew(generation)
+        at_once.renew(generation)
+        assert at_once.best.numbers.tolist() == one_by_one.best.numbers.tolist()
 
 
 @given(GENERATIONS.filter(any), st.integers(0, 7), st.randoms())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 HUGE = 1e300
 """Numbers from here on are shown as text."""
+WAITING = 8
+"""Share of a column, as one in so many, that may wait to be moved into its array while a log is read."""
 MISSING = -1
 """The code of a row without a value."""
 
@@ -125,13 +127,13 @@ class Column:
             return bool((~np.isnan(self._numbers)).any())
         return bool((self._numbers != first).any())
 
-    def settle(self) -> None:
-        """Move appended values into the arrays."""
-        if not self._tail:
+    def settle(self, *, all_of_it: bool = True) -> None:
+        """Move appended values into the arrays; unless it must be, not before they are many, as all are copied then."""
+        if not self._tail or not (all_of_it or len(self) < WAITING * len(self._tail)):
             return
         tail, self._tail = self._tail, []
         if self._codes is None:
-            new = _numbers(tail)
+            new = as_numbers(tail)
             if new is not None:
                 self.integral = self.integral and bool((np.isnan(new) | (new == np.floor(new))).all())
                 self._numbers = np.concatenate([self._numbers, new])
@@ -146,10 +148,12 @@ class Column:
         texts: list[Any] = values  # None, or a text
         if not set(map(type, values)) <= {str, type(None)}:
             texts = [None if (value := _present(v)) is None else _text(value) for v in values]
-        new = [text for text in dict.fromkeys(texts) if text is not None and text not in known]
+        distinct = dict.fromkeys(texts)
+        new = [text for text in distinct if text is not None and text not in known]
         known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
-        code = known.get
-        return [code(text, MISSING) for text in texts]
+        if None in distinct:
+            return [known.get(text, MISSING) for text in texts]
+        return [known[texts[0]]] * len(texts) if len(distinct) == 1 else list(map(known.__getitem__, texts))
 
     def _become_text(self) -> None:
         """A numeric column that turned out to hold something else."""
@@ -162,7 +166,7 @@ def _present(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(values: list[object]) -> Floats | None:
+def as_numbers(values: Sequence[object]) -> Floats | None:
     """Values as numbers, NaN where there is none; None when something else is among them."""
     if not set(map(type, values)) <= {int, float, type(None)}:
         return None

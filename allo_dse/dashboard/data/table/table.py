@@ -22,7 +22,7 @@ from allo_dse.tune.store.rundir import running
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
 from .batch import Columns, Irregular, columns_of
 from .cells import Parts, cells
-from .columns import Column, Floats, Kind, Mask, is_number
+from .columns import Column, Floats, Kind, Mask, as_numbers, is_number
 
 Rows = NDArray[np.int64]
 OK = "ok"
@@ -111,8 +111,8 @@ class RunTable:
             self.problem = error
             self.version += 1  # the page has to say so
             raise
-        for column in self.columns.values():
-            column.settle()  # now, and not while a user waits for a view
+        for column in self.columns.values():  # now, and not while a user waits for a view
+            column.settle(all_of_it=not changed)
         return changed
 
     def _read_on(self) -> bool:
@@ -249,7 +249,10 @@ class RunTable:
         """
         losses = np.full((len(status), self._front.objectives), np.nan)
         for number, (objective, column) in enumerate(zip(self.facts.objectives, values, strict=True)):
-            losses[:, number] = [objective.sign * v if is_number(v) else np.nan for v in column]
+            numbers = as_numbers(column)
+            if numbers is None:
+                numbers = np.array([v if is_number(v) else np.nan for v in column])
+            losses[:, number] = objective.sign * numbers
         losses[np.isnan(losses).any(axis=1) | [s != OK for s in status]] = np.nan
         return losses
 
@@ -377,4 +380,7 @@ class RunTable:
 
 
 def _rung(entry: Record, where: Where) -> Rung:
-    return Rung(where=where, **{name: getattr(entry, name) for name in Measurement.__struct_fields__})
+    return Rung(
+        where=where, number=entry.number, rung=entry.rung, evaluator=entry.evaluator, worker=entry.worker,
+        metrics=entry.metrics, error=entry.error, seconds=entry.seconds, cached=entry.cached, printed=entry.printed,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compiling the replay kernels with Numba."""
+"""Compiling kernels on arrays with Numba."""
 
 from __future__ import annotations
 
