@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -12,7 +14,18 @@ from allo_dse.simulator.network.tables import Table
 
 from .engine_reference import Script
 
+T = TypeVar("T")
 Tree = list[Any]  # of operations, and of (count, Tree) for repeats
+
+
+@cache
+def _orders(count: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(count))
+
+
+def shuffled(draw: st.DrawFn, items: Sequence[T]) -> list[T]:
+    """The items in any order, by a strategy made once for each number of them, which takes longer than drawing."""
+    return [items[i] for i in draw(_orders(len(items)))]
 
 
 @dataclass
@@ -37,12 +50,19 @@ def cases(draw: st.DrawFn) -> Case:
         choices = [("wait", 0)] + [("request", r) for r in range(resources)]
         choices += [("put", s) for s, (a, _) in enumerate(ends) if a == process]
         choices += [("get", s) for s, (_, b) in enumerate(ends) if b == process]
-        leaf = st.tuples(st.sampled_from(choices), st.integers(0, 7)).map(lambda x: (*x[0], x[1]))
-        trees.append(draw(trees_of(leaf)))
+        trees.append(_chosen(draw(_trees_over(len(choices))), choices))
     return Case(trees, streams, resources)
 
 
-def trees_of(leaf: st.SearchStrategy) -> st.SearchStrategy:
+def _chosen(tree: Tree, choices: list[tuple[str, int]]) -> Tree:
+    """The tree with what its leaves choose."""
+    return [(*choices[item[0]], item[1]) if len(item) == 3 else (item[0], _chosen(item[1], choices)) for item in tree]
+
+
+@cache
+def _trees_over(choices: int) -> st.SearchStrategy:
+    """Trees whose leaves are (number of the choice, number, None)."""
+    leaf = st.tuples(st.integers(0, choices - 1), st.integers(0, 7), st.none())
     return st.recursive(
         st.lists(leaf, min_size=1, max_size=4),
         lambda inner: st.lists(st.one_of(leaf, st.tuples(st.integers(0, 4), inner)), min_size=1, max_size=4),

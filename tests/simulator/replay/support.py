@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from allo_dse.simulator.replay.replay import Depths
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
+from tests.simulator.engine_cases import shuffled
 
 
 def reference(
@@ -68,6 +70,14 @@ def reference(
     return ends, not any(todo.values()), put
 
 
+FEW_OR_MANY = st.integers(1, 9) | st.integers(1, 2000)
+
+
+@cache
+def _stages(depth: int) -> st.SearchStrategy[int | None]:
+    return st.none() | st.integers(0, depth)
+
+
 def _wiring(draw: Any, streams: list[str], processes: list[str]) -> dict[str, tuple[str, str]]:
     return {s: (draw(st.sampled_from(processes)), draw(st.sampled_from(processes))) for s in streams}
 
@@ -106,11 +116,11 @@ def regular(draw: Any, most: int = 12) -> tuple[dict[str, list[Loop]], dict[str,
         for trip in trips:
             ops: list[Get | Put] = [Get(s) for s in streams if wiring[s][1] == p]
             ops += [Put(s) for s in streams if wiring[s][0] == p]
-            ops = draw(st.permutations(ops)) if draw(st.integers(0, 3)) == 0 else ops
+            ops = shuffled(draw, ops) if draw(st.integers(0, 3)) == 0 else ops
             if draw(st.integers(0, 7)) == 0:
                 ops = [*ops, *ops]
             ii, depth = draw(st.integers(1, 5)), draw(st.integers(0, 9))
-            staged = [type(op)(op.stream, draw(st.none() | st.integers(0, max(depth, 1)))) for op in ops]
+            staged = [type(op)(op.stream, draw(_stages(max(depth, 1)))) for op in ops]
             made[p].append(Loop(trip, ii, depth, ops=staged))
     return made, {s: draw(st.integers(1, 6)) for s in streams}
 
@@ -120,7 +130,7 @@ def multirate(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
     """Processes that take several tokens an iteration, or one stream after the other; as many tokens in as out."""
     processes = [f"p{i}" for i in range(draw(st.integers(2, 5)))]
     streams = [f"s{i}" for i in range(draw(st.integers(1, 6)))]
-    wiring = {s: tuple(sorted(draw(st.permutations(processes))[:2])) for s in streams}
+    wiring = {s: tuple(sorted(shuffled(draw, processes)[:2])) for s in streams}
     made: dict[str, list[Loop]] = {p: [] for p in processes}
     for tokens in draw(st.lists(st.sampled_from([6, 60, 600]), min_size=1, max_size=2)):
         for p in processes:
@@ -130,7 +140,7 @@ def multirate(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
             for part in (ops[:cut], ops[cut:]):
                 rate = draw(st.sampled_from([1, 1, 2, 3]))
                 made[p].append(Loop(tokens // rate, draw(st.integers(1, 5)), draw(st.integers(0, 9)), ops=part * rate))
-    return made, {s: draw(st.integers(1, 9) | st.integers(1, 2000)) for s in streams}
+    return made, {s: draw(FEW_OR_MANY) for s in streams}
 
 
 def networks() -> st.SearchStrategy[tuple[dict[str, list[Loop]], dict[str, int]]]:

@@ -20,7 +20,9 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
+from tests.simulator.engine_cases import shuffled
 
+SMALL_OR_LARGE = st.integers(1, 4) | st.integers(60, 200)
 Parts = tuple[list[Any], list[Any], list[Any]]
 """Operations before, in and after a section that repeats."""
 
@@ -81,8 +83,7 @@ def regular(draw: st.DrawFn) -> Regular:
         for section in part:
             section += [("wait", draw(st.integers(0, 9))) for _ in range(draw(st.integers(0, 2)))]
             section += [("request", draw(st.integers(0, 6)))] * (resources and draw(st.integers(0, 1)))
-        shuffled = draw(st.permutations(part[1]))
-        parts[process] = (part[0], shuffled, part[2])
+        parts[process] = (part[0], shuffled(draw, part[1]), part[2])
     return Regular(draw(st.integers(250, 330)), rates, [0] * count, parts, streams, resources)
 
 
@@ -277,12 +278,11 @@ class Phases:
 def phases(draw: st.DrawFn) -> Phases:
     processes, resources = draw(st.integers(2, 4)), draw(st.integers(0, 1))
     count = draw(st.integers(1, 4))
-    ends = [tuple(sorted(draw(st.permutations(range(processes)))[:2])) for _ in range(count)]
+    ends = [tuple(sorted(shuffled(draw, range(processes))[:2])) for _ in range(count)]
     if draw(st.booleans()):
         ends.append(tuple(reversed(ends[0])))
     streams = [(depth := draw(st.integers(1, 6)), depth // 2 if a > b else 0) for a, b in ends]
-    small, large = st.integers(1, 4), st.integers(60, 200)
-    counts = [(draw(small | large), draw(small | large)) for _ in range(draw(st.integers(1, 3)))]
+    counts = [(draw(SMALL_OR_LARGE), draw(SMALL_OR_LARGE)) for _ in range(draw(st.integers(1, 3)))]
     counts = [(a, b if a * b < 3000 else 2) for a, b in counts]
     parts = []
     for _ in counts:
@@ -295,7 +295,7 @@ def phases(draw: st.DrawFn) -> Phases:
             for section in ops:
                 section += [("wait", draw(st.integers(0, 5))) for _ in range(draw(st.integers(0, 2)))]
                 section += [("request", draw(st.integers(0, 4)))] * (resources and draw(st.integers(0, 1)))
-        mixed = [[list(draw(st.permutations(section))) for section in ops] for ops in row]
+        mixed = [[shuffled(draw, section) for section in ops] for ops in row]
         parts.append([(before, repeated, after) for before, repeated, after in mixed])
     return Phases(counts, parts, streams, draw(st.booleans()), draw(st.integers(1, 2)), resources)
 
