@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -33,11 +34,14 @@ def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compile
 
 @cache
 def _compiler() -> tuple[object, ...]:
-    """What machine code depends on beside the bodies: code generation as it is now, MLIR, the processor."""
+    """What machine code depends on beside the bodies: code generation as it is now, MLIR, the processor.
+
+    The same in every copy of the package: of its files the texts count and not the times.
+    """
     package = Path(__file__).parent.parent.parent
     sources = sorted([*package.glob("ir/*.py"), *package.glob("simulator/**/*.py")])
-    stamps = [(path.name, (stat := path.stat()).st_size, stat.st_mtime_ns) for path in sources]
-    return _mlir_version(), processor(), stamps
+    texts = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    return _mlir_version(), processor(), texts
 
 
 def _mlir_version() -> str:

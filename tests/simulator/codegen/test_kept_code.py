@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import allo_dse
 from allo_dse.ir import kept
 from allo_dse.simulator.codegen import kept_code
 from allo_dse.simulator.codegen.lowering import bodies
@@ -64,12 +66,15 @@ def test_another_compiler_or_processor_compiles_anew(changed: str, monkeypatch: 
     kept_code._compiler.cache_clear()
 
 
-def test_processes_at_the_same_time_and_later_get_the_same() -> None:
+def test_processes_at_the_same_time_and_later_and_copies_of_the_package_get_the_same(tmp_path: Path) -> None:
     together = [_start() for _ in range(2)]
     answers = {process.communicate(timeout=600)[0] for process in together}
-    assert answers == {_start().communicate(timeout=600)[0]} == {"True 28\n"}
+    package = Path(allo_dse.__file__).parent
+    shutil.copytree(package, tmp_path / "copy" / package.name, copy_function=shutil.copyfile)  # with times of its own
+    assert answers == {_start(tmp_path / "copy").communicate(timeout=600)[0]} == {"True 28\n"}
     assert len([path for path in kept.directory().rglob("*") if path.is_file()]) == 1
 
 
-def _start() -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+def _start(folder: Path | None = None) -> subprocess.Popen[str]:
+    """A process that has the package of a folder."""
+    return subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=folder, stdout=subprocess.PIPE, text=True)
