@@ -83,7 +83,8 @@ def with_row(M=1024, N=768, P=1024, op="add", Ty=bfloat16):
 
 
 def sigmoid(x: Floats) -> Floats:
-    found: Floats = np.reciprocal(1 + np.exp(-x))
+    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and its reciprocal the 0 that is meant
+        found: Floats = np.reciprocal(1 + np.exp(-x))
     return found
 
 
@@ -92,8 +93,7 @@ def silu(x: Floats) -> Floats:
 
 
 def gelu(x: Floats) -> Floats:
-    found: Floats = x / (1 + np.exp(np.float32(GELU) * (x + np.float32(0.044715) * x**3)))
-    return found
+    return x * sigmoid(np.float32(-GELU) * (x + np.float32(0.044715) * x**3))
 
 
 UNARY: dict[str, Callable[[Floats], Floats]] = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "silu": silu}
