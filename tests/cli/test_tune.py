@@ -63,7 +63,7 @@ def evaluated(run_dir: Any) -> Any:
     return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
 
 
-def wait_for(condition: Any, seconds: float = 100.0) -> None:
+def wait_for(condition: Any, seconds: float = 1000.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -249,9 +249,12 @@ def test_a_step_that_never_ends_is_left(tmp_path: Path, step: str, number: Any, 
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: (tmp_path / "begun").exists())
-    process.send_signal(number)
-    out, err = process.communicate(timeout=100)  # it would never end
+    try:
+        wait_for(lambda: (tmp_path / "begun").exists())
+        process.send_signal(number)
+        out, err = process.communicate(timeout=1000)  # it would never end
+    finally:
+        process.kill()
     assert process.returncode == code, err
     assert "kept" in out + err
     assert "Traceback" not in err
