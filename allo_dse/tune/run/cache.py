@@ -19,6 +19,7 @@ from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.programs import Programs
 from allo_dse.space.space import Candidate
 
+from ..store.described import Bred
 from ..store.file_names import file_name
 from ..store.log import decode_line, encode_line
 
@@ -63,7 +64,7 @@ class ResultCache:
             position = newline + 1
         self._read += position
 
-    def get(self, candidate: Candidate) -> dict[str, Any] | None:
+    def get(self, candidate: Candidate | Bred) -> dict[str, Any] | None:
         """Metrics of a design that was evaluated before."""
         key = self._key(candidate)
         found = self._where.get(key)
@@ -74,7 +75,7 @@ class ResultCache:
         metrics: dict[str, Any] = values["metrics"]
         return metrics
 
-    def put(self, candidate: Candidate, metrics: dict[str, Any], seconds: float) -> None:
+    def put(self, candidate: Candidate | Bred, metrics: dict[str, Any], seconds: float) -> None:
         """Keep a result, unless evaluating again is as fast."""
         key = self._key(candidate)
         if seconds < SECONDS or key in self._where:
@@ -92,13 +93,16 @@ class ResultCache:
         size = os.fstat(self._fd).st_size
         return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
 
-    def _key(self, candidate: Candidate) -> bytes:
-        params = repr((sorted(candidate.params.items()), candidate.design.program.apart))
-        program = self._digests.get(params)
-        if program is None:
-            program = self._digests[params] = self._programs.digest(candidate.design.program)
+    def _key(self, candidate: Candidate | Bred) -> bytes:
+        program = candidate.program if isinstance(candidate, Bred) else self._digest(candidate)
         text = json.dumps([self._salt, program, candidate.key])
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_BYTES].encode()
+
+    def _digest(self, candidate: Candidate) -> str:
+        params = repr((sorted(candidate.params.items()), candidate.design.program.apart))
+        if params not in self._digests:
+            self._digests[params] = self._programs.digest(candidate.design.program)
+        return self._digests[params]
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -17,6 +17,7 @@ from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
+from ..store.described import Bred
 from ..store.record import Measurement, Record
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
@@ -45,7 +46,7 @@ class Driver:
     budget: Budget
     reporter: Reporter
     stop: StopSignals
-    _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
+    _pending: dict[tuple[int, int], Candidate | Bred] = field(default_factory=dict, init=False)
     _doubt: Doubt = field(init=False)
     _enqueued: list[Candidate] = field(init=False)
     _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
@@ -150,12 +151,12 @@ class Driver:
             raise StudyError(f"design {record.key} is not in the study's space any more")
         return candidate
 
-    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate]]) -> None:
+    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate | Bred]]) -> None:
         if designs:
             self._pending.update(((number, rung), candidate) for number, candidate in designs)
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
-    def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
+    def _known(self, number: int, rung: int, candidate: Candidate | Bred) -> Measurement | None:
         """What an earlier run found out."""
         metrics = self.keeper.known(candidate, rung)
         if metrics is None:

@@ -22,8 +22,8 @@ from ..search.protocol import certificate_of
 from ..search.screening import Screen
 from ..show.numbers import format_duration
 from ..store.certificate import Certificate
+from ..store.described import described
 from ..store.record import Measurement, Record
-from .ledger import described
 from .options import RunOptions
 
 MOST_COUNTED = 1_000_000
@@ -97,7 +97,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
         listed = time.monotonic()
         while proposals:
             (proposal,) = proposals
-            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.candidate)))
+            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.decoded)))
             proposals = proposer.ask(1, 0) if time.monotonic() - listed < SECONDS else []
     else:
         for candidate in itertools.islice(study.space.designs(), LOOKED_AT):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from msgspec import structs
 
@@ -12,7 +11,6 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.gene import suggest_from
-from allo_dse.space.params import plain_value
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
@@ -20,8 +18,9 @@ from ..results.study_result import Result
 from ..search.judge import Judge
 from ..search.screening import Screen
 from ..search.tally import Tally
+from ..store.described import Bred, described
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, entry_dict, json_text
+from ..store.record import Entry, Measurement, Record, entry_dict
 from ..store.rundir import RunDirectory
 from .optuna_storage import SharedStudy
 from .restore import History, corrected, correction_of, judgement, read_history, revaluations
@@ -129,7 +128,7 @@ class Ledger:
             for candidate, violations in self.screen.taken()
         ]
 
-    def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
+    def record(self, candidate: Candidate | Bred, found: Measurement, *, at: float, log: str | None = None) -> Record:
         """The record of a measurement. One of a higher rung is judged by the metrics of all: objectives may need those
         of the rungs below.
 
@@ -250,22 +249,3 @@ class Ledger:
 def _first(record: Record) -> Record:
     """What the first rung said of a design."""
     return structs.replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
-
-
-def described(candidate: Candidate) -> dict[str, Any]:
-    """The fields of a record that say which design it is."""
-    design = candidate.design
-    return {
-        "key": candidate.key,
-        "genes_json": json_text(candidate.genes),
-        "params_json": json_text({name: _plain(value) for name, value in candidate.params.items()}),
-        "fold_json": json_text(design.fold.to_dict()),
-        "buffering_json": json_text(design.buffering.to_dict()),
-        "schedule_json": json_text([str(directive) for directive in design.schedule] or None),
-        "depths_json": json_text(dict(design.depths) or None),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A parameter value as JSON has it: numbers, text and truth values as they are, the rest by name."""
-    return value if isinstance(value, bool | int | float | str) or value is None else plain_value(value)

@@ -17,6 +17,7 @@ from allo_dse.eval.evaluator import Evaluator, full_name, needs
 from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
 from ..results.study_result import Result
+from ..search.bred import EvolutionProposer
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.protocol import Proposer, certificate_of
@@ -33,6 +34,7 @@ from ..workers.workforce import Workforce, demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
 from .garbage import rare_collections
+from .islands import Islands
 from .ledger import Ledger
 from .options import RunOptions
 from .optuna_storage import SharedStudy, reach_storage, without_password
@@ -74,6 +76,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 with stop.leaving():
                     proposer = _proposer(ledger, options, seed, budget, evaluators[0])
                     workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                if workforce.breeders and options.storage is None and isinstance(proposer, EvolutionProposer):
+                    sizes = _sizes(study, options, evaluators[0])
+                    proposer = Islands(proposer, ledger.screen, workforce.breeders, seed=seed, sizes=sizes)
                 keeper = Keeper(directory, ledger.screen, caches)
                 with _sharing(ledger, options, workforce, reporter) as team:
                     reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
@@ -146,7 +151,7 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
 def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
     study, history = ledger.study, ledger.history
-    sizes = {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
+    sizes = _sizes(study, options, evaluator)
     proposer = make_proposer(
         options.sampler, ledger.screen, study.least_losses(evaluator),
         seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline, sizes=sizes,
@@ -159,6 +164,11 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
     ledger.write([session])
     proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
     return proposer
+
+
+def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[str, int]:
+    """Of our own sampler."""
+    return {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
 
 
 def _caches(

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from allo_dse.space.space import Candidate
 
 from ..store.certificate import Certificate
+from ..store.described import Bred
 from ..store.record import Record
 
 
@@ -17,7 +18,13 @@ class Proposal:
     """A new and legal design to evaluate."""
 
     number: int
-    candidate: Candidate
+    candidate: Candidate | Bred
+
+    @property
+    def decoded(self) -> Candidate:
+        """The design of a proposal that was made in this process."""
+        assert not isinstance(self.candidate, Bred)
+        return self.candidate
 
 
 class Told(NamedTuple):

@@ -13,6 +13,8 @@ from allo_dse.space.design import Design
 from allo_dse.space.gene import Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
+from ..store.described import Bred
+
 Check = Callable[[Design], Sequence[Any]]
 Doubt = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
@@ -37,7 +39,7 @@ class Screen:
     def __init__(self, space: Space, check: Check) -> None:
         self.space = space
         self._check = check
-        self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
+        self._broken: list[tuple[Candidate | Bred, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.killed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # per constraint what its first violation says
@@ -65,6 +67,12 @@ class Screen:
     def knows(self, key: str) -> bool:
         """Whether a design was proposed before, here or by others."""
         return key in self._known
+
+    def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> None:
+        """Take over a design that was found elsewhere to break a limit."""
+        if design.key not in self._known:
+            self.remember(design.key, violations)
+            self._broken.append((design, violations))
 
     def decode(self, suggest: Suggest) -> Candidate | None:
         """Decode and screen a proposal; None unless it is new and legal.
@@ -149,7 +157,7 @@ class Screen:
             hint="a smaller program or a larger device; the same command goes on with other designs",
         )
 
-    def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
+    def taken(self) -> list[tuple[Candidate | Bred, list[dict[str, str]]]]:
         """The designs that were found to break a limit since it was last asked, and what they break."""
         broken, self._broken = self._broken, []
         return broken

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from allo_dse.space.space import Candidate
 
+from ..store.described import Bred
 from ..store.record import Measurement
 from .evaluate_one import Bench
 
@@ -28,7 +29,7 @@ class Job:
 
     number: int
     rung: int
-    candidate: Candidate
+    candidate: Candidate | Bred
     known: Measurement | None = None
 
 
@@ -95,6 +96,7 @@ class InlineExecutor:
             if measured is None:
                 bench = self._benches[job.rung]
                 assert bench is not None
+                assert not isinstance(job.candidate, Bred)  # those are of workers
                 measured = bench.run(job.number, job.candidate)
             self._waiting.popleft()
             self._found.append(measured)

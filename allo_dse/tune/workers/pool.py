@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..store.record import Measurement
+
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
+HANDLING = 0.25  # share of a driver's time that sending and receiving batches may take while all workers are busy
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
@@ -28,6 +32,10 @@ class Task:
     genes: dict[str, int]
     deaths: int = 0
     losses: int = 0
+
+    def failed(self, why: str, evaluator: str, worker: str = "") -> Measurement:
+        """What is said of it when it cannot be evaluated."""
+        return Measurement(number=self.number, rung=self.rung, evaluator=evaluator, worker=worker, error=why)
 
     def fault(self, reason: str) -> str | None:
         """Why it is not tried again; None when it is.
@@ -89,6 +97,7 @@ class Pool:
         losses: lost workers by the reference of what their node says about them.
         running: batches by the reference of their result.
         seconds: measured cost of one evaluation by rung, a moving average.
+        handling: the same of sending a batch and receiving its results, in the driver.
     """
 
     def __init__(self, workers: int, idle_since: float | None = None) -> None:
@@ -102,6 +111,7 @@ class Pool:
         self.losses: dict[Any, Loss] = {}
         self.running: dict[Any, Batch] = {}
         self.seconds: dict[int, float] = {}
+        self.handling = 0.0
         self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
         self._load: dict[int, int] = {}  # batches of those that are ready
         self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
@@ -152,17 +162,29 @@ class Pool:
         """How many more tasks keep every worker busy until the driver looks again."""
         if self.given_up:
             return 0
-        return max(0, AHEAD * max(1, len(self.ready)) * self.batch_size(rung) - self.outstanding())
+        return max(0, self.appetite(rung) - self.outstanding())
+
+    def appetite(self, rung: int) -> int:
+        """How many tasks keep every worker busy until the driver looks again."""
+        return AHEAD * max(1, len(self.ready)) * self.batch_size(rung)
 
     def batch_size(self, rung: int) -> int:
-        """How many designs to send at once, so that sending costs little beside evaluating."""
+        """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in
+        which the driver has to send one batch to each worker."""
         seconds = self.seconds.get(rung, 0.0)
-        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / seconds))) if seconds > 0 else 1
+        if seconds <= 0:
+            return 1
+        in_time = self.handling * len(self.ready) / (HANDLING * seconds)
+        return max(1, min(MAX_BATCH, max(int(BATCH_SECONDS / seconds), math.ceil(in_time))))
 
     def learn(self, rung: int, seconds: float) -> None:
         """Take a measured cost into the average."""
         before = self.seconds.get(rung)
         self.seconds[rung] = seconds if before is None else 0.9 * before + 0.1 * seconds
+
+    def learn_handling(self, seconds: float) -> None:
+        """Take the measured cost of a batch in the driver into the average."""
+        self.handling += 0.1 * (max(0.0, seconds) - self.handling)
 
     def add(self, task: Task) -> None:
         """Let a task wait for a worker."""

@@ -10,11 +10,8 @@ What was lost with a whole node, or with its connection, is no design's fault.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -25,65 +22,21 @@ from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
-from .evaluate_one import Bench, make_bench
 from .executor import Job
-from .lost_workers import AUTOPSY_SECONDS, Place, begin_autopsy, died_alone, here
+from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
+from .nursery import Litter, Order
 from .pool import Batch, Loss, Pool, Task
 from .ray_access import unreachable
+from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
+MANY = 16  # batches that workers have, from which on results are taken in several at a time
+LINGER_SECONDS = 0.005  # to wait for more of them; each worker has a batch that waits for it
 START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "RAY_kill_child_processes_on_worker_exit"
 MAX_STARTS = 3  # of a worker that fails to start
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """What a worker says when it has started.
-
-    Attributes:
-        problems: per rung why its evaluator cannot run there.
-    """
-
-    place: Place
-    problems: list[str | None]
-
-
-class Workbench:
-    """What a worker process has: the study, its space and its evaluators."""
-
-    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
-        self._study = source if isinstance(source, StudySpec) else source()
-        self._evaluators = self._study.make_evaluators()
-        self._asked = asked
-        self._benches: dict[int, Bench] = {}
-        self._name = f"{socket.gethostname()}:{os.getpid()}"
-
-    def introduce(self) -> Introduction:
-        """Say where this is and what it can do."""
-        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
-
-    def run(self, tasks: Sequence[Task]) -> list[Measurement]:
-        """Evaluate designs given as genes."""
-        return [self._run(task) for task in tasks]
-
-    def _run(self, task: Task) -> Measurement:
-        evaluator = self._evaluators[task.rung]
-        candidate = self._study.space.decode_genes(task.genes)
-        if candidate is None:
-            return _failed(task, "the worker's space does not contain this design", full_name(evaluator), self._name)
-        if task.rung not in self._benches:
-            self._benches[task.rung] = make_bench(
-                self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
-            )
-        return self._benches[task.rung].run(task.number, candidate)
-
-    def close(self) -> None:
-        """End child processes."""
-        for bench in self._benches.values():
-            bench.close()
 
 
 class RayExecutor:
@@ -110,6 +63,8 @@ class RayExecutor:
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
         self._starting: dict[Any, tuple[str | None, int]] = {}
+        self._ordered: dict[Any, tuple[int, Order]] = {}  # from workers that evaluate every design
+        self._litters: list[tuple[Order, Litter | None]] = []
         self._connect(study, workers, address)
         try:
             self._hire(workers)
@@ -226,7 +181,7 @@ class RayExecutor:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
-        known = sum(1 for o in self._known if rung in (None, o.rung))
+        known = sum(1 for o in self._known if rung in (None, o.rung)) + (0 if rung is not None else len(self._ordered))
         return known + sum(pool.outstanding(rung) for pool in self._pools.values())
 
     def room(self, rung: int) -> int:
@@ -259,10 +214,13 @@ class RayExecutor:
     def collect(self) -> list[Measurement]:
         timeout = 0.0 if self._known else WAIT_SECONDS
         asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
-        references = [*self._running, *self._starting, *asked]
+        references = [*self._running, *self._starting, *self._ordered, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
-        if ready:  # and whatever else is finished by now
-            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        started = time.perf_counter()
+        if ready:  # and whatever else is finished by now, or, of many, within a moment: each look asks for all of them
+            linger = LINGER_SECONDS if len(self._running) > MANY else 0
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=linger)
+            started += linger
         elif not references:
             time.sleep(timeout)
         finished = set(ready)
@@ -271,6 +229,8 @@ class RayExecutor:
                 continue
             if reference in self._starting:
                 self._greet(reference)
+            elif reference in self._ordered:
+                self._born(reference)
             elif reference in self._running:
                 self._known += self._finish(reference)
             elif reference in asked:
@@ -278,6 +238,9 @@ class RayExecutor:
         self._known += self._close_cases()
         self._look_after()
         self._dispatch()
+        if ready:
+            for pool in self._pools.values():
+                pool.learn_handling((time.perf_counter() - started) / len(ready))
         return self.finished()
 
     def finished(self) -> list[Measurement]:
@@ -308,6 +271,42 @@ class RayExecutor:
         resource, _ = self._running.pop(reference)
         self._pools[resource].release(reference)
 
+    # -- breeding -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> Pool:
+        """Who evaluates every design."""
+        return self._pools[self._needs[0].resource]
+
+    def idle(self) -> list[int]:
+        ordered = {worker for worker, _ in self._ordered.values()}
+        return [worker for worker in self._first.ready if worker not in ordered]
+
+    def order(self, worker: int, order: Order) -> None:
+        self._ordered[self._first.actors[worker].breed.remote(order)] = worker, order
+
+    def litters(self) -> list[tuple[Order, Litter | None]]:
+        found, self._litters = self._litters, []
+        return found
+
+    def appetite(self) -> int:
+        return self._first.appetite(0)
+
+    def pace(self) -> float | None:
+        seconds = self._first.seconds.get(0)
+        return seconds / len(self._first.ready) if seconds is not None and self._first.ready else None
+
+    def _born(self, reference: Any) -> None:
+        worker, order = self._ordered.pop(reference)
+        try:
+            self._litters.append((order, ray.get(reference)))
+        except RayActorError as error:
+            self._litters.append((order, None))
+            if worker in self._first.ready:  # its batches have not told of its death
+                self._bury(self._needs[0].resource, worker, error)
+        except RayError:
+            self._litters.append((order, None))
+
     # -- deaths -------------------------------------------------------------------------------------------------------
 
     def _bury(self, resource: str | None, worker: int, error: RayActorError) -> None:
@@ -316,6 +315,9 @@ class RayExecutor:
         loss = Loss(pool.actors[worker], pool.lost(worker), _first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
         pool.losses[begin_autopsy(pool.places[worker])] = loss
+        if pool is self._first:
+            lost = [reference for reference, (of, _) in self._ordered.items() if of == worker]
+            self._litters += [(self._ordered.pop(reference)[1], None) for reference in lost]
         self._start(resource, pool, worker)
 
     def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:
@@ -334,9 +336,10 @@ class RayExecutor:
         return [self._failed(task, str(task.fault(reason))) for task in pool.again(tasks, guilty)]
 
     def _failed(self, task: Task, why: str) -> Measurement:
-        return _failed(task, why, self._names[task.rung])
+        return task.failed(why, self._names[task.rung])
 
     def stop(self) -> None:
+        self._ordered.clear()
         for pool in self._pools.values():
             pool.clear_waiting()
 
@@ -351,10 +354,6 @@ class RayExecutor:
             ray.kill(actor)
         if self._own:
             ray.shutdown()
-
-
-def _failed(task: Task, why: str, evaluator: str, worker: str = "") -> Measurement:
-    return Measurement(number=task.number, rung=task.rung, evaluator=evaluator, worker=worker, error=why)
 
 
 def _first_line(error: Exception) -> str:

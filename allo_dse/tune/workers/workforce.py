@@ -12,6 +12,7 @@ from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
 from .evaluate_one import INLINE_WORKER, make_bench
 from .executor import Executor, InlineExecutor
+from .nursery import Breeders
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,13 @@ class Workforce:
 
     Attributes:
         notes: what to say at the start about rungs that it cannot.
+        breeders: who can be asked for designs, where that is not this process.
     """
 
     executor: Executor
     usable: list[bool]
     notes: list[str]
+    breeders: Breeders | None = None
 
 
 def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
@@ -85,7 +88,7 @@ def recruit(
     except BaseException:
         executor.close()
         raise
-    return Workforce(executor, [not p for p in problems], notes)
+    return Workforce(executor, [not p for p in problems], notes, executor)
 
 
 def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:

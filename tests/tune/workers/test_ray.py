@@ -19,6 +19,7 @@ import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from allo_dse.common.errors import StudyError
+from allo_dse.tune.run import islands
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
@@ -235,6 +236,27 @@ def test_random_kills_of_workers_lose_and_double_nothing(
     assert {r.key: r.metrics for r in result.records if r.status == "ok"} == {
         k: m for k, m in expected.items() if k not in poisonous
     }
+
+
+def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
+    tmp_path: Path, cluster: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many designs as were asked for, each once in the log, numbered as they were given out."""
+    monkeypatch.setattr(islands, "LATE", 0.0)
+    murderer = Murderer(monkeypatch, 240, kills=3)
+    made = study(Noting(tmp_path / "notes", seconds=0.005), sizes={"modelled": 0})
+    result = made.run(
+        240, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", sampler="evolution",
+        progress="quiet", verify=False,
+    )  # fmt: skip
+    assert not murderer.times
+    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
+    assert len(entries) == len(result.records) == 240
+    assert set(Counter(e["key"] for e in entries).values()) == {1}
+    assert sorted(e["number"] for e in entries) == list(range(240))
+    assert all(expected[r.key] == r.metrics for r in result.records if r.status == "ok")
+    again = made.run(10**6, run_dir=tmp_path / "run", sampler="evolution", progress="quiet", verify=False)
+    assert Counter(r.key for r in again.records) == Counter(expected.keys())
 
 
 @pytest.fixture

@@ -1,0 +1,117 @@
+"""Breeding designs in workers: what a driver orders, and what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from allo_dse.eval.evaluator import Evaluator
+from allo_dse.space.gene import Genes
+from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+from allo_dse.space.sampler.selection import Floats
+from allo_dse.space.space import Candidate
+
+from ..declare.spec import StudySpec
+from ..search.bred import EvolutionProposer
+from ..search.screening import Screen
+from ..store.described import Bred, bred
+
+Broken = tuple[Bred, list[dict[str, str]]]
+"""A design that breaks limits of the device, and what it breaks."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Designs wanted.
+
+    Attributes:
+        seed: of the search.
+        first: number of the first of them; no other order has numbers up to `first + count`.
+        parents: genes of the best designs, best first.
+        front: losses of the best designs, (designs, objectives): children that cannot be better are passed over.
+        sizes: of the search.
+    """
+
+    seed: int
+    first: int
+    count: int
+    parents: Sequence[Genes]
+    front: Floats
+    sizes: dict[str, int]
+
+
+@dataclass
+class Litter:
+    """What was bred.
+
+    Attributes:
+        designs: new and legal ones, as far as the worker knows; `broken`: those that break limits.
+        repeats, illegal: proposals of known designs; proposals that no design corresponds to.
+    """
+
+    designs: list[Bred] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+    repeats: int = 0
+    illegal: int = 0
+
+
+class Nursery:
+    """Breeds designs of a study. It knows which ones it has bred before, and nothing of other nurseries."""
+
+    def __init__(self, study: StudySpec, evaluator: Evaluator) -> None:
+        self._study, self._least = study, study.least_losses(evaluator)
+        self._screen = Screen(study.space, study.check)
+        self._proposer: EvolutionProposer | None = None
+        self._digests: dict[str, str] = {}
+
+    def breed(self, order: Order) -> Litter:
+        """Breed designs; fewer than were ordered when nothing new is found any more.
+
+        Raises:
+            StudyError: when no design seems to keep the limits.
+        """
+        if self._proposer is None:
+            sampler = EvolutionSampler(order.seed, **order.sizes)
+            self._proposer = EvolutionProposer(self._screen, self._least, sampler, strict=False, alone=False)
+        repeats, illegal = self._screen.repeats, self._screen.illegal
+        for parent in order.parents:
+            self._study.space.learn(parent)
+        found = self._proposer.breed(order.first, order.count, order.parents, order.front)
+        return Litter(
+            [bred(candidate, self._digest(candidate)) for candidate in found],
+            [(bred(candidate), violations) for candidate, violations in self._screen.taken()],
+            self._screen.repeats - repeats,
+            self._screen.illegal - illegal,
+        )
+
+    def _digest(self, candidate: Candidate) -> str:
+        program = candidate.design.program
+        known = repr((sorted(candidate.params.items()), program.apart))
+        if known not in self._digests:
+            self._digests[known] = self._study.programs.digest(program)
+        return self._digests[known]
+
+
+class Breeders(Protocol):
+    """Workers that can be asked for designs, beside evaluating them."""
+
+    def idle(self) -> list[int]:
+        """Workers that have no order."""
+        ...
+
+    def order(self, worker: int, order: Order) -> None:
+        """Ask a worker for designs."""
+        ...
+
+    def litters(self) -> list[tuple[Order, Litter | None]]:
+        """What has come back since it was last asked; None for what was lost."""
+        ...
+
+    def appetite(self) -> int:
+        """How many designs all workers together have at a time, evaluating them and waiting."""
+        ...
+
+    def pace(self) -> float | None:
+        """Seconds from one result to the next when all are busy; None as long as nothing is known."""
+        ...

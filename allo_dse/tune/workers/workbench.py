@@ -1,0 +1,71 @@
+"""What a worker process does: it evaluates designs, and breeds them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
+
+from ..declare.spec import StudySpec
+from ..store.record import Measurement
+from .evaluate_one import Bench, make_bench
+from .lost_workers import Place, here
+from .nursery import Litter, Nursery, Order
+from .pool import Task
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a worker says when it has started.
+
+    Attributes:
+        problems: per rung why its evaluator cannot run there.
+    """
+
+    place: Place
+    problems: list[str | None]
+
+
+class Workbench:
+    """What a worker process has: the study, its space and its evaluators."""
+
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
+        self._study = source if isinstance(source, StudySpec) else source()
+        self._evaluators = self._study.make_evaluators()
+        self._asked = asked
+        self._benches: dict[int, Bench] = {}
+        self._nursery: Nursery | None = None
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def introduce(self) -> Introduction:
+        """Say where this is and what it can do."""
+        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+
+    def run(self, tasks: Sequence[Task]) -> list[Measurement]:
+        """Evaluate designs given as genes."""
+        return [self._run(task) for task in tasks]
+
+    def _run(self, task: Task) -> Measurement:
+        evaluator = self._evaluators[task.rung]
+        candidate = self._study.space.decode_genes(task.genes)
+        if candidate is None:
+            return task.failed("the worker's space does not contain this design", full_name(evaluator), self._name)
+        if task.rung not in self._benches:
+            self._benches[task.rung] = make_bench(
+                self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
+            )
+        return self._benches[task.rung].run(task.number, candidate)
+
+    def breed(self, order: Order) -> Litter:
+        """Breed designs."""
+        if self._nursery is None:
+            self._nursery = Nursery(self._study, self._evaluators[0])
+        return self._nursery.breed(order)
+
+    def close(self) -> None:
+        """End child processes."""
+        for bench in self._benches.values():
+            bench.close()
