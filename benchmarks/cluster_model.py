@@ -56,7 +56,8 @@ class Costs:
     send: float
 
     def of_batch(self, size: Any, *, bred: bool = False) -> Any:
-        return self.batch + size * ((self.bred if bred else self.design) + self.send)
+        orders = 1 / AHEAD if bred else 0.0  # one for as many designs as a worker has, which takes as long as a batch
+        return (1 + orders) * self.batch + size * ((self.bred if bred else self.design) + self.send)
 
 
 class Meter(QuietReporter):

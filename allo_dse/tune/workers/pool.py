@@ -12,7 +12,7 @@ from ..store.record import Measurement
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
-HANDLING = 0.25  # share of a driver's time that sending and receiving batches may take while all workers are busy
+HANDLING = 0.125  # share of a driver's time that sending and receiving batches may take while all workers are busy
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
