@@ -11,6 +11,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
+from .loops.round import KnownRounds
 from .observed import Observed
 from .plan import plan_of
 from .task import TaskCost, task_cost
@@ -32,6 +33,7 @@ class ClassCosts:
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
         self._known: dict[tuple[object, ...], TaskCost] = {}
+        self._rounds: dict[object, KnownRounds] = {}
         self._plan_key = lru_cache(_PLANS_KEPT)(self._make_plan_key)
 
     def _make_plan_key(self, kernel: str, name: str, schedule: tuple[Directive, ...]) -> Hashable:
@@ -58,5 +60,8 @@ class ClassCosts:
         key = (device.key, kernel, name, pid, self._plan_key(kernel, name, tuple(schedule)), run)
         if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
-            self._known[key] = task_cost(self._program, task_class, device, schedule, pid, observed=observed)
+            rounds = self._rounds.setdefault(device.key, KnownRounds(device))
+            self._known[key] = task_cost(
+                self._program, task_class, device, schedule, pid, observed=observed, rounds=rounds
+            )
         return self._known[key]

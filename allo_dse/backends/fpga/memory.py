@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from allo_dse.ir.nest import Access, Array
 from .fifo import fifo_resources
 
 IntArray = NDArray[np.int64]
+Accesses: TypeAlias = Sequence[tuple[Access, Mapping[int, int]]]
+"""Each with the variables of the unrolled loops around it and their trip counts."""
 
 _MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
@@ -87,13 +90,12 @@ class Storage:
         return Resources(bram18=rules.bram18(words, bits) * banks * copies, lut=_LUT_PER_BANK * banks)
 
 
-def busiest_bank(storage: Storage, accesses: Iterable[tuple[Access, Mapping[int, int]]]) -> int:
+def busiest_bank(storage: Storage, accesses: Accesses) -> int:
     """Most accesses that one bank gets in one round of a pipelined loop.
 
     Args:
-        accesses: each with the variables of the unrolled loops around it and their trip counts. Loads of one address
-            are one access. Accesses whose distance is not constant are taken to meet, those whose bank is not known to
-            be in the same one.
+        accesses: loads of one address are one access. Accesses whose distance is not constant are taken to meet, those
+            whose bank is not known to be in the same one.
     """
     if storage.in_registers:
         return 0

@@ -24,6 +24,7 @@ from .item_walks import asks_data, control_forms, has_loops, stream_ops
 from .loops.asap import StreamEvent, Walk
 from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
+from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .memory import Storage
 from .observed import Asked, Observed
@@ -96,6 +97,7 @@ def task_cost(
     pid: Sequence[int] = (),
     measured: Mapping[int, Measured] | None = None,
     observed: Observed | None = None,
+    rounds: KnownRounds | None = None,
 ) -> TaskCost:
     """Times and resources of the tasks of a class.
 
@@ -105,6 +107,7 @@ def task_cost(
         measured: by value number of the variable of a pipelined loop, intervals and depths that are known;
             then no other loop is pipelined by directives.
         observed: what control that depends on data did in a run; without, such tasks are refused.
+        rounds: what is known of them from other schedules of the program on this device.
 
     Raises:
         StaticControlError: where control depends on data.
@@ -116,7 +119,7 @@ def task_cost(
     plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
     items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or (), observed)
-    task = _Task(task_class, device, plan, measured or {}, observed)
+    task = _Task(task_class, rounds or KnownRounds(device), plan, measured or {}, observed)
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
@@ -141,13 +144,14 @@ class _Task:
     def __init__(
         self,
         task_class: TaskClass,
-        device: FpgaDevice,
+        rounds: KnownRounds,
         plan: Plan,
         measured: Mapping[int, Measured],
         observed: Observed | None,
     ) -> None:
         self.task_class = task_class
-        self.device = device
+        self.device = rounds.device
+        self.rounds = rounds
         self.measured = measured
         self.observed = observed
         self.plan = plan
@@ -212,7 +216,7 @@ class _Task:
         if item.site >= 0 and self.observed is not None:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
-        flat = flatten(item, self.storages)
+        flat = flatten(item, self.storages, self.rounds)
         if flat is not None:
             return [*self._pipelined(flat, times, variables), *call]
         return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
@@ -250,14 +254,14 @@ class _Task:
     def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.device, self.storages, fabric=self.fabric)
+            built = build(flat, self.storages, fabric=self.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = replace(self._pipelines[key], flat=flat)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.
-        moved = [Wait(2)] if flat.promoted(self.storages) else []
+        moved = [Wait(2)] if flat.round.promoted(self.storages) else []
         return [
             *moved,
             Rounds(self.task_class, variables, self.observed).part(pipelined),
@@ -287,11 +291,11 @@ class _Task:
         unrolls = any(isinstance(item, Planned) for item in items)
         built = self._pipelines if unrolls else self._straight
         if key not in built:
-            built[key] = build(_once(items), self.device, self.storages, fabric=self.fabric)
+            built[key] = build(self._once(items), self.storages, fabric=self.fabric)
         if unrolls:  # memory ports count
             return [Rounds(self.task_class, variables, self.observed).part(built[key])]
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self.storages, self.fabric)
+            self._walks[key] = Walk(self.device, self._registers, self.fabric)
             self._walks[key].block(items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
@@ -301,6 +305,17 @@ class _Task:
         if not ops:
             return [Wait(walk.finish)] if walk.finish else []
         return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
+
+    def _once(self, items: Sequence[Item]) -> Flat:
+        """Operations outside loops as a loop of one round."""
+        body = tuple(items)
+        return Flat(
+            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of(_NO_VARIABLE, (), body, ())
+        )
+
+    @property
+    def _registers(self) -> frozenset[str]:
+        return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
         """Whether a stream operation outside loops happens; `answers` has what was asked before."""
@@ -351,11 +366,6 @@ class _Task:
             lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
         )
         return Resources.total([total, control, *shared.values()])
-
-
-def _once(items: Sequence[Item]) -> Flat:
-    """Operations outside loops as a loop of one round."""
-    return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, tuple(items)),), (), ())
 
 
 def _weight(kind: str) -> int:

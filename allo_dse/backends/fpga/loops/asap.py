@@ -8,14 +8,13 @@ each copy is than the one before it says when the last one is done.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Test, decided
 from allo_dse.ir.nest import Branch, Op
 
-from ..memory import Storage
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
@@ -53,6 +52,7 @@ class Walk:
     """One pass over the operations of a round.
 
     Attributes:
+        registers: arrays of which every element is a register of its own.
         carried: arrays (or elements) whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
@@ -60,7 +60,7 @@ class Walk:
     """
 
     device: FpgaDevice
-    storages: Mapping[str, Storage]
+    registers: Set[str]
     fabric: bool = False
     carried: Mapping[str, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Walk:
         """When an element is there that this round has not stored."""
         if array in self.carried:
             return self.carried[array]
-        if self.storages[array].in_registers:
+        if array in self.registers:
             return START
         start = max((time[0] + 1 for (name, _), time in self.stored.items() if name == array), default=0)
         return (start + 1, self.device.arrays.read_ns)
@@ -161,7 +161,7 @@ class Walk:
             self.clocked.add(key)
         else:
             self.clocked.discard(key)
-        if not self.storages[op.access.array].in_registers:
+        if op.access.array not in self.registers:
             late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
             self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
 

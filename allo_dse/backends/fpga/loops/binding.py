@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Access, Branch, Op
 
-from ..memory import Storage
+from ..memory import Accesses, Storage
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
 from .asap import multiply_adds
@@ -24,71 +25,45 @@ class Binding:
     Attributes:
         ports: cycles that the accesses of a round to each array take.
         span: cycles over which the copies of an operation are spread.
-        fabric: whether floating-point sums take the adder without DSPs.
     """
 
     device: FpgaDevice
     storages: Mapping[str, Storage]
     ports: Mapping[str, int]
     span: int
-    fabric: bool
 
     @property
     def is_serial(self) -> bool:
         """Whether memory ports hand out operands no faster than operators take them."""
         return self.span > 1 and max(self.ports.values(), default=1) >= self.span
 
-    def units(self, items: Iterable[Item]) -> Iterator[tuple[Unit, int]]:
-        """Operators by kind, with the number of copies that a round has."""
-        counts: dict[str, tuple[Unit, int]] = {}
-        for unit, copies in self._operators(tuple(items), 1):
-            known = counts.get(unit.kind, (unit, 0))
-            counts[unit.kind] = (unit, known[1] + copies)
-        yield from counts.values()
-
-    def _operators(self, items: tuple[Item, ...], copies: int) -> Iterator[tuple[Unit, int]]:
-        fused = multiply_adds(items, self.device)
-        for item in items:
-            if isinstance(item, Planned):
-                yield from self._operators(item.body, copies * item.trips)
-            elif isinstance(item, Branch):
-                for side in item.sides:
-                    yield from self._operators(side, copies)  # type: ignore[arg-type]
-                if item.outputs:
-                    yield unit_of(Op("arith.select", (), item.outputs, "", item.bits), self.device), copies
-            elif item.access is None and item.direction is None and item.name not in FREE:
-                if any(v in fused for v in item.outputs):
-                    continue
-                product = next((fused[v] for v in item.inputs if v in fused), None)
-                mac = multiply_add(product, self.device) if product is not None else None
-                yield mac or unit_of(item, self.device, fabric=self.fabric), copies
-
-    def registers(self, items: Iterable[Item], uses: Iterable[Use], finish: int) -> int:
+    def registers(self, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:
         """Flip-flops that hold values between stages.
 
         Args:
+            held: what `staged` says.
             finish: the last stage of a round, if ports did not delay it.
         """
         if not self.is_serial:
-            return sum(bits * copies for bits, copies, _ in _staged(items, 1))
+            return sum(bits * copies for bits, copies, _ in held)
         # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and
         # results for a port.
         wait = max(1, (finish - self.span) // 2)
-        held = sum(bits * math.ceil(copies * wait / self.span) for bits, copies, load in _staged(items, 1) if not load)
-        return held + sum(
+        waiting = sum(bits * math.ceil(copies * wait / self.span) for bits, copies, load in held if not load)
+        return waiting + sum(
             op.bits * math.prod(unrolled.values())
             for op, unrolled in uses
             if op.access and op.access.write and self.ports.get(op.access.array, 1) > 1
         )
 
-    def muxes(self, units: Iterable[tuple[Unit, int]], uses: Iterable[Use]) -> int:
+    def muxes(self, units: Iterable[tuple[Unit, int]], accesses: Mapping[str, Accesses]) -> int:
         """LUTs that feed shared operators, and ports of memories, with what they do in each cycle."""
         inputs = 0
         for unit, copies in units:
             if copies > math.ceil(copies / self.span) and (unit.resources.dsp or unit.latency):
                 inputs += 2 * copies
         addresses = 0
-        for array, group in by_array(uses).items():
+        for array, group in accesses.items():
             storage = self.storages[array]
             copies = sum(math.prod(unrolled.values()) for _, unrolled in group)
             if copies <= storage.ports(self.device) * storage.banks or storage.in_registers:
@@ -101,9 +76,40 @@ class Binding:
         return round(self.device.hls.mux_lut_per_input * inputs) + addresses
 
 
-def by_array(uses: Iterable[Use]) -> dict[str, list[tuple[Access, Mapping[int, int]]]]:
+def units(items: Iterable[Item], device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
+    """Operators by kind, with the number of copies that a round has.
+
+    Args:
+        fabric: floating-point sums take the adder without DSPs.
+    """
+    counts: dict[str, tuple[Unit, int]] = {}
+    for unit, copies in _operators(tuple(items), 1, device, fabric=fabric):
+        known = counts.get(unit.kind, (unit, 0))
+        counts[unit.kind] = (unit, known[1] + copies)
+    yield from counts.values()
+
+
+def _operators(items: tuple[Item, ...], copies: int, device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
+    fused = multiply_adds(items, device)
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _operators(item.body, copies * item.trips, device, fabric=fabric)
+        elif isinstance(item, Branch):
+            for side in item.sides:
+                yield from _operators(side, copies, device, fabric=fabric)  # type: ignore[arg-type]
+            if item.outputs:
+                yield unit_of(Op("arith.select", (), item.outputs, "", item.bits), device), copies
+        elif item.access is None and item.direction is None and item.name not in FREE:
+            if any(v in fused for v in item.outputs):
+                continue
+            product = next((fused[v] for v in item.inputs if v in fused), None)
+            mac = multiply_add(product, device) if product is not None else None
+            yield mac or unit_of(item, device, fabric=fabric), copies
+
+
+def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
     """Accesses to elements, by their array; variables are none."""
-    groups: dict[str, list[tuple[Access, Mapping[int, int]]]] = defaultdict(list)
+    groups = defaultdict[str, list[tuple[Access, Mapping[int, int]]]](list)
     for op, unrolled in uses:
         assert op.access is not None
         if op.access.index:
@@ -117,14 +123,18 @@ def _is_computed(access: Access, unrolled: Mapping[int, int]) -> bool:
     return bool(variables & set(unrolled)) and bool(variables - set(unrolled))
 
 
-def _staged(items: Iterable[Item], copies: int) -> Iterator[tuple[int, int, bool]]:
-    """What loads and operators of more than a cycle give to later stages: bits, copies, and whether it is a load."""
+Staged: TypeAlias = tuple[int, int, bool]
+"""Bits, copies, and whether it is a load."""
+
+
+def staged(items: Iterable[Item], copies: int = 1) -> Iterator[Staged]:
+    """What loads and operators of more than a cycle give to later stages."""
     for item in items:
         if isinstance(item, Planned):
-            yield from _staged(item.body, copies * item.trips)
+            yield from staged(item.body, copies * item.trips)
         elif isinstance(item, Branch):
             for side in item.sides:
-                yield from _staged(side, copies)  # type: ignore[arg-type]
+                yield from staged(side, copies)  # type: ignore[arg-type]
         elif item.access is not None and not item.access.index:
             continue
         elif float_name(item) == "add":  # partial sums are used at once, products wait for their turn

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from allo_dse.ir.linear import Linear
@@ -39,7 +40,7 @@ class Effects:
     exposed: tuple[Use, ...]
     stored: frozenset[str]
 
-    @property
+    @cached_property
     def carried(self) -> dict[str, list[Access]]:
         """Per array that a round both stores to and loads from the loads that see what an earlier round left."""
         found: dict[str, list[Access]] = {}

@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
-from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Op
 
-from ..memory import Storage, busiest_bank
+from ..memory import Storage
 from ..operators import Unit
 from ..plan import Item, Planned
-from .asap import StreamEvent, Time, Walk
-from .binding import Binding, by_array
-from .effects import Effects, Use, effects_of
-from .recurrence import Carried, carried, chain_interval, memory_interval, promoted
+from .asap import StreamEvent
+from .binding import Binding
+from .recurrence import Carried, carried, chain_interval, memory_interval
+from .round import KnownRounds, Round
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Perfectly nested loops as one: outermost first, the last one is pipelined.
-
-    Attributes:
-        before, after: operations of each level around the inner loop.
-    """
+    """Perfectly nested loops as one: outermost first, the last one is pipelined."""
 
     loops: tuple[Planned, ...]
-    before: tuple[tuple[Item, ...], ...]
-    after: tuple[tuple[Item, ...], ...]
+    round: Round
 
     @property
     def trips(self) -> int:
         return math.prod(loop.trips for loop in self.loops)
-
-    @property
-    def body(self) -> tuple[Item, ...]:
-        return self.loops[-1].body
-
-    @cached_property
-    def effects(self) -> Effects:
-        """What a round of the inner loop does."""
-        return effects_of(self.body)
-
-    @property
-    def uses(self) -> tuple[Use, ...]:
-        """Loads and stores of all levels that need a port."""
-        if not any(self.before) and not any(self.after):
-            return self.effects.uses
-        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after))).uses
-
-    def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Arrays in memory that are a register while the inner loop runs."""
-        return promoted(self.loops[-1], self.effects, storages)
 
 
 @dataclass(frozen=True)
@@ -95,7 +68,7 @@ class Pipelined:
         return next((math.ceil(n / self.span) for unit, n in self.units if unit.kind == kind), 0)
 
 
-def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
+def flatten(loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
     That is when there are several inner loops, blocks are moved in between, bounds of an inner loop depend on outer
@@ -116,8 +89,8 @@ def flatten(loop: Planned, storages: Mapping[str, Storage]) -> Flat | None:
         loops.append(inner[0])
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    flat = Flat(tuple(loops), tuple(before), tuple(after))
-    return None if len(loops) > 1 and flat.promoted(storages) else flat
+    flat = Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
+    return None if len(loops) > 1 and flat.round.promoted(storages) else flat
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -129,24 +102,25 @@ def _is_loop_like(item: Item) -> bool:
     return any(_is_loop_like(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
 
 
-def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
+def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
     """Interval, depth and operators of a pipelined loop.
 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
     """
-    kept = {array: replace(storages[array], place="register") for array in flat.promoted(storages)}
+    once = flat.round
+    kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
     storages = {**storages, **kept}
-    uses = flat.uses
-    ports = _port_cycles(uses, storages, device)
+    ports = once.port_cycles(storages)
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
-    found = carried(flat.loops, flat.effects, storages)
-    fabric, (rec_ii, rec_array) = _adders(flat, found, device, storages, least, asked=fabric)
-    again = partial(_walk, flat, device, storages, fabric=fabric, body_only=True)
+    found = carried(flat.loops, once.effects, storages)
+    registers = once.registers(storages)
+    fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
+    again = partial(once.walk, registers, fabric=fabric, body_only=True)
     span_ii, span_array = memory_interval(found, ports, again)
-    walk = _walk(flat, device, storages, {}, fabric=fabric)
+    walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)
     ii = max(least, rec_ii, stream_ii, span_ii)
     limit = "target"
@@ -160,26 +134,19 @@ def build(flat: Flat, device: FpgaDevice, storages: Mapping[str, Storage], *, fa
             limit = name
     span = ii
     if span_ii == ii > least:  # operators keep up with the loads
-        loads = _port_cycles((use for use in uses if not _is_store(use)), storages, device)
-        span = max(loads.values(), default=ii)
-    binding = Binding(device, storages, ports, span, fabric)
-    units = tuple(binding.units(_everything(flat)))
+        span = max(once.port_cycles(storages, loads=True).values(), default=ii)
+    binding = Binding(once.device, storages, ports, span)
+    units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     if span_ii == ii:
         depth = max(depth, span_ii)
-    registers = binding.registers(_everything(flat), uses, walk.finish)
-    muxes = binding.muxes(units, uses)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, registers, muxes)
+    held = binding.registers(once.staged, once.uses, walk.finish)
+    muxes = binding.muxes(units, once.accesses)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, muxes)
 
 
 def _adders(
-    flat: Flat,
-    found: list[Carried],
-    device: FpgaDevice,
-    storages: Mapping[str, Storage],
-    least: int,
-    *,
-    asked: bool,
+    flat: Flat, found: list[Carried], registers: frozenset[str], least: int, *, asked: bool
 ) -> tuple[bool, tuple[int, str]]:
     """Whether floating-point sums take the adder without DSPs, and the interval that recurrences allow then.
 
@@ -187,7 +154,7 @@ def _adders(
     faster.
     """
     full, fabric = (
-        chain_interval(found, device, partial(_walk, flat, device, storages, fabric=choice, body_only=True))
+        chain_interval(found, flat.round.device, partial(flat.round.walk, registers, fabric=choice, body_only=True))
         for choice in (False, True)
     )
     chosen = asked or (full[0] > least and fabric[0] <= full[0])
@@ -204,47 +171,6 @@ def _waiting(units: Iterable[tuple[Unit, int]], ii: int, arrival: int) -> int:
         return 0
     shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.latency)
     return max(shares, default=1) - 1
-
-
-def _everything(flat: Flat) -> list[Item]:
-    return [item for part in (*flat.before, flat.body, *flat.after) for item in part]
-
-
-def _walk(
-    flat: Flat,
-    device: FpgaDevice,
-    storages: Mapping[str, Storage],
-    values: Mapping[str, Time],
-    *,
-    fabric: bool,
-    body_only: bool = False,
-) -> Walk:
-    walk = Walk(device, storages, fabric, values)
-    deepest = len(flat.loops) - 1
-    if not body_only:
-        for level, items in enumerate(flat.before):
-            walk.level = level
-            walk.block(items)
-    walk.level = deepest
-    walk.block(flat.body)
-    if not body_only:
-        walk.guard = True
-        for level in reversed(range(deepest)):
-            walk.level = level
-            walk.block(flat.after[level])
-    return walk
-
-
-def _port_cycles(uses: Iterable[Use], storages: Mapping[str, Storage], device: FpgaDevice) -> dict[str, int]:
-    """Cycles that the accesses of a round take, per array."""
-    return {
-        array: math.ceil(busiest_bank(storages[array], group) / storages[array].ports(device))
-        for array, group in by_array(uses).items()
-    }
-
-
-def _is_store(use: Use) -> bool:
-    return use[0].access is not None and use[0].access.write
 
 
 def _stream_interval(events: Iterable[StreamEvent]) -> int:

@@ -43,21 +43,6 @@ def carried(loops: tuple[Planned, ...], effects: Effects, storages: Mapping[str,
     return found
 
 
-def promoted(loop: Planned, effects: Effects, storages: Mapping[str, Storage]) -> frozenset[str]:
-    """Arrays in memory of which the rounds of a loop, with these effects, update one element: a register while it runs.
-
-    The compiler does that before it unrolls anything, so an index that uses a loop inside prevents it.
-    """
-    moving: dict[str, bool] = {}
-    for op, unrolled in effects.uses:
-        assert op.access is not None
-        fixed = all(
-            form is not None and not any(form.factor(v) for v in (loop.variable, *unrolled)) for form in op.access.index
-        )
-        moving[op.access.array] = moving.get(op.access.array, False) or not fixed
-    return frozenset(a for a in effects.carried if not moving[a] and not storages[a].in_registers)
-
-
 def chain_interval(
     found: Iterable[Carried], device: FpgaDevice, walk: Callable[[Mapping[str, Time]], Walk]
 ) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.loops.effects import effects_of
 from allo_dse.backends.fpga.loops.pipeline import Flat, build
+from allo_dse.backends.fpga.loops.round import KnownRounds
 from allo_dse.backends.fpga.memory import Split, Storage
 from allo_dse.backends.fpga.plan import Item, Planned
 from allo_dse.device.device import FpgaDevice
@@ -92,7 +93,9 @@ def bodies(draw: st.DrawFn) -> list[tuple[list[Item], bool]]:
 
 
 def pipelined(items: list[Item], storages: dict[str, Storage]) -> Any:
-    return build(Flat((Planned(LOOP, "i", 64, 0, 1, "pipeline", 1, tuple(items)),), (), ()), U280, storages)
+    body = tuple(items)
+    loops = (Planned(LOOP, "i", 64, 0, 1, "pipeline", 1, body),)
+    return build(Flat(loops, KnownRounds(U280).of(LOOP, (), body, ())), storages)
 
 
 def storages_of(place: str) -> dict[str, Storage]:

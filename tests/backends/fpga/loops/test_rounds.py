@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
+from allo_dse.backends.fpga.loops.round import KnownRounds
 from allo_dse.backends.fpga.loops.rounds import everywhere
 from allo_dse.backends.fpga.observed import Observed, data_sites
 from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
@@ -114,7 +115,7 @@ def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, 
     rounds: dict[int, int] = {}
     expected = list(executed(nest, {PID: pid}, rounds))
     items = planned(nest, Plan({}, {}), {PID: pid}, unroll_up_to)
-    task = _Task(some_class(), U280, Plan({}, {}), {}, None)
+    task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, None)
     parts = task.block(items, 1, {PID: pid}, outermost=True)
     found = list(puts(parts))
     for stream in (0, 1):
@@ -176,7 +177,7 @@ def test_what_data_decides_is_taken_from_a_run(
     asked = {site: np.array(found.get(site, []), np.int64).reshape(-1, 2) for site in data_sites(unknown)}
     observed = Observed(asked)
     items = planned(unknown, Plan({}, {}), {PID: pid}, unroll_up_to, (), observed)
-    task = _Task(some_class(), U280, Plan({}, {}), {}, observed)
+    task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, observed)
     got = list(puts(task.block(items, 1, {PID: pid}, outermost=True)))
     observed.require_used()
     expected = list(executed(nest, {PID: pid}, {}))

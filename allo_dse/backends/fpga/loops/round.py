@@ -1,0 +1,165 @@
+"""What one round of a pipelined loop does, whatever its interval, how often it runs and how its arrays are split."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.nest import Op
+
+from ..memory import Accesses, Storage, busiest_bank
+from ..operators import Unit
+from ..plan import Item, Planned
+from .asap import Time, Walk
+from .binding import Staged, by_array, staged, units
+from .effects import Effects, Use, effects_of
+
+Level = tuple[Item, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of flattened loops. What it is asked for is kept: many schedules have few different rounds.
+
+    Attributes:
+        variable: of the loop that is pipelined.
+        before, after: operations of each level around the inner loop.
+    """
+
+    device: FpgaDevice
+    variable: int
+    before: tuple[Level, ...]
+    body: Level
+    after: tuple[Level, ...]
+    _walks: dict[Hashable, Walk] = field(default_factory=dict, repr=False)
+    _busiest: dict[Hashable, int] = field(default_factory=dict, repr=False)
+    _units: dict[bool, tuple[tuple[Unit, int], ...]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What a round of the inner loop does."""
+        return effects_of(self.body)
+
+    @cached_property
+    def uses(self) -> tuple[Use, ...]:
+        """Loads and stores of all levels that need a port."""
+        if not any(self.before) and not any(self.after):
+            return self.effects.uses
+        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after))).uses
+
+    @cached_property
+    def _updated(self) -> frozenset[str]:
+        """Arrays of which the rounds of the inner loop update one element.
+
+        The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
+        """
+        moving = {
+            op.access.array
+            for op, unrolled in self.effects.uses
+            if op.access is not None
+            and any(form is None or any(map(form.factor, (self.variable, *unrolled))) for form in op.access.index)
+        }
+        return frozenset(self.effects.carried.keys() - moving)
+
+    def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
+        """Arrays in memory of which an element is in a register while the inner loop runs."""
+        return frozenset(array for array in self._updated if not storages[array].in_registers)
+
+    def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
+        """Those of its arrays that are in registers."""
+        return frozenset(array for array in self._arrays if storages[array].in_registers)
+
+    @cached_property
+    def _everything(self) -> Level:
+        return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
+
+    @cached_property
+    def _arrays(self) -> frozenset[str]:
+        return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
+
+    @cached_property
+    def accesses(self) -> Mapping[str, Accesses]:
+        """By array, those that need a port."""
+        return by_array(self.uses)
+
+    @cached_property
+    def _loads(self) -> Mapping[str, Accesses]:
+        return by_array(use for use in self.uses if not (use[0].access and use[0].access.write))
+
+    def port_cycles(self, storages: Mapping[str, Storage], *, loads: bool = False) -> dict[str, int]:
+        """Cycles that its accesses take, or its loads alone, per array."""
+        found = {}
+        for array, accesses in (self._loads if loads else self.accesses).items():
+            storage = storages[array]
+            key = (storage.array, storage.splits, storage.in_registers, loads)
+            if key not in self._busiest:
+                self._busiest[key] = busiest_bank(storage, accesses)
+            found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
+        return found
+
+    def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
+        """Operators by kind, with the number of copies that a round has.
+
+        Args:
+            fabric: floating-point sums take the adder without DSPs.
+        """
+        if fabric not in self._units:
+            self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
+        return self._units[fabric]
+
+    @cached_property
+    def staged(self) -> tuple[Staged, ...]:
+        """What loads and operators of more than a cycle give to later stages."""
+        return tuple(staged(self._everything))
+
+    def walk(
+        self, registers: frozenset[str], carried: Mapping[str, Time], *, fabric: bool, body_only: bool = False
+    ) -> Walk:
+        """When its operations happen; see `Walk`."""
+        key = (registers, tuple(carried.items()), fabric, body_only)
+        if key not in self._walks:
+            self._walks[key] = walk = Walk(self.device, registers, fabric, carried)
+            if body_only:
+                walk.level = len(self.before)
+                walk.block(self.body)
+            else:
+                self._go_through(walk)
+        return self._walks[key]
+
+    def _go_through(self, walk: Walk) -> None:
+        deepest = len(self.before)
+        for walk.level, items in enumerate((*self.before, self.body)):
+            walk.block(items)
+        walk.guard = True
+        for walk.level in reversed(range(deepest)):
+            walk.block(self.after[walk.level])
+
+
+def _ops(items: Iterable[Item]) -> Iterator[Op]:
+    for item in items:
+        if isinstance(item, Op):
+            yield item
+        elif isinstance(item, Planned):
+            yield from _ops(item.body)
+        else:
+            for side in item.sides:
+                yield from _ops(side)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRounds:
+    """The different rounds of a program's loops on a device, in whatever schedules."""
+
+    device: FpgaDevice
+    _known: dict[Hashable, Round] = field(default_factory=dict, repr=False)
+
+    def of(self, variable: int, before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
+        """The round that is made of these."""
+        key = (variable, before, body, after)
+        if key not in self._known:
+            self._known[key] = Round(self.device, *key)
+        return self._known[key]
