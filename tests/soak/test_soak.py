@@ -122,7 +122,9 @@ def test_counts_are_added_up_to_the_goal(tmp_path: Path, capsys: Any, monkeypatc
 
 def test_what_a_mutated_program_assigns_to_modules_is_gone_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "study.py"
-    path.write_text("import allo.dataflow as df\nimport allo_dse as dse\ndf.region = []\nraise ValueError\n")
+    imports = "import allo.dataflow as df\nimport allo_dse as dse\nimport numpy as np\n"
+    path.write_text(f"{imports}df.region = []\nnp.maximum = 0\nraise ValueError\n")
     with pytest.raises(dse.AlloDseError, match="ValueError"):
         texts.MutatedPrograms()._compile(path)
     assert callable(sys.modules["allo.dataflow"].region)
+    assert np.maximum(1, 2) == 2
