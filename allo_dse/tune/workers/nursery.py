@@ -8,7 +8,6 @@ from typing import Protocol
 
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.gene import Genes
-from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.selection import Floats
 from allo_dse.space.space import Candidate
 
@@ -72,6 +71,8 @@ class Nursery:
             StudyError: when no design seems to keep the limits.
         """
         if self._proposer is None:
+            from allo_dse.space.sampler.optuna_sampler import EvolutionSampler  # Optuna is slow to import
+
             sampler = EvolutionSampler(order.seed, **order.sizes)
             self._proposer = EvolutionProposer(self._screen, self._least, sampler, strict=False, alone=False)
         repeats, illegal = self._screen.repeats, self._screen.illegal
