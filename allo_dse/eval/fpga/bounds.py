@@ -110,9 +110,12 @@ def alike_tasks(mapping: FpgaCosts) -> Iterator[AlikeTasks]:
         for number, cls in enumerate(kernel.classes):
             own = np.flatnonzero(classes == number)
             groups = defaultdict[Pid, list[int]](list)
-            for at in own.tolist() if mapping.differs(cls) else []:
-                groups[mapping.deciding(cls, tuple(pids[at].tolist()))].append(at)
-            for pid, group in groups.items() if groups or not len(own) else [((), own)]:
+            if mapping.differs(cls):
+                for at in own.tolist():
+                    groups[mapping.deciding(cls, tuple(pids[at].tolist()))].append(at)
+            elif len(own):
+                groups[()] = own.tolist()
+            for pid, group in groups.items():
                 yield cls, pid, tasks[group], pids[group]
 
 

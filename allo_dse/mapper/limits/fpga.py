@@ -91,20 +91,20 @@ class FpgaCosts:
 
     def differs(self, task_class: TaskClass) -> bool:
         """Whether tasks of a class take different times."""
-        runs, place = self.vmg.program.runs, (task_class.kernel, task_class.name)
-        return any(deciding_pids(task_class.body.mlir)) or (bool(runs) and place in runs[self.run].classes)
+        return self._is_observed(task_class) or any(deciding_pids(task_class.body.mlir))
 
     def deciding(self, task_class: TaskClass, pid: Pid) -> Pid:
         """What tasks of a class that take the same times have in common: of the task's ids those that decide on them,
         and 0 for others; nothing where no id does."""
-        if not self.differs(task_class):
-            return ()
-        runs, place = self.vmg.program.runs, (task_class.kernel, task_class.name)
-        if runs and place in runs[self.run].classes:
+        if self._is_observed(task_class):
             return pid
-        return tuple(
-            one if decides else 0 for one, decides in zip(pid, deciding_pids(task_class.body.mlir), strict=True)
-        )
+        decides = deciding_pids(task_class.body.mlir)
+        return tuple(one if own else 0 for one, own in zip(pid, decides, strict=True)) if any(decides) else ()
+
+    def _is_observed(self, task_class: TaskClass) -> bool:
+        """Whether data decides on what tasks of a class do."""
+        runs = self.vmg.program.runs
+        return bool(runs) and (task_class.kernel, task_class.name) in runs[self.run].classes
 
     @property
     def runs(self) -> tuple[FpgaCosts, ...]:
