@@ -18,7 +18,8 @@ from .conftest import served, wait_text
 from .synthetic import append, verify, write_run
 
 DESIGNS = 300
-DRAWN = "() => document.querySelector('#scatter .js-plotly-plot')?.data?.length"
+# Clicks are heard from then on: what is drawn first is a picture for some frames.
+DRAWN = "() => window.scatterDrawn?.then(() => document.querySelector('#scatter .js-plotly-plot').data.length)"
 TRACES = """() => Object.fromEntries(document.querySelector('#scatter .js-plotly-plot').data.map(
     t => [t.name, t.customdata.length]))"""
 ZOOMED = """() => { const layout = document.querySelector('#scatter .js-plotly-plot')._fullLayout;
