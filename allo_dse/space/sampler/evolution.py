@@ -155,7 +155,7 @@ class Evolution:
         state.generation = self.breeding.generation(max(0, next_number - 1))
         firsts = [self.breeding.first_of(generation) for generation in range(state.generation + 1)]
         starts = np.searchsorted(results.numbers, firsts).tolist()
-        state.selection.replay(results, starts)
+        state.selection.renew(results[: starts[-1]], starts)
         state.front = front_with(state.front, results[: starts[-1]])
         best = np.searchsorted(results.numbers, state.selection.best.numbers)
         state.parents = [genes(int(order[n])) for n in best]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..gene import Gene, Genes
-from .selection import Booleans, Floats, Individual, Integers, domination_ranks
+from .selection import Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Scales, Surrogate, fitted_scales
 
 DRAWS = 64  # values and directions in which the improvement by a candidate is averaged
@@ -174,7 +174,7 @@ class Prospects:
         known = np.stack([values for _, values in lessons.subjects[: self._objectives]], 1)
         good = known[lessons.feasible[lessons.measured]]
         good = good if len(good) else known
-        self._front = good[domination_ranks(good, np.zeros(len(good))) == 0]
+        self._front = good[~dominates(good, good).any(0)]
         self._reference = self._front.max(0) + REFERENCE_MARGIN * np.maximum(np.ptp(self._front, 0), 1.0)
 
     def feasibility(self, designs: Sequence[Mapping[str, int]]) -> Floats:

@@ -10,18 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.space.gene import Gene
-from allo_dse.space.sampler import selection
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-from allo_dse.space.sampler.selection import (
-    Individual,
-    Parents,
-    Results,
-    crowding_distances,
-    dominates,
-    domination_ranks,
-    front_with,
-)
+from allo_dse.space.sampler.ranking import crowding_distances, domination_ranks
+from allo_dse.space.sampler.selection import Individual, Parents, Results, dominates, front_with
 from allo_dse.tune.search.bred import EvolutionProposer
 from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.search.protocol import Told
@@ -172,7 +164,7 @@ def test_a_step_is_another_value_of_the_range(kind: Any, low: Any, span: Any, da
 def test_ranks_follow_constrained_domination(rows: Any) -> None:
     losses = np.array([r[:3] for r in rows], float)
     penalty = np.array([r[3] for r in rows], float)
-    ranks = domination_ranks(losses, penalty)
+    ranks = domination_ranks(losses, penalty, np.arange(len(rows)))
     for i in range(len(rows)):
         for j in range(len(rows)):
             if penalty[i] < penalty[j] and penalty[j] > 0:
@@ -182,10 +174,11 @@ def test_ranks_follow_constrained_domination(rows: Any) -> None:
 
 
 def test_crowding_prefers_the_ends_and_the_gaps() -> None:
-    distance = crowding_distances(np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]]), np.zeros(4, int))
+    front = np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]])
+    distance = crowding_distances(front, np.arange(4), np.zeros(4, int))
     assert distance[0] == distance[3] == np.inf
     assert distance[1] == pytest.approx(distance[2])
-    assert (crowding_distances(np.full((3, 2), np.inf), np.zeros(3, int)) == 0).all()
+    assert (crowding_distances(np.full((3, 2), np.inf), np.arange(3), np.zeros(3, int)) == 0).all()
 
 
 LOSS = st.sampled_from([0.0, 1.0, 1.0, 2.5, 3.0, 7.0, np.inf])
@@ -238,15 +231,13 @@ def test_selection_is_the_one_by_definition(generations: Any, size: Any) -> None
 
 
 @given(GENERATIONS.filter(any), st.integers(1, 6), st.integers(0, 3))
-def test_selection_in_machine_code_is_the_same(generations: Any, size: Any, late: int) -> None:
+def test_many_generations_at_once_are_the_same(generations: Any, size: Any, late: int) -> None:
     children = [Results.of(made) for made in individuals(generations)]
     starts = list(itertools.accumulate(map(len, generations), initial=0))
     one_by_one, at_once = Parents(size), Parents(size)
     before, after = children[: len(children) - late], children[len(children) - late :]
     every = Results.of(list(itertools.chain(*individuals(generations))))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "MANY_GENERATIONS", 0)
-        at_once.replay(every, starts[: len(before) + 1])
+    at_once.renew(every[: starts[len(before)]], starts[: len(before) + 1])
     for generation in before:
         one_by_one.renew(generation)
     assert at_once.best.numbers.tolist() == one_by_one.best.numbers.tolist()

@@ -1,8 +1,5 @@
-"""The choice of parents, generation after generation, in machine code: for searches that are resumed.
-
-The rules are those of `selection.Parents`, with the same sums in the same order, so that the outcome is the same bit
-for bit. Arrays of a few dozen numbers take NumPy 80 us per generation, and this 2 us; but loading Numba takes as long
-as some thousand generations.
+"""The choice of parents, generation after generation, in machine code: by domination rank, then by crowding distance,
+as in NSGA-II. There are a few dozen designs at a time, and as many as 10^5 generations when a search is resumed.
 """
 
 from __future__ import annotations
@@ -27,31 +24,37 @@ def _dominates(losses: Floats, one: int, other: int) -> bool:
 
 
 @compiled
-def _ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
-    """`selection.domination_ranks` of the designs at positions."""
+def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
+    """Of the designs at positions. 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible ones follow, by
+    penalty."""
     count = len(those)
-    ranks = np.full(count, -1, np.int64)
-    left, rank = 0, 0
+    ranks = np.zeros(count, np.int64)
+    violations = np.unique(penalty[those])
+    violations = violations[violations > 0]
+    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
+    left = 0
     for one in range(count):
-        left += penalty[those[one]] <= 0
+        if penalty[those[one]] > 0:
+            dominating[one] = -1
+            continue
+        left += 1
+        for other in range(count):
+            dominating[one] += penalty[those[other]] <= 0 and _dominates(losses, those[other], those[one])
+    rank = 0
     while left:
+        free = np.flatnonzero(dominating == 0)
+        left -= len(free)
+        for found in free:
+            ranks[found] = rank
+            dominating[found] = -1
         for one in range(count):
-            free = ranks[one] < 0 and penalty[those[one]] <= 0
-            for other in range(count):
-                if free and (ranks[other] < 0 or ranks[other] == rank) and penalty[those[other]] <= 0:
-                    free = not _dominates(losses, those[other], those[one])
-            if free:
-                ranks[one] = rank
-                left -= 1
+            if dominating[one] > 0:
+                for found in free:
+                    dominating[one] -= _dominates(losses, those[found], those[one])
         rank += 1
     for one in range(count):
         if penalty[those[one]] > 0:
-            ranks[one] = rank
-            for other in range(count):  # one rank for each smaller penalty
-                first = penalty[those[other]] > 0 and penalty[those[other]] < penalty[those[one]]
-                for before in range(other):
-                    first = first and penalty[those[before]] != penalty[those[other]]
-                ranks[one] += first
+            ranks[one] = rank + np.searchsorted(violations, penalty[those[one]])
     return ranks
 
 
@@ -72,8 +75,9 @@ def _by(ranks: Integers, values: Floats) -> Integers:
 
 
 @compiled
-def _crowding(losses: Floats, those: Integers, ranks: Integers) -> Floats:
-    """`selection.crowding_distances` of the designs at positions."""
+def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floats:
+    """How lonely each design is among those of its rank: the sum over objectives of the gap between its two neighbours,
+    as a share of the rank's span. An objective in which a rank does not differ, or is not finite, counts nothing."""
     count = len(those)
     distance = np.zeros(count)
     values = np.empty(count)
@@ -110,14 +114,17 @@ def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end
 
 @compiled
 def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
-    """The positions of the parents, best first, after all generations of a search.
+    """The positions of the parents, best first, after some generations.
+
+    Late in a search few children get among them. Those generations are passed over: children of a worse rank than every
+    parent change neither ranks nor crowding of the parents.
 
     Args:
-        losses: (designs, objectives), penalty: (designs,), by number of the proposal.
+        losses: (designs, objectives), penalty: (designs,): of the parents so far, then of the children by number.
         starts: (generations + 1,) where each generation begins, and where the last one ends.
         size: how many parents are kept.
     """
-    best = np.zeros(0, np.int64)
+    best = np.arange(starts[0])
     fence = np.zeros(0, np.int64)
     fenced = settled = False
     for generation in range(len(starts) - 1):
@@ -129,8 +136,8 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
         settled = False
         if not len(those):
             continue
-        ranks = _ranks(losses, penalty, those)
-        order = _by(ranks, -_crowding(losses, those, ranks))[:size]
+        ranks = domination_ranks(losses, penalty, those)
+        order = _by(ranks, -crowding_distances(losses, those, ranks))[:size]
         settled = out and len(order) == len(best) and bool((those[order] == best).all())
         best = those[order]
         fenced = len(best) == size and not penalty[best].any()
