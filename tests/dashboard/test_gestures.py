@@ -85,8 +85,18 @@ def test_a_wrong_filter_is_explained_and_nothing_else_changes(server: Server) ->
 
 def test_designs_that_do_not_exist_change_nothing(server: Server) -> None:
     before = server.last["state"]
-    for gesture in ({"do": "open", "design": "0:none"}, {"do": "point", "point": -1}, {"do": "point", "point": 10**12}):
+    for gesture in ({"do": "point", "point": -1}, {"do": "point", "point": 10**12}):
         assert server.ask(gesture)["state"] == before
+
+
+def test_an_address_with_a_design_of_another_run_says_so(server: Server) -> None:
+    answer = server.ask({"do": "open", "design": "0:none"})
+    assert "There is no design 0:none" in str(answer["words"]["design-words.children"])
+    assert answer["words"]["open-design.disabled"]
+    front = server.board.text(next(server.board.front()))
+    walked = server.ask({"do": "walk", "step": 1})
+    assert walked["state"]["design"] == front
+    assert "There is no design" not in str(walked["words"]["design-words.children"])
 
 
 def test_a_run_that_has_grown_is_drawn_anew(tmp_path: Path) -> None:

@@ -54,12 +54,21 @@ def pointed(board: Board, number: Any) -> Ref | None:
     return ref if 0 <= ref.run < len(board.runs) and 0 <= ref.row < len(board.runs[ref.run]) else None
 
 
-def design_words(context: Context, ref: Ref | None, reference: Ref | None) -> list[Component]:
-    """A design in short: objectives, and what differs from the reference."""
+def unknown_text(design: str) -> str:
+    """What to say where an address asks for a design that there is not."""
+    return f"There is no design {design} in what this page shows: it may be from another run."
+
+
+def design_words(
+    context: Context, ref: Ref | None, reference: Ref | None, unknown: str | None = None
+) -> list[Component]:
+    """A design in short: objectives, and what differs from the reference; or that there is none of that name."""
     board = context.board
     words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
     if ref is not None:
         words = [html.Div(plain(line)) for line in difference_lines(board, ref, reference)]
+    elif unknown is not None:
+        words.insert(0, html.P(unknown_text(unknown)))
     if reference is not None:
         key = board.table(reference).keys[reference.row][:8]
         words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))

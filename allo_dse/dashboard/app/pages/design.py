@@ -26,6 +26,7 @@ from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
+from ..design_texts import plain, unknown_text
 from ..parts import GRAPH_CONFIG, card, empty, facts, image_buttons, labelled, table
 from .program import program_cards
 
@@ -61,9 +62,9 @@ def _showing(app: Dash, context: Context) -> None:
         if page_of(path) != "design" or not look:
             raise PreventUpdate
         with board.lock:
-            ref = board.reference(design) or board.knee
+            ref = board.reference(design) if design else board.knee
             if ref is None:
-                return empty(why_none(board))
+                return empty(unknown_text(design) if design else why_none(board))
             return design_page(context, ref, context.reference_of(reference), theme(look))
 
     @app.callback(
@@ -77,7 +78,7 @@ def _showing(app: Dash, context: Context) -> None:
     def know(_: str, path: str | None, design: str | None, before: str | None) -> object:
         """Changes when another evaluator has measured the open design, or it was verified."""
         with board.lock:
-            ref = board.reference(design) or board.knee
+            ref = board.reference(design) if design else board.knee
             if page_of(path) != "design" or ref is None:
                 raise PreventUpdate
             known = known_of(board, ref)
@@ -276,8 +277,6 @@ def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     if reference is None or reference == ref:
         return html.P("This is the reference design.", className="hint")
     lines = difference_lines(board, ref, reference)[1:]
-    from ..design_texts import plain
-
     return html.Details(
         [
             html.Summary(f"What differs from the reference {board.table(reference).keys[reference.row][:8]}"),

@@ -176,7 +176,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
         case "clear":
             after["selection"] = None
         case "open":
-            after["design"] = written(board, board.reference(gesture["design"])) or state["design"]
+            after["design"] = gesture["design"]  # which an address may have from another run
         case "point":
             after["design"] = written(board, pointed(board, gesture["point"])) or state["design"]
         case "walk":
@@ -208,6 +208,7 @@ def words(context: Context, state: State) -> JsonObject:
     """What is said about a state; those of figure and rows come with them."""
     board, chosen = context.board, Selection.from_dict(state["selection"])
     ref = board.reference(state["design"])
+    unknown = state["design"] if ref is None else None
     said = ""
     if chosen:
         query = query_of(context, state)
@@ -217,7 +218,7 @@ def words(context: Context, state: State) -> JsonObject:
     return {
         "selection-text.children": said,
         "clear.style": {} if chosen else {"display": "none"},
-        "design-words.children": design_words(context, ref, context.reference_of(state["reference"])),
+        "design-words.children": design_words(context, ref, context.reference_of(state["reference"]), unknown),
         **{f"{name}.disabled": ref is None for name in ("open-design", "compare-now", "make-reference")},
     }
 
