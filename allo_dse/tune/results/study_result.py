@@ -259,9 +259,13 @@ class Result:
     def _frame(self, records: Sequence[Record]) -> pandas.DataFrame:
         import pandas
 
+        columns, rows = self.table(records)
+        return pandas.DataFrame(rows, columns=pandas.Index(columns))
+
+    def table(self, records: Sequence[Record]) -> tuple[list[str], list[JsonObject]]:
+        """The columns that describe some of the records, and a row of what there is for each record."""
         rows = [self._row(record) for record in records]
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        return pandas.DataFrame(rows, columns=pandas.Index(columns or ["number", "key", "status"]))
+        return list(dict.fromkeys(name for row in rows for name in row)) or ["number", "key", "status"], rows
 
     def _row(self, record: Record) -> JsonObject:
         row: JsonObject = {"number": record.number, "key": record.key, "status": record.status}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from allo_dse.ir.bindings import Op, arith, ir, linalg, memref, scf
+from allo_dse.ir.bindings import Op, arith, ir, memref, scf
 from allo_dse.ir.dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from allo_dse.ir.jit import run_passes
 from allo_dse.ir.nested_ops import nested_ops
@@ -70,8 +70,14 @@ def _block_op(op: ir.Operation, kind: type[Take | Offer]) -> None:
     with ir.InsertionPoint(op), op.location:
         token = _reduced(kind, ir.MemRefType.get(type_.shape, type_.element_type), op)
         source, target = (token, buffer) if kind is Take else (buffer, token)
-        linalg.copy(source, outs=[target])
+        _copy(source, target)
     op.erase()
+
+
+def _copy(source: ir.Value, target: ir.Value) -> None:
+    from allo_dse.ir.bindings import linalg
+
+    linalg.copy(source, outs=[target])
 
 
 def _tried(kind: type[TryTake | TryOffer], type_: ir.Type, op: ir.Operation) -> tuple[ir.Value, ir.Value]:
@@ -109,7 +115,7 @@ def _block_try(op: ir.Operation, kind: type[TryTake | TryOffer]) -> None:
         token, ok = _tried(kind, ir.MemRefType.get(type_.shape, type_.element_type), op)
         source, target = (token, buffer) if kind is TryTake else (buffer, token)
         with ir.InsertionPoint(scf.IfOp(ok).then_block):
-            linalg.copy(source, outs=[target])
+            _copy(source, target)
             scf.YieldOp([])
         op.results[0].replace_all_uses_with(ok)
     op.erase()
