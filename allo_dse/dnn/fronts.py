@@ -19,10 +19,12 @@ from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.space.choices.schedules import ScheduleParameter, memory
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 
+from .execute import loaded
 from .fusion import Operator, fused_operators, single_operators
 from .network import Network
 from .operators.work import Work
@@ -194,6 +196,13 @@ def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[
             yield point
 
 
+def _in_dram(work: Work) -> list[ScheduleParameter]:
+    """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm."""
+    ports = [port for own in loaded(work).task_classes for port in own.tensor_ports]
+    cut = dict.fromkeys(p.tensor.name for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0])))))
+    return [memory(name, ["dram"]) for name in cut]
+
+
 def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
     """The designs of the front over latency and resources, at most so many, from the smallest to the fastest."""
     study = Study(
@@ -201,6 +210,7 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
         program=work.program,
         params=work.params,
         device=device,
+        schedules=_in_dram(work),
         objectives=[minimize(name) for name in ("latency_us", *FRONT)],
         reference=work.reference,
         verify_with=work.verify_with,

@@ -66,8 +66,10 @@ class FpgaBounds:
             self._known[program] = Tiles.of(program), tuple(alike_tasks(unfolded))
         tiles, alike = self._known[program]
         mapping = design.mapping.fpga if level else unfolded
-        moved, copies = _dram_bytes(mapping), _Copies(mapping, tiles)
-        known: dict[str, Interval] = {"pe_count": (nodes, nodes), "dram_bytes": (moved, moved)}
+        copies = _Copies(mapping, tiles)
+        known: dict[str, Interval] = {"pe_count": (nodes, nodes)}
+        if level or not mapping.streamed:  # how often tiles of what stays in DRAM come hangs on the fold
+            known["dram_bytes"] = (mapping.dram_bytes, mapping.dram_bytes)
         if level == 0:
             return known | _times(mapping.device, copies.cycles)
         times = self._own_times(unfolded, alike)
@@ -90,10 +92,6 @@ def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> di
     latency_us = cycles / (device.clock_ghz * 1e3)
     most = operations / latency_us * 1e-3 if operations is not None and latency_us else _ANYTHING
     return dict(zip(_TIMES, ((cycles, _ANYTHING), (latency_us, _ANYTHING), (0.0, most)), strict=True))
-
-
-def _dram_bytes(mapping: FpgaCosts) -> int:
-    return sum(use.tensor.bytes * (use.reads + use.writes) for use in mapping.tensors if not use.onchip)
 
 
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
@@ -185,7 +183,8 @@ class _Copies:
         for name, cycles in self.cycles_of_tiles.items():
             # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
             found[name], tiles = np.zeros_like(cycles), self.tiles.reads[name]
-            found[name][tiles] = self.mapping.device.external.latency_cycles + np.cumsum(cycles[tiles])
+            own = cycles[tiles] if name in self.mapping.streamed else np.cumsum(cycles[tiles])
+            found[name][tiles] = self.mapping.device.external.latency_cycles + own
         return found
 
     @cached_property
@@ -225,7 +224,8 @@ class OwnTimes:
         puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
         for own, pid, tasks, _ in alike:
             cost = mapping.cost(own, pid)
-            whole[tasks], at = cost.cycles, first_times(cost.parts)
+            copied = [use.cycles(math.prod(p.tile_shape)) * (p.reads + p.writes) for p, use in _streamed(mapping, own)]
+            whole[tasks], at = cost.cycles + sum(copied), first_times(cost.parts)
             operations += cost.operations * len(tasks)
             for port, binding in enumerate(own.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
@@ -291,6 +291,12 @@ class _Tasks:
                 break
             begins = later
         return begins
+
+
+def _streamed(mapping: FpgaCosts, task_class: TaskClass) -> Iterator[tuple[TensorPort, TensorUse]]:
+    """The ports of a class to tensors that stay in DRAM, whose tiles each task copies."""
+    ports = (port for port in task_class.tensor_ports if port.tensor.name in mapping.streamed)
+    return ((port, mapping.streamed[port.tensor.name]) for port in ports)
 
 
 def tiles_of(port: TensorPort, pids: IntArray) -> IntArray:

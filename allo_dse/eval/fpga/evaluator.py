@@ -77,7 +77,7 @@ def _metrics(timed: Timed, depths: Mapping[str, int], cycles: list[int]) -> Metr
         **{r: getattr(total, r) for r in RESOURCES},
         **{f"{r}_utilization": round(share, 4) for r, share in shares.items()},
         binding=binding,
-        dram_bytes=sum(u.tensor.bytes * (u.reads + u.writes) for u in mapping.tensors if not u.onchip),
+        dram_bytes=mapping.dram_bytes,
         stream_depths=dict(depths),
         fifo_bits=built.fifo_bits,
         bound=bound,

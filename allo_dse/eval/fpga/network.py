@@ -1,7 +1,8 @@
 """A design on an FPGA as a network of operation tables.
 
 Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
-processes of their own, which use their AXI port in turn and hand a token to each task whose tile has arrived.
+processes of their own, which use their AXI port in turn and hand a token to each task whose tile has arrived. Of a
+tensor that stays in DRAM a tile waits in a FIFO of the node until its task begins, which empties it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -103,6 +105,16 @@ class _Tile:
     done: list[int]
 
 
+class _Bound:
+    """The streams that a process uses, in the order in which it first does."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def port(self, stream: int) -> int:
+        return self.numbers.setdefault(stream, len(self.numbers))
+
+
 class _Builder:
     """Adds processes for tasks and tensors."""
 
@@ -113,6 +125,7 @@ class _Builder:
         self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
         self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
         self._tiles: dict[str, dict[int, _Tile]] = defaultdict(dict)
+        self._fifos: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     def tasks(self) -> IntArray:
         program = self._mapping.vmg.program
@@ -123,24 +136,45 @@ class _Builder:
             classes = kernel.class_of(pids)
             for number, task_class in enumerate(kernel.classes):
                 own = classes == number
-                numbers[tasks[own]] = self._class(program, task_class, pids[own])
+                numbers[tasks[own]] = self._class(program, task_class, pids[own], tasks[own])
         return numbers
 
-    def _class(self, program: CompiledProgram, task_class: TaskClass, pids: IntArray) -> list[int]:
+    def _class(self, program: CompiledProgram, task_class: TaskClass, pids: IntArray, tasks: IntArray) -> list[int]:
         streams = []
         for binding in task_class.body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
             number = program.first_stream[binding.stream.name] + binding.index.linear(pids)
             streams.append(self._wiring.fifo[number])
-        ports = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
+        copied = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
+        ports = [port for port in copied if port.tensor.name not in self._mapping.streamed]
         tiles = [port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64) for port in ports]
+        streamed, nodes = self._streamed(task_class), self._mapping.vmg.node_of_task[tasks]
         numbers = []
         for row, pid in enumerate(pids):
             fifos = [int(column[row]) for column in streams]
             arrivals, dones = self._tokens(ports, [int(column[row]) for column in tiles])
             table = self._table(task_class, tuple(int(p) for p in pid), len(arrivals), len(dones))
-            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones]))
+            own = [number for name, does, _ in streamed for number in self._fifo(name, does, int(nodes[row]))]
+            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones, *own]))
         return numbers
+
+    def _streamed(self, task_class: TaskClass) -> list[tuple[str, str, int]]:
+        """What tasks of a class copy of tensors that stay in DRAM, in the order in which they do: tensor, "reads" or
+        "writes", and cycles."""
+        found = []
+        for name, use in self._mapping.streamed.items():
+            for port in task_class.tensor_ports:
+                if port.tensor.name == name:
+                    cycles = use.cycles(math.prod(port.tile_shape))
+                    found += [(name, does, cycles) for does in ("reads", "writes") if getattr(port, does)]
+        return found
+
+    def _fifo(self, name: str, does: str, node: int) -> tuple[int, int]:
+        """The FIFO of a node for one tile of a tensor: streams that say whether there is room, and a tile."""
+        key = name, does, node
+        if key not in self._fifos:
+            self._fifos[key] = self._builder.stream(1), self._builder.stream(1)
+        return self._fifos[key]
 
     def _tokens(self, ports: Sequence[TensorPort], tiles: Sequence[int]) -> tuple[list[int], list[int]]:
         """Streams on which a task hears that its tiles are there, and says that its results are."""
@@ -160,9 +194,21 @@ class _Builder:
         key = (task_class.kernel, task_class.name, self._mapping.deciding(task_class, pid))
         if key not in self._tables:
             table, first = Table(), len(task_class.body.streams)
+            streamed = self._streamed(task_class)
+            fifos = [first + arrivals + dones + 2 * number for number in range(len(streamed))]
             for port in range(arrivals):
                 table.get(first + port)
+            for (_, does, cycles), room in zip(streamed, fifos, strict=True):
+                if does == "reads":
+                    table.get(room + 1)
+                    table.advance(cycles)
+                    table.get(room)
             write_parts(table, self._mapping.cost(task_class, pid).parts)
+            for (_, does, cycles), room in zip(streamed, fifos, strict=True):
+                if does == "writes":
+                    table.put(room)
+                    table.advance(cycles)
+                    table.put(room + 1)
             for port in range(dones):
                 table.put(first + arrivals + port)
             self._tables[key] = table
@@ -176,11 +222,38 @@ class _Builder:
         for position, use in enumerate(self._uses.values()):
             port = ports[external.port_of(position)]
             tiles = [tile for _, tile in sorted(self._tiles[use.tensor.name].items())]
+            if use.place == "dram":
+                numbers += [self._deliver(use, does, port) for does in ("reads", "writes") if getattr(use, does)]
+                continue
             if use.reads:
                 numbers.append(self._load(use, tiles, port))
             if use.writes:
                 numbers.append(self._store(use, tiles, port))
         return tuple(numbers)
+
+    def _deliver(self, use: TensorUse, does: Literal["reads", "writes"], port: int) -> int:
+        """Tiles of a tensor that stays in DRAM, on their way turn by turn."""
+        table, bound, uses = Table(), _Bound(), self._mapping.vmg.uses
+        external = self._mapping.device.external
+        if does == "reads":
+            table.wait(external.latency_cycles)
+        for one in uses.deliveries(use.tensor.name, does):
+            nodes = dict.fromkeys(self._mapping.vmg.node_of_task[list(one.tasks)].tolist())
+            fifos = [self._fifo(use.tensor.name, does, node) for node in nodes]
+            for room, tile in fifos:
+                if does == "reads":
+                    table.put(bound.port(room))
+                else:
+                    table.get(bound.port(tile))
+            table.request(0, use.cycles(one.words))
+            for room, tile in fifos:
+                if does == "reads":
+                    table.put(bound.port(tile))
+                else:
+                    table.get(bound.port(room))
+        if does == "writes":
+            table.wait(external.latency_cycles)
+        return self._builder.process(table, list(bound.numbers), [port])
 
     def _load(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
         table = Table()
@@ -188,7 +261,7 @@ class _Builder:
         table.wait(self._mapping.device.external.latency_cycles)
         for tile in tiles:
             if tile.arrived:
-                table.request(0, math.ceil(tile.words / use.words_per_cycle))
+                table.request(0, use.cycles(tile.words))
             for stream in tile.arrived:
                 table.put(len(bound))
                 bound.append(stream)
@@ -202,7 +275,7 @@ class _Builder:
                 table.get(len(bound))
                 bound.append(stream)
             if tile.done:
-                table.request(0, math.ceil(tile.words / use.words_per_cycle))
+                table.request(0, use.cycles(tile.words))
         table.wait(self._mapping.device.external.latency_cycles)
         return self._builder.process(table, bound, [port])
 

@@ -34,7 +34,7 @@ def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | N
         return None
     wiring = wiring_of(vmg, depths or {})
     nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
-    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()))
+    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
 
 
 def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsProject:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -14,12 +17,26 @@ from allo_dse.program.tensors import TensorPort
 from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import first_leaves
+from ..model.order import topological_levels
 
 Pid = tuple[int, ...]
 Use = tuple[Kernel, TaskClass, Pid]
 """A class, with its kernel and the process ids of a task of it."""
 StreamCounts = tuple[tuple[str, int], ...]
 """Per stream array its name, and a number of nodes or of pairs of nodes."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A tile on its way between DRAM and the nodes whose tasks use it in one turn.
+
+    Attributes:
+        words: elements of the tile. tasks: all that read it then, or the one that has written it.
+    """
+
+    tile: int
+    words: int
+    tasks: tuple[int, ...]
 
 
 class FoldUses:
@@ -33,6 +50,7 @@ class FoldUses:
     def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
         self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
         self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
+        self._deliveries: dict[tuple[str, str], tuple[Delivery, ...]] = {}
 
     @cached_property
     def classes(self) -> tuple[tuple[Use, ...], ...]:
@@ -64,6 +82,51 @@ class FoldUses:
             if len(own) and port.tile.grid and len(program.kernels[kernel].mesh) == _rank(port):
                 found.update(port.tile.linear(program.pids(kernel, own)).tolist())
         return max(1, len(found))
+
+    @cached_property
+    def turns(self) -> IntArray:
+        """Per task how many others it comes after at least, one after the other: those before it on its node, and those
+        that its streams come from: (task_count,)."""
+        edges, tasks = self._graph.edges, [group.leaves.tasks() for group in self._groups]
+        different = edges.source != edges.target
+        before = np.concatenate([edges.source[different], *(own[:, :-1].ravel() for own in tasks)])
+        after = np.concatenate([edges.target[different], *(own[:, 1:].ravel() for own in tasks)])
+        levels = topological_levels(before, after, len(self._node))
+        for own in tasks if (levels < 0).any() else ():
+            # Tasks that talk back and forth have no order but that of their nodes.
+            levels[own] = np.where(levels[own] < 0, levels.max() + 1 + np.arange(own.shape[1]), levels[own])
+        return levels
+
+    def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[Delivery, ...]:
+        """The tiles of a tensor as tasks need or have written them, turn after turn.
+
+        A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
+        """
+        if (tensor, does) not in self._deliveries:
+            self._deliveries[tensor, does] = tuple(self._delivered(tensor, does))
+        return self._deliveries[tensor, does]
+
+    def _delivered(self, tensor: str, does: Literal["reads", "writes"]) -> list[Delivery]:
+        program, words, rows = self._program, 0, [np.empty((0, 3), np.int64)]
+        for position, kernel in enumerate(program.kernels):
+            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+            pids = program.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, own in enumerate(kernel.classes):
+                for port in own.tensor_ports:
+                    if port.tensor.name != tensor or not getattr(port, does):
+                        continue
+                    members, words = classes == number, max(words, math.prod(port.tile_shape))
+                    tiles = port.tile.linear(pids[members]) if port.tile.grid else np.zeros(members.sum(), np.int64)
+                    rows.append(np.stack([self.turns[tasks[members]], tiles, tasks[members]], axis=1))
+        every = np.concatenate(rows)
+        every = every[np.lexsort(every.T[::-1])]
+        apart = (np.diff(every[:, :2], axis=0) != 0).any(axis=1) if does == "reads" else np.ones(len(every) - 1, bool)
+        return [
+            Delivery(int(one[0, 1]), words, tuple(one[:, 2].tolist()))
+            for one in np.split(every, np.flatnonzero(apart) + 1)
+            if len(one)
+        ]
 
     @cached_property
     def connections(self) -> tuple[StreamCounts, StreamCounts]:

@@ -10,7 +10,7 @@ A node is a processing element: tasks that a fold puts on one node use the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import Tensor
 
+from ..fold.fold_uses import Delivery
 from ..fold.vmg import VMG
 
 Pid = tuple[int, ...]
@@ -35,15 +36,25 @@ class TensorUse:
     """How a tensor reaches the design.
 
     Attributes:
-        onchip: it is in the design's memory already; nothing is copied.
-        words_per_cycle: elements that are copied per cycle.
+        place: "onchip" in the design's memory already, so that nothing is copied; "dram" where it stays, tiles coming
+            and going task by task; "auto" copied as a whole, to the nodes that use it and back.
+        words_per_cycle: elements that are copied per cycle. lanes: of a word.
     """
 
     tensor: Tensor
     reads: bool
     writes: bool
-    onchip: bool
+    place: str
     words_per_cycle: float
+    lanes: int
+
+    @property
+    def onchip(self) -> bool:
+        return self.place == "onchip"
+
+    def cycles(self, words: int) -> int:
+        """What so many elements take to copy."""
+        return math.ceil(words / self.words_per_cycle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +134,38 @@ class FpgaCosts:
                 uses.append(TensorUse(tensor, reads, writes, *self._transfer(tensor)))
         return tuple(uses)
 
-    def _transfer(self, tensor: Tensor) -> tuple[bool, float]:
-        """Whether a tensor stays on the chip, and elements per cycle that its port moves otherwise."""
+    @cached_property
+    def streamed(self) -> Mapping[str, TensorUse]:
+        """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
+        return {use.tensor.name: use for use in self.tensors if use.place == "dram"}
+
+    @cached_property
+    def dram_bytes(self) -> int:
+        """Bytes that are read from DRAM and written there."""
+        bits = 0
+        for use in self.tensors:
+            if use.place == "dram":
+                bits += sum(one.words for one in self._deliveries(use)) * use.tensor.dtype.bits
+            elif not use.onchip:
+                bits += use.tensor.bytes * (use.reads + use.writes) * BITS_PER_BYTE
+        return bits // BITS_PER_BYTE
+
+    def _deliveries(self, use: TensorUse) -> Iterator[Delivery]:
+        for does in ("reads", "writes"):
+            if getattr(use, does):
+                yield from self.vmg.uses.deliveries(use.tensor.name, does)
+
+    def _transfer(self, tensor: Tensor) -> tuple[str, float, int]:
+        """Where a tensor is, and if it is copied, elements per cycle and in a word."""
         options = {d.kind: d.options for d in self._about(tensor)}
-        onchip = options.get("place", {}).get("memory") == "onchip"
+        said = str(options.get("place", {}).get("memory"))
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
         splits = [d.banks(tensor.shape) for d in self._about(tensor) if d.kind == "partition"]
         banks = math.prod(count for split in splits for count in split.values())
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
         packed = max(1, bits // tensor.dtype.bits)
-        return onchip, self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
+        rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
+        return (said if said in ("onchip", "dram") else "auto"), rate, packed
 
     def _about(self, tensor: Tensor) -> list[Directive]:
         program = self.vmg.program
@@ -153,6 +186,7 @@ class FpgaCosts:
                 cost = self.cost(task_class, pid)
                 logic.append(cost.logic * group.count)
                 arrays.append(self._arrays(number, task_class, cost) * group.count)
+            arrays.append(self._tile_fifos(number) * group.count)
         return {"logic": Resources.total(logic), "arrays": Resources.total(arrays)}
 
     @property
@@ -179,9 +213,26 @@ class FpgaCosts:
             if port is None or not (port.reads or port.writes) or not storage.array.shape:
                 continue
             copied = port.tensor.name not in onchip
-            if copied or port.reads:  # results that stay on the chip are in the memory of whoever reads them
+            if port.tensor.name in self.streamed:
+                parts.append(storage.resources(self.device))
+            elif copied or port.reads:  # results that stay on the chip are in the memory of whoever reads them
                 buffers = 2 if copied and port.reads and self._is_dataflow else 1
                 parts.append(storage.resources(self.device, buffers * self.vmg.uses.tiles(group, task_class, port)))
+        return Resources.total(parts)
+
+    def _tile_fifos(self, group: int) -> Resources:
+        """Of one node: a FIFO for the next tile, or the last result, of each tensor that stays in DRAM."""
+        words: dict[tuple[str, str], int] = {}
+        for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
+            for port in task_class.tensor_ports:
+                for does in ("reads", "writes"):
+                    if port.tensor.name in self.streamed and getattr(port, does):
+                        key = port.tensor.name, does
+                        words[key] = max(words.get(key, 0), math.prod(port.tile_shape))
+        parts = []
+        for (name, _), count in words.items():
+            use = self.streamed[name]
+            parts.append(fifo_resources(self.device, use.tensor.dtype.bits * use.lanes, math.ceil(count / use.lanes)))
         return Resources.total(parts)
 
     @property
@@ -238,9 +289,20 @@ class FpgaCosts:
             parts.append(fifo_resources(self.device, arrays[name].dtype.bits, elements) * count)
         return Resources.total(parts)
 
+    def _table_of_tiles(self, use: TensorUse) -> Resources:
+        """Memory that says which tile is next and which nodes it is for: an entry for each task at most."""
+        kernels = [k for k in self.vmg.program.kernels if any(arg.name == use.tensor.name for arg in k.args)]
+        words = sum(kernel.task_count for kernel in kernels)
+        bits = math.prod(use.tensor.shape).bit_length() + self.vmg.node_count.bit_length()
+        if words * bits <= self.device.arrays.lutram_bits:
+            return Resources(lut=math.ceil(self.device.arrays.lut_per_bit * bits * math.ceil(words / 64)))
+        return Resources(bram18=self.device.arrays.bram18(words, bits))
+
     def _axi(self) -> Resources:
         external, parts = self.device.external, []
         for use in self.tensors:
             if not use.onchip:
                 parts += [external.adapter, *([external.load] * use.reads), *([external.store] * use.writes)]
+            if use.place == "dram":
+                parts.append(self._table_of_tiles(use) * (use.reads + use.writes))
         return Resources.total([*parts, external.control]) if parts else Resources()

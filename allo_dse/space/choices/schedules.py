@@ -100,11 +100,13 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
 
 
 ADDERS_BY = ("auto", "fabric")
-_MEMORIES = ("auto", "onchip", "bram", "uram", "lutram", "register")
+_MEMORIES = ("auto", "onchip", "dram", "bram", "uram", "lutram", "register")
 
 
 def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
-    """Where an array is: "auto", "bram", "uram", "lutram", "register", or "onchip" for a tensor that is not copied."""
+    """Where an array is: "auto", "bram", "uram", "lutram", "register"; for a tensor "onchip", so that it is not copied,
+    or "dram", where it stays but for the tiles of the tasks at work.
+    """
     if not places or any(place not in _MEMORIES for place in places):
         raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")
     return ScheduleParameter("place", array, "memory", tuple(places))

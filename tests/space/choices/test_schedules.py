@@ -79,7 +79,7 @@ def test_a_device_without_ultra_ram_offers_none() -> None:
         (lambda: dse.pipeline("k:i", [-1]), "pipeline"),
         (lambda: dse.unroll("k:i", []), "unroll"),
         (lambda: dse.partition("X", 1, [2], kind="diagonal"), "'cyclic' or 'block'"),
-        (lambda: dse.memory("X", ["dram"]), "known places"),
+        (lambda: dse.memory("X", ["disk"]), "known places"),
         (lambda: schedules_of(["every"], U280), "not a schedule parameter"),
         (lambda: schedules_of("auto", dse.Device.load("npu1_1col")), "is no FPGA"),
         (lambda: DeclaredSchedules([dse.pack("X", [32]), dse.pack("X", [64])], U280), "declared twice"),

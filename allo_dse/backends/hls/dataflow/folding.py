@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..cpp.streams import Carrier
 from .functions import TaskFunction, tensor_text
 from .local_copies import Parameter
 from .tensor_plan import ClassPlan
+from .tile_movers import TileMover
 from .top import Top, declare_stream
 
 
@@ -27,11 +28,13 @@ class Folding:
         nodes: per process the tasks it executes, one after the other, as task ids.
         fifo: per stream of the program, the number of its FIFO.
         depth: per FIFO, the tokens it holds.
+        turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
     """
 
     nodes: tuple[tuple[int, ...], ...]
     fifo: tuple[int, ...]
     depth: tuple[int, ...]
+    turn: tuple[int, ...]
 
 
 @dataclass
@@ -54,10 +57,12 @@ class _Node:
     """The function of a process under construction.
 
     Attributes:
+        number: of the node.
         known: the parameter or local stream that stands for a FIFO, a tensor or a whole array of streams.
         calls: functions with their arguments, of which integers may follow a loop.
     """
 
+    number: int
     names: Names
     parameters: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
@@ -91,6 +96,7 @@ class _Folded:
     tasks: dict[int, _Task]
     fifos: dict[int, _Fifo]
     written: frozenset[str]
+    tiles: Mapping[tuple[str, str], TileMover]
 
     def fifo_of(self, port: StreamPort, pid: tuple[int, ...]) -> int:
         first = self.top.program.first_stream[port.stream.name]
@@ -102,22 +108,43 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
     tasks = _tasks(top, plans)
     used = {id(task.plan): task.plan for task in tasks.values()}.values()
     written = frozenset(port.port.tensor.name for plan in used for port in plan.ports if port.copies_out)
-    folded = _Folded(top, folding, tasks, {}, written)
+    folded = _Folded(top, folding, tasks, {}, written, _tile_movers(folding, tasks))
     _find_fifos(folded)
     _declare(folded)
-    texts = []
+    for mover in folded.tiles.values():
+        mover.declare(top)
+    loaded = [mover for mover in folded.tiles.values() if mover.load]
+    stored = {mover.tensor.name: mover for mover in folded.tiles.values() if not mover.load}
+    names = {m.tensor.name: f"{m.tensor.name}_in" if m.tensor.name in stored else m.tensor.name for m in loaded}
+    texts = [mover.emit(top, names[mover.tensor.name]) for mover in loaded]
     for number, members in enumerate(folding.nodes):
         own = [folded.tasks[task] for task in members if task in folded.tasks]
         if not own:
             continue
-        node = _Node(Names({f.symbol for f in top.functions.values()}))
+        node = _Node(number, Names({f.symbol for f in top.functions.values()}))
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")
             node.calls.append((called, tuple(_value(folded, node, task, p) for p in task.function.parameters)))
         name = top.names.new(f"node_{number}")
         texts.append(_function(name, node, [top.program.task_name(task) for task in members]))
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
-    return texts
+    return [*texts, *(mover.emit(top, name) for name, mover in stored.items())]
+
+
+def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str, str], TileMover]:
+    """What moves tiles of tensors that stay in DRAM, by tensor and "in" or "out"."""
+    movers: dict[tuple[str, str], TileMover] = {}
+    for number, members in enumerate(folding.nodes):
+        for member in (m for m in members if m in tasks):
+            task = tasks[member]
+            for parameter in task.function.parameters:
+                if parameter.kind not in ("in", "out"):
+                    continue
+                port = task.plan.ports[parameter.number]
+                key = port.port.tensor.name, parameter.kind
+                mover = movers.setdefault(key, TileMover(port.port.tensor, load=parameter.kind == "in"))
+                mover.add(folding.turn[member], port, task.pid, number)
+    return movers
 
 
 def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _Task]:
@@ -184,6 +211,10 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     port = task.plan.ports[parameter.number]
     tensor, top = port.port.tensor, folded.top
     key = ("tensor", tensor.name)
+    if parameter.kind in ("in", "out"):
+        mover = folded.tiles[tensor.name, parameter.kind]
+        text = f"hls::stream< {port.word} > &{{}}"
+        return node.parameter((tensor.name, parameter.kind), mover.streams, text, mover.stream(node.number))
     if parameter.kind == "value":
         element = element_of_dtype(tensor.dtype)
         return node.parameter(key, tensor.name, f"{element} {{}}", top.value(tensor))

@@ -78,11 +78,11 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
 
 def copy_out(frame: Frame, port: PortPlan, argument: ir.Value) -> None:
     """Send results at the end of the task."""
-    if port.access not in ("stream", "own") or not port.copies_out:
+    if not (port.is_moved or port.access == "own") or not port.copies_out:
         return
     target = frame.body.pointers[argument]
     array = frame.body.views[argument].array
-    if port.access == "stream":
+    if port.is_moved:
         _copy(frame, port, array, "out", lambda mine, there: f"{target}.write({mine});", target)
         return
 

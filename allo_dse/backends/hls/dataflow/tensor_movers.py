@@ -12,8 +12,6 @@ from ..cpp.linear import Atom, Linear
 from ..cpp.names import Names
 from .tensor_plan import Group, PortPlan
 
-TILE_STREAM_DEPTH = 2
-
 
 @dataclass(frozen=True)
 class TileStream:
@@ -28,12 +26,8 @@ class TileStream:
     port: PortPlan
 
     @property
-    def element(self) -> str:
-        return str(element_of_dtype(self.port.port.tensor.dtype))
-
-    @property
     def type(self) -> str:
-        return f"hls::stream<{self.port.word}, {TILE_STREAM_DEPTH}>"
+        return f"hls::stream<{self.port.word}, {self.port.stream_depth}>"
 
     @property
     def dims(self) -> str:
@@ -72,14 +66,14 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
     lines, depth = [f"  // for tasks of {group.plan.symbol}"], 1
     pid = [f"p{axis}" for axis in range(len(group.start))]
     for axis in outer:
-        lines += [_loop(depth, pid[axis], group.extent[axis]), "#pragma HLS unroll"]
+        lines += [loop(depth, pid[axis], group.extent[axis]), "#pragma HLS unroll"]
         depth += 1
     counters = []
     for dim, extent in enumerate(port.box.extents):
         counters.append("ijklmn"[min(dim, 5)] if extent > 1 else "")
         if extent > 1:
             step = port.lanes if dim == len(port.box.extents) - 1 else 1
-            lines.append(_loop(depth, counters[-1], extent, step))
+            lines.append(loop(depth, counters[-1], extent, step))
             depth += 1
     if any(counters):
         lines.append("#pragma HLS pipeline II=1")
@@ -88,7 +82,7 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
     return [*lines, *("  " * (opened - level) + "}" for level in range(opened))]
 
 
-def _loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
+def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
     by = f"{counter}++" if step == 1 else f"{counter} += {step}"
     return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
 
@@ -104,28 +98,47 @@ def _element(
     load: bool,
 ) -> list[str]:
     """Move one element, or one word."""
-    indent, lanes = "  " * depth, stream.port.lanes
-    lane = " + lane" if lanes > 1 else ""
-    there = f"{tensor_name(tensor)}[{_address(tensor, stream, counters)}{lane}]"
-    fixed = tensor.dtype.is_fixed
-    each = [_loop(depth, "lane", lanes), "#pragma HLS unroll"]
+    port, indent, own = stream.port, "  " * depth, stream.of(pid)
+    address = _address(tensor, stream, counters)
+    if not load and port.lanes == 1:
+        return stored(port, address, f"{own}.read()", depth)
     if not load:
-        target = f"{there}{'.range()' if fixed else ''}"
-        if lanes == 1:
-            return [f"{indent}{target} = {stream.of(pid)}.read();"]
-        word = f"{indent}const {stream.port.word} word = {stream.of(pid)}.read();"
-        return [word, *each, f"{indent}  {target} = word[lane];", f"{indent}}}"]
-    value = f"({stream.element}){there}.range()" if fixed else there
-    if lanes > 1:
-        lines = [f"{indent}{stream.port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
-    elif not shared:
-        return [f"{indent}{stream.of(pid)}.write({value});"]
-    else:
-        lines = [f"{indent}const {stream.element} element = {value};"]
+        return [f"{indent}const {port.word} word = {own}.read();", *stored(port, address, "word", depth)]
+    if port.lanes == 1 and not shared:
+        return [f"{indent}{own}.write({_value(port, address)});"]
+    lines = loaded(port, address, depth)
     for level, axis in enumerate(shared):
-        lines += [_loop(depth + level, pid[axis], stream.group.extent[axis]), "#pragma HLS unroll"]
-    lines.append(f"{'  ' * (depth + len(shared))}{stream.of(pid)}.write(element);")
+        lines += [loop(depth + level, pid[axis], stream.group.extent[axis]), "#pragma HLS unroll"]
+    lines.append(f"{'  ' * (depth + len(shared))}{own}.write(element);")
     return [*lines, *("  " * (depth + len(shared) - 1 - level) + "}" for level in range(len(shared)))]
+
+
+def loaded(port: PortPlan, address: str, depth: int) -> list[str]:
+    """Load one element, or one word, into `element`."""
+    indent, value = "  " * depth, _value(port, address)
+    if port.lanes == 1:
+        return [f"{indent}const {port.word} element = {value};"]
+    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
+    return [f"{indent}{port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
+
+
+def stored(port: PortPlan, address: str, value: str, depth: int) -> list[str]:
+    """Store one element, or one word."""
+    indent = "  " * depth
+    target = f"{_there(port, address)}{'.range()' if port.port.tensor.dtype.is_fixed else ''}"
+    if port.lanes == 1:
+        return [f"{indent}{target} = {value};"]
+    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
+    return [*each, f"{indent}  {target} = {value}[lane];", f"{indent}}}"]
+
+
+def _there(port: PortPlan, address: str) -> str:
+    return f"{tensor_name(port.port.tensor)}[{address}{' + lane' if port.lanes > 1 else ''}]"
+
+
+def _value(port: PortPlan, address: str) -> str:
+    there, dtype = _there(port, address), port.port.tensor.dtype
+    return f"({element_of_dtype(dtype)}){there}.range()" if dtype.is_fixed else there
 
 
 def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:

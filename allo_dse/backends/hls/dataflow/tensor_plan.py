@@ -2,7 +2,8 @@
 
 A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
 tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
-others write, all go to DRAM directly.
+others write, all go to DRAM directly. Tasks that share a process copy their parts themselves, unless the schedule
+leaves the tensor in DRAM: then the streams of these two processes hold the next part.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from ..cpp.linear import Linear
 from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
-Access = Literal["unused", "value", "stream", "own", "shared", "onchip"]
-"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; by copying its part
-from and to DRAM itself; element by element in DRAM; in memory on the chip that lies outside of the kernel."""
+Access = Literal["unused", "value", "stream", "tiles", "own", "shared", "onchip"]
+"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; through those, and
+streams that hold the whole part; by copying its part from and to DRAM itself; element by element in DRAM; in memory on
+the chip that lies outside of the kernel."""
 NAME = "df.name"
+TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
@@ -57,8 +60,18 @@ class PortPlan:
     def lanes(self) -> int:
         """Elements of a word: neighbours in the last dimension of the box, which must divide it."""
         lanes, rest = divmod(self.word_bits, self.port.tensor.dtype.bits)
-        fits = self.access == "stream" and lanes > 1 and not rest and self.box.extents[-1] % lanes == 0
+        fits = self.is_moved and lanes > 1 and not rest and self.box.extents[-1] % lanes == 0
         return lanes if fits else 1
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether load and store processes move it."""
+        return self.access in ("stream", "tiles")
+
+    @property
+    def stream_depth(self) -> int:
+        """Of the streams between those processes and the task, in words."""
+        return math.prod(self.box.extents) // self.lanes if self.access == "tiles" else TILE_STREAM_DEPTH
 
     @property
     def word(self) -> str:
@@ -137,11 +150,13 @@ class TensorOptions:
 
     Attributes:
         onchip: those that are in memory on the chip and are not copied.
+        dram: those that stay in DRAM but for the tiles of the tasks at work.
         word_bits: width of the words in which tensors are moved, by name.
         fifos: tasks' own arrays that are FIFOs, by name.
     """
 
     onchip: frozenset[str]
+    dram: frozenset[str]
     word_bits: Mapping[str, int]
     fifos: frozenset[str]
 
@@ -150,9 +165,10 @@ def tensor_options(program: CompiledProgram, directives: Sequence[Directive], re
     """The directives that say where tensors are and how they move."""
     names = {tensor.name for tensor in program.tensors}
     own = [d for d in directives if d.scope in regions and d.name in names]
-    onchip = frozenset(d.name for d in own if d.kind == "place" and d.options["memory"] == "onchip")
+    places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
+    onchip, dram = (frozenset(n for n, said in places.items() if said == place) for place in ("onchip", "dram"))
     words = {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"}
-    return TensorOptions(onchip, words, frozenset(d.name for d in directives if d.kind == STREAM))
+    return TensorOptions(onchip, dram, words, frozenset(d.name for d in directives if d.kind == STREAM))
 
 
 def class_plans(
@@ -171,7 +187,7 @@ def class_plans(
         numbers = kernel.class_of(pids)
         for position, task_class in enumerate(kernel.classes):
             found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], options.fifos))
-    access = {t.name: "onchip" if t.name in options.onchip else _access(t, found, folded) for t in program.tensors}
+    access = {tensor.name: _access(tensor, found, options, folded) for tensor in program.tensors}
     access |= {one.tensor.name: "shared" for one in program.shared}
     return [_with_access(plan, access, options.word_bits) for plan in found]
 
@@ -232,7 +248,9 @@ def _with_access(plan: ClassPlan, access: Mapping[str, Access], word_bits: Mappi
     return replace(plan, ports=tuple(ports))
 
 
-def _access(tensor: Tensor, plans: Sequence[ClassPlan], folded: bool) -> Access:
+def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
+    if tensor.name in options.onchip:
+        return "onchip"
     users = [(plan, port) for plan in plans for port in plan.ports if port.port.tensor == tensor]
     users = [(plan, port) for plan, port in users if port.footprint.box is not None]
     written = any(port.footprint.writes for _, port in users)
@@ -240,6 +258,8 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], folded: bool) -> Access:
         return "shared" if written else "value"
     if written and _overlap(tensor, users):
         return "shared"
+    if tensor.name in options.dram:
+        return "tiles"
     return "own" if folded else "stream"
 
 

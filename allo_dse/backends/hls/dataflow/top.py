@@ -23,7 +23,7 @@ from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import TaskFunction, array_pragmas_of, tensor_text
 from .local_copies import Parameter
-from .tensor_movers import TILE_STREAM_DEPTH, TileStream, mover, tensor_name
+from .tensor_movers import TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
 AXI_BITS = 512
@@ -156,7 +156,7 @@ def declare_tiles(top: Top, groups: Sequence[Group]) -> None:
                 stream = TileStream(name, group, port)
                 top.tiles[number, parameter.kind, port.port.tensor.name + str(parameter.number)] = stream
                 top.lines.append(f"  {stream.type} {name}{stream.dims}" + (";" if stream.dims else f'("{name}");'))
-                top.lines.append(f"#pragma HLS stream variable={name} depth={TILE_STREAM_DEPTH}")
+                top.lines.append(f"#pragma HLS stream variable={name} depth={port.stream_depth}")
 
 
 def call_movers(top: Top, kind: str) -> None:
