@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 
 STDOUT, STDERR = 1, 2
+EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
 COPIED = ("run", "go on with")
 """Facts that are paths or commands."""
 
@@ -35,6 +37,12 @@ COPIED = ("run", "go on with")
 def flowing(text: str) -> str:
     """Help whose paragraphs end their lines where the terminal does; lines that begin with a space stay as they are."""
     return re.sub(r"(?m)(?<=\S)\n(?=\S)", " ", text)
+
+
+def say_stopped(stopped: KeyboardInterrupt, command: Sequence[str]) -> int:
+    """Tell the user of a run that was left how to go on with it; returns the exit code."""
+    print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
+    return EXIT_SIGNALS.get(str(stopped), EXIT_SIGNALS["Ctrl-C"])
 
 
 def console() -> Console:

@@ -21,6 +21,8 @@ from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.space.choices.schedules import ScheduleParameter, memory
 from allo_dse.tune.results.best import BestDesign
+from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.search.budget import SIGNALS, StepLeft
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 
@@ -101,24 +103,32 @@ def search_fronts(
         target: what shall build the designs, as a study has it.
 
     Raises:
-        StudyError: for an operator of which no design fits the device.
+        StudyError: for an operator of which no design fits the device, and where a program changes meanwhile.
+        KeyboardInterrupt: once a search was stopped; another call goes on with it.
     """
     found, options = Device.of(device), Options(Path(cache), trials, target, seed)
     points: dict[str, tuple[Point, ...]] = {}
-    for key, one in {work_key(one.work): one for one in single_operators(network)}.items():
+    singles, fused = single_operators(network), tuple(fused_operators(network))
+    keys = {one.step.name: work_key(one.work) for one in (*singles, *fused)}
+    for key, one in {keys[one.step.name]: one for one in singles}.items():
         try:
             points[key] = tuple(_improving(_points(key, one.work, found, options)))
         except StudyError as error:
             place = f"{network.name}: step {one.step.name!r} ({one.work.kind})"
             raise StudyError(f"{place}: {error.message}", hint=error.hint or _HINTS[target == "allo"]) from error
-    for key, one in {work_key(one.work): one for one in fused_operators(network)}.items():
+    for key, one in {keys[one.step.name]: one for one in fused}.items():
         with suppress(StudyError):  # where no design of both together fits, each has its own
             points[key] = tuple(_improving(_points(key, one.work, found, options)))
-    every = (*single_operators(network), *fused_operators(network))
-    candidates = tuple(one for one in every if work_key(one.work) in points)
+    for one in (*singles, *fused):
+        if work_key(one.work) != keys[one.step.name]:
+            raise StudyError(
+                f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
+                hint="run it again: what it changes is searched again",
+            )
+    candidates = tuple(one for one in (*singles, *fused) if keys[one.step.name] in points)
     if isinstance(found, FpgaDevice):
-        candidates = tuple(_with_copies(candidates))
-    return Fronts(network, found, candidates, {one.step.name: work_key(one.work) for one in candidates}, points)
+        candidates = tuple(_with_copies(candidates, keys))
+    return Fronts(network, found, candidates, {one.step.name: keys[one.step.name] for one in candidates}, points)
 
 
 @dataclass(frozen=True)
@@ -139,11 +149,11 @@ def work_key(work: Work) -> str:
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
+def _with_copies(candidates: Iterable[Operator], keys: Mapping[str, str]) -> Iterator[Operator]:
     """Every operator on each of the pieces of hardware that those like it may have, the n-th on the first n."""
     alike: dict[str, int] = {}
     for one in candidates:
-        key = work_key(one.work)
+        key = keys[one.step.name]
         alike[key] = alike.get(key, 0) + 1
         yield from (replace(one, copy=copy) for copy in range(min(alike[key], MOST_COPIES)))
 
@@ -215,8 +225,8 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
         reference=work.reference,
         verify_with=work.verify_with,
     )
-    place = options.cache / f"{key}-{device.key[:12]}-{options.trials}-{options.seed}"
-    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
+    place = options.cache / f"{key}-{device.key[:12]}-dram-{options.trials}-{options.seed}"
+    result = _searched(study, place, options)
     designs = sorted(result.front, key=lambda one: -float(one.metrics["latency_us"]))
     if not designs:
         raise StudyError(f"no design fits {device.name}", hint="smaller sizes or more trials may")
@@ -236,12 +246,18 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
         )
 
 
+def _searched(study: Study, place: Path, options: Options) -> Result:
+    """The result of a whole search, or of what was left of one."""
+    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
+    if result.stopped in SIGNALS:
+        raise StepLeft(result.stopped)
+    return result
+
+
 def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
     """The fastest design of a study; None where none fits so many columns of the whole array."""
     try:
-        result = study.run(
-            options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False
-        )
+        result = _searched(study, place, options)
         best = result.best()
     except StudyError:
         if columns < whole:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 import allo_dse as dse
+from allo_dse.cli.commands.network import network
 from allo_dse.device.device import NpuDevice
+from allo_dse.dnn import fronts as fronts_module
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.out.export import export
+from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.search.budget import StepLeft
 from tests.studies.test_npu import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
@@ -131,6 +138,55 @@ def test_the_command_maps_a_network(tmp_path: Path) -> None:
     ]
     again = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache)
     assert "no composition of these designs is faster" in again.stdout
+
+
+def _two_products() -> dse.Network:
+    net = dse.Network("two")
+    x = net.input("x", (32, 32))
+    for name in ("first", "second"):
+        size = 32 if name == "first" else 64
+        w = net.constant(f"{name}_w", np.ones((32, size)))
+        net.output(net.add(gemm_work(32, size, 32, element_type("bf16")), x, w, name=name))
+    return net
+
+
+@pytest.mark.parametrize("device", ["npu1_1col", "u280"])
+def test_a_search_that_is_stopped_is_no_search_without_designs(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = dse.Study.run
+    stopped = iter([True])
+
+    def stopping(study: dse.Study, *given: Any, **named: Any) -> Result:
+        result = run(study, *given, **named)
+        return replace(result, stopped="SIGTERM") if next(stopped, False) else result
+
+    monkeypatch.setattr(dse.Study, "run", stopping)
+    with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+        search_fronts(_two_products(), device, trials=2, cache=tmp_path)
+    assert search_fronts(_two_products(), device, trials=2, cache=tmp_path).points
+
+
+def test_a_program_that_changes_during_the_search_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, sources = fronts_module.work_key, iter(["before", "before"])
+    monkeypatch.setattr(fronts_module, "work_key", lambda work: key(work) + next(sources, "after"))
+    with pytest.raises(dse.StudyError, match=r"two: the source of 'first' \(gemm\) changed during the search"):
+        search_fronts(_two_products(), "npu1_1col", trials=2, cache=tmp_path)
+
+
+def test_the_command_that_is_stopped_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*given: object, **named: object) -> Fronts:
+        raise StepLeft("SIGTERM")
+
+    monkeypatch.setattr(fronts_module, "search_fronts", stopped)
+    monkeypatch.setattr(sys, "argv", ["allo-tune", "network", "studies/networks/mlp_npu.py"])
+    with pytest.raises(typer.Exit) as left:
+        network(Path("studies/networks/mlp_npu.py"), cache=tmp_path)
+    assert left.value.exit_code == 143
+    said = capsys.readouterr().err
+    assert "what was evaluated is kept. Go on with: allo-tune network studies/networks/mlp_npu.py" in said
 
 
 def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:

@@ -89,3 +89,12 @@ def test_the_project_computes_what_the_network_does(fronts: Fronts, tmp_path: Pa
     )
     assert done.returncode == 66
     assert "output both.result is" in done.stderr
+
+
+def test_weights_stay_in_dram(fronts: Fronts) -> None:
+    """Matrices come tile by tile, so that no operator needs memory for a whole one."""
+    for points in fronts.points.values():
+        for point in points:
+            mapping = point.design.design.mapping.fpga
+            assert set(mapping.streamed) == {tensor.name for tensor in point.design.design.program.tensors}
+            assert point.dram_bytes == mapping.dram_bytes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from ..output import JSON, console, json_only, print_facts, print_json
+from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
     from allo_dse.dnn.compose import Composition, Launch
@@ -58,7 +59,10 @@ def network(  # noqa: PLR0913 (the flags of a command)
 
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
-        fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
+        try:
+            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
+        except KeyboardInterrupt as stopped:
+            raise typer.Exit(say_stopped(stopped, ["allo-tune", *sys.argv[1:]])) from None
         found = compositions(fronts) if front else [compose(fronts, stream=stream)]
     assert out is not None
     if output is not None:

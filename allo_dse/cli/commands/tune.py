@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,10 +17,9 @@ from rich.console import Console
 from allo_dse import __version__
 from allo_dse.tune.run.options import RunOptions
 
-from ..output import flowing, json_only
+from ..output import EXIT_SIGNALS, flowing, json_only, say_stopped
 
 _EXIT_NO_RESULT = 1
-_EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
 
 _HELP = """Search the designs of the studies in a Python file, and show the best ones.
 
@@ -162,7 +160,6 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.eval.hardware.command import located
     from allo_dse.tune.run.dry_run import outlook
     from allo_dse.tune.run.session import run_study
-    from allo_dse.tune.search.budget import StepLeft
     from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
     from allo_dse.tune.store.file_names import file_name
@@ -188,11 +185,10 @@ def tune(  # noqa: PLR0913 (the flags of a command)
                 result = run_study(one, RunOptions(**given, command=command, progress=progress))
                 if not as_json:  # else the reporter has shown the result itself
                     print_result(result, Console(highlight=False), command)
-                if result.stopped in _EXIT_SIGNALS:
-                    raise typer.Exit(_EXIT_SIGNALS[result.stopped])
+                if result.stopped in EXIT_SIGNALS:
+                    raise typer.Exit(EXIT_SIGNALS[result.stopped])
                 if result.wrong or not result.front or any(one.measured_nothing for one in result.rung_failures):
                     code = _EXIT_NO_RESULT
     except KeyboardInterrupt as stopped:
-        print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
-        code = _EXIT_SIGNALS[stopped.args[0] if isinstance(stopped, StepLeft) else "Ctrl-C"]
+        code = say_stopped(stopped, command)
     raise typer.Exit(code)

@@ -4,5 +4,5 @@ Each file holds a `Choice` (`space/choice.py` says what that is). A choice impor
 `space`; it does not know the others, `Space`, or a sampler. To add a kind, write one file like `output_depth.py`.
 
 Imports: common, device, ir, mapper, program, space.
-Imported by: allo_dse, space, tune.
+Imported by: allo_dse, dnn, space, tune.
 """

@@ -89,6 +89,10 @@ class Budget:
         return min(estimates) if estimates else None
 
 
+SIGNALS = ("Ctrl-C", "SIGTERM")
+"""By which a user stops a run."""
+
+
 class StepLeft(KeyboardInterrupt):
     """A stop was requested ("Ctrl-C" or "SIGTERM" is its argument), and the step that runs has not ended by itself."""
 
@@ -149,7 +153,7 @@ class StopSignals:
         elif self.requested:
             raise KeyboardInterrupt
         else:
-            self.requested = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            self.requested = SIGNALS[number != signal.SIGINT]
             threading.Thread(target=self._insist, args=(number,), daemon=True).start()
 
     def _insist(self, number: int) -> None:

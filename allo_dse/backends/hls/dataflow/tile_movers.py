@@ -1,7 +1,7 @@
 """Processes that move tiles between DRAM and the nodes of a folded program, turn by turn.
 
-Which tile goes where next is a table: nodes take their tasks in any order. Tiles that several nodes read in one turn are
-loaded once.
+Which tile goes where next is a table: nodes take their tasks in any order. Tiles that several nodes read in one turn
+are loaded once.
 """
 
 from __future__ import annotations
