@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph.node_names import bundle_name, chain_name
 from .joint import JointFold, Step
-from .mesh_primitives import Coordinate, Plan, Primitives, bundle_nodes, chain_nodes, plans
+from .mesh_primitives import Coordinate, Made, Plan, Primitives, bundle_nodes, chain_nodes, plans
 
 
 @dataclass
@@ -27,22 +26,35 @@ class _Nodes:
     at: dict[Coordinate, tuple[str, ...]]
 
 
-def joint_primitives(joint: JointFold) -> tuple[Primitives, dict[str, str]]:
-    """The sequence that folds the program's graph as a joint fold does, and the nodes' names by their first task's."""
-    primitives: Primitives = []
+def joint_primitives(joint: JointFold) -> Primitives:
+    """The sequence that folds the program's graph as a joint fold does."""
+    made = Made()
+    _make(joint, made)
+    return made.primitives
+
+
+def joint_names(joint: JointFold) -> dict[str, str]:
+    """The nodes' names by their first task's, in the order in which the sequence makes them; tasks by themselves come
+    first."""
+    made = Made(heads=True)
+    final = _make(joint, made)
+    names = {made.first_task[name]: name for name in made.first_task if name in final}
+    return dict(sorted(names.items(), key=lambda item: item[0] != item[1]))
+
+
+def _make(joint: JointFold, made: Made) -> set[str]:
+    """Carry out a joint fold; returns the names of the nodes that it leaves."""
     own = plans(joint.program, joint.fold, joint.rules)
     nodes: dict[int, _Nodes] = {}
-    first_task: dict[str, str] = {}
-    chained = [chain_nodes(plan, primitives, first_task) for plan in own]
+    chained = [chain_nodes(plan, made) for plan in own]
     for kernel, (plan, names) in enumerate(zip(own, chained, strict=True)):
-        nodes[kernel] = _by_links(plan, bundle_nodes(plan, names, primitives, first_task))
+        nodes[kernel] = _by_links(plan, bundle_nodes(plan, names, made))
     for step in joint.steps or []:
         if step.chain:
-            _chain(step, nodes, primitives, first_task)
+            _chain(step, nodes, made)
         else:
-            _bundle(step, joint, nodes, primitives, first_task)
-    final = {name for kernel in nodes.values() for row in kernel.at.values() for name in row}
-    return primitives, {first_task[name]: name for name in final}
+            _bundle(step, joint, own, nodes, made)
+    return {name for kernel in nodes.values() for row in kernel.at.values() for name in row}
 
 
 def _by_links(plan: Plan, names: dict[Coordinate, str]) -> _Nodes:
@@ -55,7 +67,7 @@ def _by_links(plan: Plan, names: dict[Coordinate, str]) -> _Nodes:
     return _Nodes(links, {place: tuple(row) for place, row in found.items()})
 
 
-def _chain(step: Step, nodes: dict[int, _Nodes], primitives: Primitives, first_task: dict[str, str]) -> None:
+def _chain(step: Step, nodes: dict[int, _Nodes], made: Made) -> None:
     """Chain corresponding nodes; all members then hold the merged ones."""
     head, *others = (nodes[kernel] for kernel in step.chain)
     merged = {}
@@ -63,10 +75,7 @@ def _chain(step: Step, nodes: dict[int, _Nodes], primitives: Primitives, first_t
     for place, (name,) in head.at.items():
         for rest in rests:
             (follower,) = rest[_key(head, place)]
-            primitives.append(("chain", [name, follower]))
-            joined = chain_name((name, follower))
-            first_task[joined] = first_task[name]
-            name = joined
+            name = made.chain(name, follower)
         merged[_key(head, place)] = (name,)
     for member in (head, *others):
         member.at = {place: merged[_key(member, place)] for place in member.at}
@@ -78,36 +87,29 @@ def _key(nodes: _Nodes, place: Coordinate) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((link, at) for link, at, kept in zip(nodes.links, place, wide, strict=True) if kept))
 
 
-def _bundle(
-    step: Step, joint: JointFold, nodes: dict[int, _Nodes], primitives: Primitives, first_task: dict[str, str]
-) -> None:
+def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nodes], made: Made) -> None:
     """Bundle all nodes at one place of a linked axis with those at other places."""
     link = step.link
     assert link is not None
     taking = [kernel for kernel, loops in enumerate(joint.loops) if link in [other for other, _ in loops]]
-    plan, axis = _axis_of(joint, taking[0], link)
+    plan = own[taking[0]]
+    axis = next(axis for axis, rule in enumerate(plan.rules) if rule.link == link)
+    heads = [plan.pid(axis, u, 0) for u in range(plan.fold.axes[axis].spatial)]
+    trips = plan.trips(axis)
     new_names: dict[str, str] = {}
-    for u in range(plan.fold.axes[axis].spatial):
-        rows = [_nodes_at(nodes, taking, link, plan.pid(axis, u, v)) for v in range(plan.trips(axis))]
-        primitives.append(("bundle", rows if len(rows[0]) > 1 else [row[0] for row in rows]))
-        for name in rows[0]:
-            new_names[name] = bundle_name(name, len(rows))
-            first_task[new_names[name]] = first_task[name]
+    for u in range(len(heads)):
+        places = range(1 if made.heads else trips)
+        rows = [_nodes_at(nodes, taking, link, plan.pid(axis, u, v)) for v in places]
+        new_names |= zip(rows[0], made.bundle(rows, trips), strict=True)
     for kernel in taking:
-        own = nodes[kernel]
-        position = own.links.index(link)
+        mine = nodes[kernel]
+        position = mine.links.index(link)
         kept = {}
-        for u in range(plan.fold.axes[axis].spatial):
-            first = plan.pid(axis, u, 0)
-            for place, row in own.at.items():
+        for u, first in enumerate(heads):
+            for place, row in mine.at.items():
                 if place[position] == first:
                     kept[*place[:position], u, *place[position + 1 :]] = tuple(new_names[name] for name in row)
-        own.at = kept
-
-
-def _axis_of(joint: JointFold, kernel: int, link: int) -> tuple[Plan, int]:
-    plan = plans(joint.program, joint.fold, joint.rules)[kernel]
-    return plan, next(axis for axis, rule in enumerate(plan.rules) if rule.link == link)
+        mine.at = kept
 
 
 def _nodes_at(nodes: dict[int, _Nodes], kernels: list[int], link: int, value: int) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ node to node of one kernel, the nodes they connect are bundled together, as tupl
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from allo_dse.program.compiled import CompiledProgram
@@ -42,6 +43,14 @@ class Plan:
     linked: tuple[int, ...]
     free: tuple[int, ...]
 
+    def places(self, axis: int, made: Made) -> Sequence[int]:
+        """The tasks along an axis that is not chained which a walk looks at."""
+        return (
+            [self.pid(axis, u, 0) for u in range(self.fold.axes[axis].spatial)]
+            if made.heads
+            else range(self.kernel.mesh[axis])
+        )
+
     def trips(self, axis: int) -> int:
         return self.kernel.mesh[axis] // self.fold.axes[axis].spatial
 
@@ -64,6 +73,34 @@ class Plan:
         return f"u{axis} + {choice.spatial} * {v}" if choice.pattern == "cyclic" else f"{trips} * u{axis} + {v}"
 
 
+@dataclass
+class Made:
+    """What a fold's primitives make, one after the other.
+
+    Attributes:
+        heads: whether only the first node of every bundle is looked at. Then the nodes that are made in the end, their
+            names and their order are the same, without a step for each task; the primitives are not complete.
+        first_task: of every node, by the nodes' names.
+    """
+
+    heads: bool = False
+    primitives: Primitives = field(default_factory=list)
+    first_task: dict[str, str] = field(default_factory=dict)
+
+    def chain(self, first: str, second: str) -> str:
+        self.primitives.append(("chain", [first, second]))
+        name = chain_name((first, second))
+        self.first_task[name] = self.first_task[first]
+        return name
+
+    def bundle(self, rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
+        """The nodes that are made of so many rows of alike ones."""
+        self.primitives.append(("bundle", list(rows) if len(rows[0]) > 1 else [row[0] for row in rows]))
+        names = [bundle_name(name, count) for name in rows[0]]
+        self.first_task.update(zip(names, map(self.first_task.__getitem__, rows[0]), strict=True))
+        return names
+
+
 def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
     """What each kernel folds by itself."""
     result = []
@@ -79,65 +116,58 @@ def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
 
 def mesh_primitives(program: CompiledProgram, fold: MeshFold, rules: Rules) -> Primitives:
     """The sequence that folds the program's graph as a normalised fold of independent kernels does."""
-    primitives: Primitives = []
+    made = Made()
     for plan in plans(program, fold, rules):
         if plan.chained or plan.bundled:
-            first_task: dict[str, str] = {}
-            bundle_nodes(plan, chain_nodes(plan, primitives, first_task), primitives, first_task)
-    return primitives
+            bundle_nodes(plan, chain_nodes(plan, made), made)
+    return made.primitives
 
 
 Coordinate = tuple[int, ...]
 
 
-def chain_nodes(plan: Plan, primitives: Primitives, first_task: dict[str, str]) -> dict[Coordinate, str]:
-    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others.
-
-    Each node's first task is noted in `first_task`, by the node's name.
-    """
-    mesh, spatial = plan.kernel.mesh, [axis.spatial for axis in plan.fold.axes]
+def chain_nodes(plan: Plan, made: Made) -> dict[Coordinate, str]:
+    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others."""
+    kernel, rank = plan.kernel, len(plan.kernel.mesh)
+    extents = [range(x.spatial) if a in plan.chained else plan.places(a, made) for a, x in enumerate(plan.fold.axes)]
     if not plan.chained:
-        single = {pid: plan.kernel.task_name(pid) for pid in itertools.product(*map(range, mesh))}
-        first_task.update((name, name) for name in single.values())
+        single = {pid: kernel.task_name(pid) for pid in itertools.product(*extents)}
+        made.first_task.update((name, name) for name in single.values())
         return single
-    extents = [spatial[a] if a in plan.chained else mesh[a] for a in range(len(mesh))]
     steps = list(itertools.product(*(range(plan.trips(a)) for a in plan.chained)))
-    order = [a for a in range(len(mesh)) if a not in plan.chained] + list(plan.chained)
+    order = [a for a in range(rank) if a not in plan.chained] + list(plan.chained)
     nodes = {}
-    for picked in itertools.product(*(range(extents[a]) for a in order)):
+    for picked in itertools.product(*(extents[a] for a in order)):
         at = dict(zip(order, picked, strict=True))
-        pid, tasks = [at[a] for a in range(len(mesh))], []
+        pid, tasks = [at[a] for a in range(rank)], []
         for step in steps:
             for axis, v in zip(plan.chained, step, strict=True):
                 pid[axis] = plan.pid(axis, at[axis], v)
-            tasks.append(plan.kernel.task_name(tuple(pid)))
+            tasks.append(kernel.task_name(tuple(pid)))
         node = tasks[0]
+        made.first_task[node] = node
         for task in tasks[1:]:
-            primitives.append(("chain", [node, task]))
-            node = chain_name((node, task))
-        nodes[tuple(at[a] for a in range(len(mesh)))] = node
-        first_task[node] = tasks[0]
+            node = made.chain(node, task)
+        nodes[tuple(at[a] for a in range(rank))] = node
     return nodes
 
 
-def bundle_nodes(
-    plan: Plan, nodes: dict[Coordinate, str], primitives: Primitives, first_task: dict[str, str]
-) -> dict[Coordinate, str]:
+def bundle_nodes(plan: Plan, nodes: dict[Coordinate, str], made: Made) -> dict[Coordinate, str]:
     """Bundle nodes, or tuples of linked nodes, over all iterations of the kernel's own bundled loops.
 
     Returns nodes by the node's index along chained and bundled axes and the task's along others.
     """
     if not plan.bundled:
         return nodes
-    mesh = plan.kernel.mesh
     own = {*plan.chained, *plan.bundled}
-    extents = [axis.spatial if a in own else mesh[a] for a, axis in enumerate(plan.fold.axes)]
-    iterations = list(itertools.product(*(range(plan.trips(a)) for a in plan.bundled)))
-    members = list(itertools.product(*(range(extents[a]) for a in plan.linked)))
+    extents = [range(x.spatial) if a in own else plan.places(a, made) for a, x in enumerate(plan.fold.axes)]
+    trips = [plan.trips(a) for a in plan.bundled]
+    iterations = list(itertools.product(*(range(1 if made.heads else count) for count in trips)))
+    members = list(itertools.product(*(extents[a] for a in plan.linked)))
     result = {}
     # The axes of a node's place, which stand in mesh order, in `picked + member`.
-    order = [(*plan.free, *plan.linked).index(a) for a in range(len(mesh))]
-    for picked in itertools.product(*(range(extents[a]) for a in plan.free)):
+    order = [(*plan.free, *plan.linked).index(a) for a in range(len(extents))]
+    for picked in itertools.product(*(extents[a] for a in plan.free)):
         rows: list[tuple[str, ...]] = []
         for iteration in iterations:
             task = list(picked)
@@ -145,10 +175,7 @@ def bundle_nodes(
                 place = plan.free.index(axis)
                 task[place] = plan.pid(axis, picked[place], v)
             rows.append(tuple(nodes[_in_order((*task, *member), order)] for member in members))
-        primitives.append(("bundle", list(rows) if len(members) > 1 else [row[0] for row in rows]))
-        for member, name in zip(members, rows[0], strict=True):
-            node = bundle_name(name, len(rows))
-            first_task[node] = first_task[name]
+        for member, node in zip(members, made.bundle(rows, math.prod(trips)), strict=True):
             result[_in_order((*picked, *member), order)] = node
     return result
 

@@ -27,7 +27,7 @@ from .fold import MeshFold, unfolded, violations
 from .fold_uses import FoldUses
 from .graph_builder import Builder, Primitive
 from .joint import JointFold
-from .joint_primitives import joint_primitives
+from .joint_primitives import joint_names, joint_primitives
 from .mesh_groups import mesh_groups
 from .mesh_primitives import Primitives, list_source, mesh_primitives, mesh_source
 from .node_edges import NodeEdges, node_edges
@@ -108,9 +108,8 @@ class VMG(Pictured):
             return self.labels
         names = self.graph.names
         if self.joint is not None:
-            _, labels = self._joint_steps
             first = (task for group in self.groups for task in group.leaves.tasks(0, 1)[:, 0].tolist())
-            return tuple(labels[names[task]] for task in first)
+            return tuple(self.joint_names[names[task]] for task in first)
         if self.node_count == self.task_count:
             return tuple(names[task] for group in self.groups for task in group.leaves.tasks()[:, 0].tolist())
         rows = ((group, row) for group in self.groups for row in _named_leaves(group).tolist())
@@ -133,10 +132,10 @@ class VMG(Pictured):
         return joint if joint is not None and joint.is_joint else None
 
     @cached_property
-    def _joint_steps(self) -> tuple[Primitives, dict[str, str]]:
-        """The primitives of a joint fold, and the nodes' names by their first task's: one walk makes both."""
+    def joint_names(self) -> dict[str, str]:
+        """Of a graph that folds kernels together: its nodes' names by their first task's, in the order of making."""
         assert self.joint is not None
-        return joint_primitives(self.joint)
+        return joint_names(self.joint)
 
     @cached_property
     def key(self) -> str:
@@ -147,7 +146,7 @@ class VMG(Pictured):
     def mapping_primitives(self) -> Primitives:
         """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
         if self.joint is not None:
-            return [(kind, list(operands)) for kind, operands in self._joint_steps[0]]
+            return joint_primitives(self.joint)
         if self.mesh_fold is not None:
             return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
         return [(kind, list(operands)) for kind, operands in self.applied]

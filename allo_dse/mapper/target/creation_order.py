@@ -46,7 +46,10 @@ def place_graph(
 def creation_order(vmg: VMG) -> list[int]:
     """The nodes in the order in which the primitives make them; those that are single tasks come first."""
     first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
-    if vmg.mesh_fold is not None and vmg.joint is None:
+    if vmg.joint is not None:
+        number = {name: node for node, name in enumerate(vmg.nodes)}
+        return [number[name] for name in vmg.joint_names.values()]
+    if vmg.mesh_fold is not None:
         places = _mesh_places(vmg)
         return sorted(range(vmg.node_count), key=lambda node: places.get(node, (-1, first[node])))
     made: dict[str, tuple[int, int]] = {}

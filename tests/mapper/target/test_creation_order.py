@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.search.fold_space import FoldSpace
+from allo_dse.mapper.search.fold_space import FoldSpace, MeshFold
 from allo_dse.mapper.target.creation_order import by_position, creation_order
 from allo_dse.mapper.target.rule import Subject
 from allo_dse.mapper.target.stream_layouts import crowded_memory_tile, turned_streams
@@ -27,16 +28,28 @@ from studies.attention_npu import attention
 from studies.ffn_npu import feed_forward
 from studies.resnet_npu import bottleneck
 
-PROGRAMS = [gemm_program(16, 16, 16, 4, 2, 4), gemm_program(12, 12, 12, 1, 6, 2), vector_add_program(12, 240)]
+PROGRAMS = [
+    gemm_program(16, 16, 16, 4, 2, 4),
+    gemm_program(12, 12, 12, 1, 6, 2),
+    vector_add_program(12, 240),
+    load_program(attention, L=128, D=64, Tq=32, Tk=32),
+    load_program(feed_forward, M=32, D=32, H=32, Pm=2, Ph=2),
+]
+
+
+@cache
+def folds_of(program: CompiledProgram) -> tuple[VMG, list[MeshFold]]:
+    graph = VMG.of(program)
+    return graph, list(FoldSpace.of(graph.graph))
 
 
 @given(st.sampled_from(PROGRAMS), st.data())
 def test_folds_of_meshes_are_ordered_without_the_list_of_tasks(program: CompiledProgram, data: st.DataObject) -> None:
-    graph = VMG.of(program)
-    folds = list(FoldSpace.of(graph.graph))
+    graph, folds = folds_of(program)
     folded = graph.fold(data.draw(st.sampled_from(folds)))
     spelled: Any = SimpleNamespace(
         mesh_fold=None,
+        joint=None,
         groups=folded.groups,
         nodes=folded.nodes,
         node_count=folded.node_count,
