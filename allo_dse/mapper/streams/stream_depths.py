@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
 from ..graph.node_schedules import GroupSchedule
@@ -39,14 +40,20 @@ def needed_depths(
     Args:
         known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
-    search, known = _Search(schedules, links), {} if known is None else known
+    search, known = _Search.of(schedules, links), {} if known is None else known
+    found = _known(search.one_of_alike(), known)
+    # Which nodes wait for each other is said of the whole graph.
+    return _known(search, known) if found.blocked else found
+
+
+def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
     if search.key not in known:
-        known[search.key] = _found(search, {name: depth for (_, _, name), depth in links.depth.items()})
+        known[search.key] = _found(search)
     return known[search.key]
 
 
-def _found(search: _Search, declared: Mapping[str, int]) -> NeededDepths:
-    depth = dict(declared)
+def _found(search: _Search) -> NeededDepths:
+    declared, depth = search.declared, dict(search.declared)
     # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
     # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
     while not (result := search.run(depth)).finished:
@@ -73,51 +80,87 @@ def is_forest(channels: Iterable[Channel]) -> bool:
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
+@dataclass(frozen=True)
 class _Search:
     """Runs of the graph's token exchange at different depths.
 
     Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a
     step holds its slots from its gets to its puts.
+
+    Attributes:
+        channels: the FIFOs.
+        processes: what each node does, and the positions of its channels.
+        declared: depth of every stream array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
     """
 
-    def __init__(self, schedules: Sequence[GroupSchedule], links: Links) -> None:
-        self._numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
-        self._channels = list(self._numbers)
-        self._declared = [(channel[2], links.depth[channel]) for channel in self._channels]
-        self._processes: list[tuple[Table, list[int]]] = []
-        self.most_tokens = 0
+    channels: Sequence[Channel]
+    processes: Sequence[tuple[Table, list[int]]]
+    declared: Mapping[str, int]
+    most_tokens: int
+
+    @staticmethod
+    def of(schedules: Sequence[GroupSchedule], links: Links) -> _Search:
+        numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
+        processes: list[tuple[Table, list[int]]] = []
+        most_tokens = 0
         for schedule, own in zip(schedules, links.groups, strict=True):
             table = _exchange(schedule, own)
             used = sum(len(uses) for uses in own.uses.values()) * min(schedule.periods, PERIODS)
-            self.most_tokens = max(self.most_tokens, used)
-            for channels in own.channels:
-                numbers = [self._numbers[channel] for channel in channels]
-                self._processes.append((table, [stream for n in numbers for stream in (2 * n, 2 * n + 1)]))
+            most_tokens = max(most_tokens, used)
+            processes += [(table, [numbers[channel] for channel in channels]) for channels in own.channels]
+        declared = {name: depth for (_, _, name), depth in links.depth.items()}
+        return _Search(list(numbers), processes, declared, most_tokens)
+
+    def one_of_alike(self) -> _Search:
+        """A part of the graph, where it consists of parts that have no FIFO in common and do the same: what one of them
+        needs, all of them need. Else the whole graph."""
+        nodes = [(table, own) for table, own in self.processes if own]  # others never wait
+        sets = DisjointSets[int]()
+        for _, own in nodes:
+            for channel in own:
+                sets.join(own[0], channel)
+        groups = sets.groups()
+        place = {channel: (part, at) for part, own in enumerate(groups) for at, channel in enumerate(own)}
+        parts: list[list[tuple[Table, list[int]]]] = [[] for _ in groups]
+        for table, own in nodes:
+            parts[place[own[0]][0]].append((table, [place[channel][1] for channel in own]))
+        names = [[self.channels[channel][2] for channel in own] for own in groups]
+        if not groups or any((part, own) != (parts[0], names[0]) for part, own in zip(parts, names, strict=True)):
+            return self
+        channels = [self.channels[n] for n in groups[0]]
+        return replace(self, channels=channels, processes=parts[0])
 
     @cached_property
     def key(self) -> bytes:
         """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
-        tables = {id(table): table.words.tobytes() for table, _ in self._processes}
+        tables = {id(table): table.words.tobytes() for table, _ in self.processes}
         number = {table: n for n, table in enumerate(tables)}
-        processes = [(number[id(table)], streams) for table, streams in self._processes]
-        text = repr((list(tables.values()), processes, self._declared))
+        processes = [(number[id(table)], channels) for table, channels in self.processes]
+        names = [name for _, _, name in self.channels]
+        text = repr((list(tables.values()), processes, names, list(self.declared.items()), self.most_tokens))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    def run(self, depth: Mapping[str, int]) -> RunResult:
+    @cached_property
+    def _network(self) -> Network:
+        """At depths of 1."""
         builder = NetworkBuilder()
-        depths = np.repeat(np.array([depth[name] for _, _, name in self._channels], np.int64), 2)
+        builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
+        for table, channels in self.processes:
+            builder.process(table, [stream for n in channels for stream in (2 * n, 2 * n + 1)])
+        return builder.build()
+
+    def run(self, depth: Mapping[str, int]) -> RunResult:
+        depths = np.repeat(np.array([depth[name] for _, _, name in self.channels], np.int64), 2)
         initial = depths.copy()
         initial[::2] = 0
-        builder.streams(depths, latency=0, initial=initial)
-        for table, streams in self._processes:
-            builder.process(table, streams)
-        return table_engine().run(builder.build(), extrapolate=True)
+        return table_engine().run(replace(self._network, depth=depths, initial=initial), extrapolate=True)
 
     def blocked(self, result: RunResult, by: str = "") -> list[tuple[int, Channel]]:
         """(node, channel) of the nodes that wait for each other; `by="room"`: those that wait for a free slot."""
         assert result.deadlock is not None
         waiting = result.deadlock.cycle or result.deadlock.blocked
-        return [(b.node, self._channels[b.stream // 2]) for b in waiting if by != "room" or b.stream % 2]
+        return [(b.node, self.channels[b.stream // 2]) for b in waiting if by != "room" or b.stream % 2]
 
 
 def _exchange(schedule: GroupSchedule, own: NodeLinks) -> Table:

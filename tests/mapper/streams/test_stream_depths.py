@@ -13,7 +13,7 @@ from allo_dse.lang import install
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import NeededDepths
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.streams.stream_depths import _Search, needed_depths
+from allo_dse.mapper.streams.stream_depths import _found, _Search, needed_depths
 from allo_dse.space.design import Design
 
 install()
@@ -54,7 +54,7 @@ def test_no_depth_can_be_one_less_and_its_memory_is_counted() -> None:
         view = design.mapping.view
         needed = view.needed_depths.depth
         declared = {stream.name: stream.depth for stream in design.program.streams}
-        search = _Search(view.periods, view.channels)
+        search = _Search.of(view.periods, view.channels)
         depth = {name: needed.get(name, declared[name]) for _, _, name in view.channels.depth}
         assert search.run(depth).finished
         for name in needed:
@@ -110,3 +110,13 @@ def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
         shared, own = (needed_depths(view.periods, view.channels, found) for found in (known, None))
         assert shared == own
     assert 1 < len(known) < len(chosen)
+
+
+def test_one_of_several_alike_parts_needs_what_all_of_them_need() -> None:
+    smaller = 0
+    for design in designs(60):
+        search = _Search.of(design.mapping.view.periods, design.mapping.view.channels)
+        part = search.one_of_alike()
+        smaller += len(part.processes) < len(search.processes)
+        assert _found(part) == _found(search)
+    assert smaller > 10
