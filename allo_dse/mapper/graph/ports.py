@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -155,6 +156,13 @@ class ClassPorts:
     streams: tuple[StreamPort, ...]
     sinks: dict[int, Sink]
     forwards: frozenset[int]
+
+    @cached_property
+    def rolled(self) -> frozenset[int]:
+        """Positions of the stream ports that, with others, stand for one operation of the source in a loop."""
+        sites = Counter((port.location, port.direction) for port in self.streams)
+        several = {site for site, count in sites.items() if count > 1 and site[0] is not None}
+        return frozenset(i for i, port in enumerate(self.streams) if (port.location, port.direction) in several)
 
     @cached_property
     def families(self) -> dict[str, list[PortFamily]]:

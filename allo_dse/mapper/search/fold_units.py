@@ -19,6 +19,9 @@ from .fold_bounds import FoldBounds, Needs
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
 
+MOST_LISTED, MOST_LISTS = 4096, 64
+"""Sizes that a unit keeps for one budget of nodes, and budgets."""
+
 Sizes = dict[int, tuple[int, ...]]
 """Per kernel how many nodes it has along each axis."""
 
@@ -121,7 +124,23 @@ class FoldUnit:
         return sizes[kernel][axis]
 
     def sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
-        """The numbers of nodes along all axes that keep the limits, and what they need."""
+        """The numbers of nodes along all axes that keep the limits, and what they need; where they are few, they are
+        listed once."""
+        key = (max_nodes, bounds)
+        if key not in self._listed:
+            every = self._sizes(max_nodes, bounds)
+            first = list(itertools.islice(every, MOST_LISTED + 1))
+            if len(first) > MOST_LISTED or len(self._listed) == MOST_LISTS:
+                yield from itertools.chain(first, every)
+                return
+            self._listed[key] = first
+        yield from self._listed[key]
+
+    @cached_property
+    def _listed(self) -> dict[tuple[int | None, FoldBounds | None], list[tuple[Needs, Sizes]]]:
+        return {}
+
+    def _sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
         least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
         for chosen in self._choices(0, least, max_nodes):
             sizes = {kernel: tuple(own) for kernel, own in chosen.items()}

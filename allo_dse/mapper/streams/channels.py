@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,13 +80,12 @@ def stream_links(program: CompiledProgram, schedules: Sequence[GroupSchedule], c
     uses = _uses(program, schedules)
     place = [(group, row) for group, s in enumerate(schedules) for row in range(s.group.count)]
     depth: dict[Channel, int] = {}
-    first_streams = list(program.first_stream.values())
-    for number, node, leaf, is_put, peer in _between(uses):
-        array = program.streams[bisect_right(first_streams, number) - 1]
+    for number, node, leaf, is_put, peer in _needed(_between(program, uses), schedules):
+        array = program.streams[number]
         channel = (node, peer, array.name) if is_put else (peer, node, array.name)
         depth[channel] = array.depth
         group, row = place[node]
-        links[group].add(row, leaf, is_put, channel)
+        links[group].add(row, leaf, bool(is_put), channel)
     return Links(links, depth)
 
 
@@ -122,8 +120,9 @@ def _uses(program: CompiledProgram, schedules: Sequence[GroupSchedule]) -> _Uses
     return _Uses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _between(uses: _Uses) -> list[tuple[int, int, int, bool, int]]:
-    """(stream, node, leaf, is_put, peer) of every use whose stream's other end is on another node, by node and leaf."""
+def _between(program: CompiledProgram, uses: _Uses) -> IntArray:
+    """(stream array, node, leaf, is_put, peer) of every use whose stream's other end is on another node, by node and
+    leaf: (5, uses)."""
     ends = []
     for is_put in (True, False):
         numbers, first = np.unique(uses.number[uses.is_put == is_put], return_index=True)
@@ -137,5 +136,17 @@ def _between(uses: _Uses) -> list[tuple[int, int, int, bool, int]]:
     found = np.flatnonzero(shared[position] == uses.number) if len(shared) else np.zeros(0, np.int64)
     found = found[np.lexsort((uses.leaf[found], uses.node[found]))]
     peer = np.where(uses.is_put[found], target[position[found]], source[position[found]])
-    columns = (uses.number[found], uses.node[found], uses.leaf[found], uses.is_put[found], peer)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    array = np.searchsorted(list(program.first_stream.values()), uses.number[found], side="right") - 1
+    return np.stack((array, uses.node[found], uses.leaf[found], uses.is_put[found], peer))
+
+
+def _needed(uses: IntArray, schedules: Sequence[GroupSchedule]) -> list[list[int]]:
+    """What says everything: all uses of each group's first node, and of the other nodes the first of each channel."""
+    array, node, _, is_put, peer = uses
+    nodes = sum(s.group.count for s in schedules)
+    channel = ((array * nodes + node) * nodes + peer) * 2 + is_put
+    first = np.zeros(len(node), np.bool_)
+    first[np.unique(channel, return_index=True)[1]] = True
+    groups = np.cumsum([0, *(s.group.count for s in schedules)])
+    found: list[list[int]] = uses[:, first | np.isin(node, groups)].T.tolist()
+    return found

@@ -156,7 +156,7 @@ def _wire(graph: ProgramGraph, group: GroupTiles, tasks: IntArray) -> list[tuple
     put_met, get_met = put_met[order], get_met[order]
     node = gets.node[get_met]
     wires = np.stack((puts.leaf[put_met], gets.leaf[get_met], puts.kind[put_met], gets.kind[get_met]), axis=1)
-    left = [np.flatnonzero(~np.isin(put_key, get_key)), np.flatnonzero(~met)]
+    left = [np.flatnonzero(~_partners(get_key, put_key)[1]), np.flatnonzero(~met)]
     classes = _classes_of_round(graph, group)
     found: dict[tuple[bytes, ...], tuple[Wiring, list[int]]] = {}
     for number in range(len(tasks)):
@@ -179,7 +179,7 @@ def _wire(graph: ProgramGraph, group: GroupTiles, tasks: IntArray) -> list[tuple
 
 
 def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-    """For each get the position of the first put with an equal key, and whether there is one."""
+    """For each get the position of the first put with an equal key, and whether there is one; or the reverse."""
     if not len(put_key):
         return np.zeros(len(get_key), np.int64), np.zeros(len(get_key), np.bool_)
     by_key = np.argsort(put_key, kind="stable")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -25,8 +25,8 @@ from allo_dse.simulator.network.tables import Table
 from ..graph.node_schedules import GroupSchedule
 from ..model.disjoint_sets import DisjointSets
 from ..model.movement import Channel, NeededDepths
-from .channels import Links, NodeLinks
-from .leaf_steps import leaf_steps, use_codes
+from .channels import Links, NodeLinks, Use
+from .leaf_steps import Step, leaf_steps, use_codes
 
 PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
@@ -173,7 +173,13 @@ def _exchange(schedule: GroupSchedule, own: NodeLinks) -> Table:
         table.wait(1)
         for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             with table.repeat(length):
-                for step, alike in groupby(leaf_steps(0, own.uses.get(leaf, ()))):
-                    with table.repeat(sum(1 for _ in alike)):
+                for step, alike in _steps(tuple(own.uses.get(leaf, ()))):
+                    with table.repeat(alike):
                         step.write(table, 0)
     return table
+
+
+@lru_cache(maxsize=1024)
+def _steps(uses: tuple[Use, ...]) -> list[tuple[Step, int]]:
+    """What a leaf does, and how often in a row."""
+    return [(step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses))]

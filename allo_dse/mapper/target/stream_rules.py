@@ -6,14 +6,14 @@ Source: `ComputationGraph.chain`, `refactor` and `bundle_multi` in `allo.backend
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.streams import StreamPort
 
+from ..graph.ports import ClassPorts
 from ..graph.tree import Repeat, Seq, Task, Tree, leaf_tasks
 from ..model.violation import Violation
 from ..streams.round_wiring import LocalStream, Wiring
@@ -50,7 +50,8 @@ class RolledStreams:
                 if node == group.first_node:
                     fifos[flow.stream, direction] += flow.count
         for use in group.round.classes:
-            for port in _rolled_ports(subject.program.kernels[use.task.kernel].classes[use.task.cls].stream_ports):
+            own = subject.vmg.graph.ports.of_task(use.task)
+            for port in (own.streams[position] for position in sorted(own.rolled)):
                 if fifos[port.stream.name, port.direction] > 1:
                     return port.stream.name
         return None
@@ -68,16 +69,10 @@ def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) 
     found: dict[str, None] = {}
     for stream in wiring.streams:
         for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
-            ports = wiring.classes[leaf].streams
-            if _is_rolled(ports, position):
-                found[ports[position].stream.name] = None
+            own = wiring.classes[leaf]
+            if position in own.rolled:
+                found[own.streams[position].stream.name] = None
     return next((name for name in found if fifos_inside(program, group.group, name) > 1), None)
-
-
-def _rolled_ports(ports: Sequence[StreamPort]) -> list[StreamPort]:
-    """The ports of a class that stand for one operation of the source in a loop."""
-    sites = Counter((port.location, port.direction) for port in ports)
-    return [port for port in ports if port.location is not None and sites[port.location, port.direction] > 1]
 
 
 class ChainedLoops:
@@ -133,22 +128,17 @@ def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str 
 def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
     put, get = wiring.classes[stream.put_leaf], wiring.classes[stream.get_leaf]
     put_loops, get_loops = _loops_apart(body, stream.put_leaf, stream.get_leaf)
-    put_loops += _in_loop(put.streams, stream.put)
-    get_loops += _in_loop(get.streams, stream.get)
+    put_loops += _in_loop(put, stream.put)
+    get_loops += _in_loop(get, stream.get)
     if put_loops == get_loops == 0:
         return True
     only_hands_on = stream.put in put.forwards and len({port.location for port in put.streams}) == 1
     return put_loops == get_loops == 1 and only_hands_on
 
 
-def _in_loop(ports: Sequence[StreamPort], position: int) -> bool:
+def _in_loop(ports: ClassPorts, position: int) -> bool:
     """Whether the operation is in a loop of its task."""
-    return ports[position].tokens != 1 or _is_rolled(ports, position)
-
-
-def _is_rolled(ports: Sequence[StreamPort], position: int) -> bool:
-    """Whether an operation of the source stands for several ports."""
-    return any(port is ports[position] for port in _rolled_ports(ports))
+    return ports.streams[position].tokens != 1 or position in ports.rolled
 
 
 def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
