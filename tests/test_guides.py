@@ -1,4 +1,5 @@
-"""The commands of the guides from a front to silicon run as they stand, but for those that need a board."""
+"""The commands of the guides from a front to silicon run as they stand, but for those that need a board; and searches
+end as docs quote them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+
+QUOTED = re.findall(r"\$ allo-tune (.+)\n((?:not )?complete: .+)\n", (ROOT / "docs" / "tuning.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("arguments", "end"), QUOTED)
+def test_a_search_ends_as_the_docs_quote_it(arguments: str, end: str, tmp_path: Path) -> None:
+    command = [f"{Path(sys.executable).parent}/allo-tune", *arguments.split(), f"--run-dir={tmp_path}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "400"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert end.removesuffix(" ...") in done.stdout, done.stderr
+
+
+def test_the_docs_quote_a_search_that_ends_with_a_proof_and_one_that_does_not() -> None:
+    assert [end.partition(":")[0] for _, end in QUOTED] == ["complete", "not complete"]
 
 
 @pytest.mark.parametrize("name", ["silicon_npu", "silicon_fpga"])
