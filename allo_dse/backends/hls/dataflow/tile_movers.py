@@ -27,13 +27,13 @@ class TileMover:
     """What loads a tensor's tiles into streams of nodes, or stores from them.
 
     Attributes:
-        nodes: that take part, in the order of their streams.
-        tiles: by turn, place of the first element and extents, the positions in `nodes` of those that use the tile.
+        nodes: that take part, with the numbers of their streams.
+        tiles: by turn, place of the first element and extents, the streams of the nodes that use the tile.
     """
 
     tensor: Tensor
     load: bool
-    nodes: list[int] = field(default_factory=list)
+    nodes: dict[int, int] = field(default_factory=dict)
     tiles: dict[tuple[int, int, tuple[int, ...]], list[int]] = field(default_factory=lambda: defaultdict(list))
     ports: list[PortPlan] = field(default_factory=list)
 
@@ -52,7 +52,7 @@ class TileMover:
 
     def stream(self, node: int) -> str:
         """That of one node."""
-        return f"{self.streams}[{self.nodes.index(node)}]"
+        return f"{self.streams}[{self.nodes[node]}]"
 
     def add(self, turn: int, port: PortPlan, pid: tuple[int, ...], node: int) -> None:
         """The tile of one task.
@@ -64,11 +64,9 @@ class TileMover:
             self.ports.append(port)
         if port.word != self.ports[0].word:
             raise AlloDseError(f"HLS C++: tasks move {self.tensor.name} in words of different widths")
-        if node not in self.nodes:
-            self.nodes.append(node)
         corner = Box(port.corner, port.box.extents).corners(np.array([pid], np.int64))[0]
         place = int(corner @ np.array(self.tensor.strides, np.int64))
-        self.tiles[turn, place, port.box.extents].append(self.nodes.index(node))
+        self.tiles[turn, place, port.box.extents].append(self.nodes.setdefault(node, len(self.nodes)))
 
     def declare(self, top: Top) -> None:
         """Declare the streams in the top function."""
