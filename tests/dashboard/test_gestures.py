@@ -120,7 +120,7 @@ def front(dashboard: Any, visit: Any) -> Any:
     page = visit(dashboard[0], viewport={"width": 1440, "height": 600}).open()  # the parallel coordinates are below
     page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
     page.wait_for_function(f"() => {SCATTER}?.data?.length")
-    page.wait_for_timeout(300)  # until nothing more is asked for at the beginning
+    page.wait_for_load_state("networkidle")  # nothing more is asked for at the beginning
     return page
 
 
