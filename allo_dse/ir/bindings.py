@@ -51,15 +51,12 @@ else:
     ir, passmanager, execution_engine, runtime = (
         importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine", "runtime")
     )
-    arith, async_dialect, cf, ext, func, llvm, memref, scf = (
-        importlib.import_module(f"{PACKAGE}.dialects.{name}")
-        for name in ("arith", "async_dialect", "cf", "ext", "func", "llvm", "memref", "scf")
-    )
 
     def __getattr__(name: str) -> object:
-        if name == "linalg":  # takes longer than all others: it defines its operations when it is imported
-            return importlib.import_module(f"{PACKAGE}.dialects.linalg")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """A dialect, where it is imported: those of LLVM and linalg take as long as all else here."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module(f"{PACKAGE}.dialects.{name}")
 
 
 Op: TypeAlias = ir.Operation | ir.OpView
