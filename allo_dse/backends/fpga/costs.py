@@ -13,8 +13,8 @@ from allo_dse.program.tasks import TaskClass
 
 from .loops.round import KnownRounds
 from .observed import Observed
-from .plan import plan_of
-from .task import TaskCost, task_cost
+from .plan import Plan, plan_of
+from .task import TaskCost, planned_cost
 
 
 def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
@@ -34,11 +34,12 @@ class ClassCosts:
         self._program = program
         self._known: dict[tuple[object, ...], TaskCost] = {}
         self._rounds: dict[object, KnownRounds] = {}
-        self._plan_key = lru_cache(_PLANS_KEPT)(self._make_plan_key)
+        self._plan = lru_cache(_PLANS_KEPT)(self._make_plan)
 
-    def _make_plan_key(self, kernel: str, name: str, schedule: tuple[Directive, ...]) -> Hashable:
+    def _make_plan(self, kernel: str, name: str, schedule: tuple[Directive, ...]) -> tuple[Plan, Hashable]:
         task_class = next(own for own in self._program.kernel(kernel).classes if own.name == name)
-        return plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule).key
+        plan = plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule)
+        return plan, plan.key
 
     def of(
         self,
@@ -57,11 +58,10 @@ class ClassCosts:
             SimulationError: where control depends on data.
         """
         kernel, name = task_class.kernel, task_class.name
-        key = (device.key, kernel, name, pid, self._plan_key(kernel, name, tuple(schedule)), run)
+        plan, said = self._plan(kernel, name, tuple(schedule))
+        key = (device.key, kernel, name, pid, said, run)
         if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
             rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-            self._known[key] = task_cost(
-                self._program, task_class, device, schedule, pid, observed=observed, rounds=rounds
-            )
+            self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
         return self._known[key]

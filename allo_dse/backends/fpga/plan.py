@@ -7,7 +7,7 @@ tree = planned(nest.body, plan, pids, device)         # loops with trip counts a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -194,6 +194,17 @@ def planned(
     resolver = _Resolver(plan, pipelined, observed)
     ranges = {variable: (value, value) for variable, value in pids.items()}
     return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
+
+
+def sources_in(body: Iterable[Node]) -> Iterator[int]:
+    """The loops of the source that stand in some nodes, by position."""
+    for node in body:
+        if isinstance(node, Branch):
+            yield from sources_in((*node.sides[0], *node.sides[1]))
+        elif isinstance(node, Loop):
+            if node.source is not None:
+                yield node.source
+            yield from sources_in(node.body)
 
 
 Ranges: TypeAlias = Mapping[int, tuple[int, int]]

@@ -97,7 +97,6 @@ def task_cost(
     pid: Sequence[int] = (),
     measured: Mapping[int, Measured] | None = None,
     observed: Observed | None = None,
-    rounds: KnownRounds | None = None,
 ) -> TaskCost:
     """Times and resources of the tasks of a class.
 
@@ -107,7 +106,23 @@ def task_cost(
         measured: by value number of the variable of a pipelined loop, intervals and depths that are known;
             then no other loop is pipelined by directives.
         observed: what control that depends on data did in a run; without, such tasks are refused.
-        rounds: what is known of them from other schedules of the program on this device.
+
+    Raises:
+        StaticControlError: where control depends on data.
+    """
+    plan = plan_of(program, task_class, read_nest(task_class.body.mlir), directives)
+    return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
+
+
+def planned_cost(
+    task_class: TaskClass,
+    rounds: KnownRounds,
+    plan: Plan,
+    pid: Sequence[int] = (),
+    measured: Mapping[int, Measured] | None = None,
+    observed: Observed | None = None,
+) -> TaskCost:
+    """The same, of what directives say of the class.
 
     Raises:
         StaticControlError: where control depends on data.
@@ -116,10 +131,12 @@ def task_cost(
     if nest.unsupported is not None:
         place = place_of(task_class, nest.unsupported.loop, nest.unsupported.op)
         raise refusal(nest.unsupported.reason, place)
-    plan = plan_of(program, task_class, nest, directives)
     pids = dict(zip(nest.pids, pid, strict=False))
-    items = planned(nest.body, plan, pids, device.hls.unroll_up_to, measured or (), observed)
-    task = _Task(task_class, rounds or KnownRounds(device), plan, measured or {}, observed)
+    if measured or observed is not None:
+        items = planned(nest.body, plan, pids, rounds.device.hls.unroll_up_to, measured or (), observed)
+    else:
+        items = rounds.planned(task_class, plan, pids)
+    task = _Task(task_class, rounds, plan, measured or {}, observed)
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()

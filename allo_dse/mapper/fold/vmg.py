@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,8 @@ from .mesh_groups import mesh_groups
 from .mesh_primitives import Primitives, list_source, mesh_primitives, mesh_source
 from .node_edges import NodeEdges, node_edges
 from .node_fold import NodeFold
+
+_LATEST_FOLDS = 8
 
 __all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
 
@@ -175,12 +178,18 @@ class VMG(Pictured):
         fold = fold.normalised(self.graph)
         if (known := self._folded.get(fold)) is None:
             known = self._folded[fold] = self._fold(fold)
+            self._latest.append(known)
         return known
 
     @cached_property
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:
         """Folds of this graph that some design has: designs of one fold share what is derived from it."""
         return WeakValueDictionary()
+
+    @cached_property
+    def _latest(self) -> deque[VMG]:
+        """Folds that no design may have at the moment, but others soon."""
+        return deque(maxlen=_LATEST_FOLDS)
 
     def _fold(self, fold: MeshFold) -> VMG:
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):

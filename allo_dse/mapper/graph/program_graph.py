@@ -7,6 +7,7 @@ Whoever compiles a program makes its graph (`Program.vmg`, `VMG.of`); folded gra
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +61,11 @@ class ProgramGraph(TaskGraph):
     def fpga_costs(self) -> ClassCosts:
         """What its task classes cost on FPGAs."""
         return ClassCosts(self.program)
+
+    @cached_property
+    def fpga_tensors(self) -> dict[Hashable, object]:
+        """How its tensors reach designs on FPGAs, which `limits.fpga` alone reads."""
+        return {}
 
     @cached_property
     def needed_depths(self) -> dict[bytes, NeededDepths]:

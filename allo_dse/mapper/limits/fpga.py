@@ -10,9 +10,10 @@ A node is a processing element: tasks that a fold puts on one node use the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
@@ -29,6 +30,8 @@ from ..fold.vmg import VMG
 
 Pid = tuple[int, ...]
 BITS_PER_BYTE = 8
+_TENSORS_KEPT = 1024
+"""Schedules of one program of which it is known how tensors reach the design."""
 
 
 @dataclass(frozen=True)
@@ -124,15 +127,26 @@ class FpgaCosts:
 
     @cached_property
     def tensors(self) -> tuple[TensorUse, ...]:
-        """The tensors that tasks use."""
-        uses = []
-        classes = list(self.vmg.program.task_classes)
-        for tensor in self.vmg.program.tensors:
+        """The tensors that tasks use: the same for all folds of the program with one schedule."""
+        known = self.vmg.graph.fpga_tensors
+        key = self.device.key, self.schedule, tuple(self.rates.items())
+        if key not in known:
+            if len(known) == _TENSORS_KEPT:
+                known.clear()
+            known[key] = tuple(self._tensors())
+        return cast(tuple[TensorUse, ...], known[key])
+
+    def _tensors(self) -> Iterator[TensorUse]:
+        program = self.vmg.program
+        every = of_region(program, (*program.schedule, *self.schedule))
+        about = [d for d in every if is_region(d.scope, program)]
+        classes = list(program.task_classes)
+        for tensor in program.tensors:
             ports = [p for c in classes for p in c.tensor_ports if p.tensor.name == tensor.name]
             reads, writes = any(p.reads for p in ports), any(p.writes for p in ports)
             if tensor.shape and (reads or writes):
-                uses.append(TensorUse(tensor, reads, writes, *self._transfer(tensor)))
-        return tuple(uses)
+                own = [d for d in about if d.name == tensor.name]
+                yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
 
     @cached_property
     def streamed(self) -> Mapping[str, TensorUse]:
@@ -155,22 +169,17 @@ class FpgaCosts:
             if getattr(use, does):
                 yield from self.vmg.uses.deliveries(use.tensor.name, does)
 
-    def _transfer(self, tensor: Tensor) -> tuple[str, float, int]:
+    def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Where a tensor is, and if it is copied, elements per cycle and in a word."""
-        options = {d.kind: d.options for d in self._about(tensor)}
+        options = {d.kind: d.options for d in about}
         said = str(options.get("place", {}).get("memory"))
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
-        splits = [d.banks(tensor.shape) for d in self._about(tensor) if d.kind == "partition"]
+        splits = [d.banks(tensor.shape) for d in about if d.kind == "partition"]
         banks = math.prod(count for split in splits for count in split.values())
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
         packed = max(1, bits // tensor.dtype.bits)
         rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
         return (said if said in ("onchip", "dram") else "auto"), rate, packed
-
-    def _about(self, tensor: Tensor) -> list[Directive]:
-        program = self.vmg.program
-        every = of_region(program, (*program.schedule, *self.schedule))
-        return [d for d in every if is_region(d.scope, program) and d.name == tensor.name]
 
     @property
     def resources(self) -> dict[str, Resources]:

@@ -49,10 +49,6 @@ class Chain:
         """How often the innermost body runs."""
         return math.prod(self.trips)
 
-    def options(self, most: int) -> tuple[Copies, ...]:
-        """The possible numbers of copies of the innermost body."""
-        return _options(self.trips, most)
-
     def at_most(self, wanted: int, most: int) -> Copies:
         """The option with the most copies that are not more than wanted: nests share operators, so one that makes more
         than the others would set what all of them cost."""
@@ -85,6 +81,44 @@ def _at_most(trip_counts: tuple[int, ...], wanted: int, most: int) -> Copies:
     return max((option for option in options if option[0] <= wanted), default=options[0])
 
 
+@lru_cache(maxsize=1 << 12)
+def _wanted(trip_counts: tuple[tuple[int, ...], ...], most: int) -> tuple[int, ...]:
+    """The numbers of copies that chains can make of their innermost bodies."""
+    return tuple(sorted({option[0] for trips in trip_counts for option in _options(trips, most)}))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What schedules of a program follow from.
+
+    Attributes:
+        chains: of each kernel's classes; those of the same loops count once.
+        spreads: of all accesses.
+        written: names of the tensors that tasks write.
+        adds_floats: whether there are floating-point sums, for which there are adders with and without DSPs.
+    """
+
+    chains: Mapping[str, Sequence[Chain]]
+    spreads: Sequence[Spread]
+    written: frozenset[str]
+    adds_floats: bool
+
+
+@lru_cache(maxsize=256)
+def _facts(program: CompiledProgram) -> _Facts:
+    chains: dict[str, dict[tuple[str, ...], Chain]] = {kernel.name: {} for kernel in program.kernels}
+    for task_class in program.task_classes:
+        for chain in _chains(read_nest(task_class.body.mlir), task_class):
+            chains[task_class.kernel].setdefault(chain.names, chain)
+    ports = (port for task_class in program.task_classes for port in task_class.tensor_ports)
+    return _Facts(
+        {name: tuple(own.values()) for name, own in chains.items()},
+        tuple(itertools.chain.from_iterable(map(spreads_of, program.kernels))),
+        frozenset(port.tensor.name for port in ports if port.writes),
+        _adds_floats(program),
+    )
+
+
 class AutoSchedules(ScheduleChoice):
     """Decides the schedule of any program by the rules of this module.
 
@@ -99,8 +133,6 @@ class AutoSchedules(ScheduleChoice):
         self._device = device
         self._declared = declared
         self.names_kernels = declared is not None and declared.names_kernels
-        self._chains: dict[str, list[Chain]] = {}
-        self._spreads: dict[str, list[Spread]] = {}
 
     def describe(self) -> dict[str, object]:
         own = self._declared.describe()["schedules"] if self._declared else []
@@ -109,40 +141,26 @@ class AutoSchedules(ScheduleChoice):
 
     def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
         directives: list[Directive] = []
+        facts = _facts(program)
         unrolled: dict[tuple[str, str], int] = {}
         halved: set[str] = set()
         for kernel in program.kernels:
-            directives += self._kernel(kernel, ask, unrolled)
+            directives += self._kernel(kernel, facts, ask, unrolled)
             copied = any(factor > 1 for (name, _), factor in unrolled.items() if name == kernel.name)
             if copied and str(ask(Question.word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
                 halved.add(kernel.name)
-        directives += self._banks(program, unrolled, halved)
-        if _adds_floats(program) and str(ask(Question.word("schedule.adders", ADDERS_BY, ADDERS_BY))) == "fabric":
+        directives += self._banks(program, facts, unrolled, halved)
+        if facts.adds_floats and str(ask(Question.word("schedule.adders", ADDERS_BY, ADDERS_BY))) == "fabric":
             directives.append(adders().directive("fabric"))
         said, depths = self._declared.schedule(program, ask) if self._declared else ((), ())
         directives += self._tensors(program, said, ask)
         return (*directives, *said), depths
 
-    def _chains_of(self, kernel: Kernel) -> list[Chain]:
-        """The nests of a kernel's classes; those of the same loops count once."""
-        key = "".join(task_class.body.mlir for task_class in kernel.classes)
-        if key not in self._chains:
-            found: dict[tuple[str, ...], Chain] = {}
-            for task_class in kernel.classes:
-                for chain in _chains(read_nest(task_class.body.mlir), task_class):
-                    found.setdefault(chain.names, chain)
-            self._chains[key] = list(found.values())
-        return self._chains[key]
-
-    def _spreads_of(self, kernel: Kernel) -> list[Spread]:
-        key = kernel.name + "".join(task_class.body.mlir for task_class in kernel.classes)
-        if key not in self._spreads:
-            self._spreads[key] = spreads_of(kernel)
-        return self._spreads[key]
-
-    def _kernel(self, kernel: Kernel, ask: Ask, unrolled: dict[tuple[str, str], int]) -> Iterator[Directive]:
+    def _kernel(
+        self, kernel: Kernel, facts: _Facts, ask: Ask, unrolled: dict[tuple[str, str], int]
+    ) -> Iterator[Directive]:
         """Pipeline and unroll the nests of a kernel."""
-        chains = self._chains_of(kernel)
+        chains = facts.chains[kernel.name]
         if not chains:
             return
         # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
@@ -151,7 +169,7 @@ class AutoSchedules(ScheduleChoice):
         most = max(1, min(MOST_COPIES, shared))
         name = f"schedule.{kernel.name}"
         largest = max(chain.rounds for chain in chains)
-        wanted = sorted({o[0] for chain in chains for o in chain.options(most)})
+        wanted = _wanted(tuple(chain.trips for chain in chains), most)
         copies = int(ask(Question.number(f"{name}.copies", wanted, MOST_COPIES)))
         interval = int(ask(Question.number(f"{name}.interval", INTERVALS, INTERVALS[-1])))
         for position, chain in enumerate(chains):
@@ -181,19 +199,12 @@ class AutoSchedules(ScheduleChoice):
             unrolled[kernel, inner] = count
 
     def _banks(
-        self, program: CompiledProgram, unrolled: Mapping[tuple[str, str], int], halved: set[str]
+        self, program: CompiledProgram, facts: _Facts, unrolled: Mapping[tuple[str, str], int], halved: set[str]
     ) -> Iterator[Directive]:
         """Partitions that let the copies of each access run in every cycle, or every second one."""
-        written = {
-            (REGION, port.tensor.name)
-            for task_class in program.task_classes
-            for port in task_class.tensor_ports
-            if port.writes
-        }
-        spreads = itertools.chain.from_iterable(map(self._spreads_of, program.kernels))
-        for (scope, array), dims in sorted(needed_banks(spreads, unrolled).items()):
+        for (scope, array), dims in sorted(needed_banks(facts.spreads, unrolled).items()):
             # A task's own array is read and written in a round; a tensor that is only read has both ports for that.
-            spare = scope == REGION and (scope, array) not in written
+            spare = scope == REGION and array not in facts.written
             half = scope in halved or (scope == REGION and halved == {kernel.name for kernel in program.kernels})
             rest = (2 if spare else 1) * (2 if half else 1)
             for dim, factor in sorted(dims.items(), key=lambda item: -item[1]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from allo_dse.ir.nest import Op
@@ -21,10 +21,11 @@ from .round import KnownRounds, Round
 
 @dataclass(frozen=True)
 class Flat:
-    """Perfectly nested loops as one: outermost first, the last one is pipelined."""
+    """Perfectly nested loops as one: outermost first, the last one is pipelined. As what it was built is kept."""
 
     loops: tuple[Planned, ...]
     round: Round
+    _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def trips(self) -> int:
@@ -75,6 +76,11 @@ def flatten(loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds)
     ones or leave it no rounds, or the innermost loop keeps an element of a memory in a register: it is then loaded
     before that loop and stored after it.
     """
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds))
+    return None if flat is None or (len(flat.loops) > 1 and flat.round.promoted(storages)) else flat
+
+
+def _flattened(loop: Planned, rounds: KnownRounds) -> Flat | None:
     loops, before, after = [loop], [], []
     while loops[-1].mode != "pipeline":
         body = loops[-1].body
@@ -89,8 +95,7 @@ def flatten(loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds)
         loops.append(inner[0])
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    flat = Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
-    return None if len(loops) > 1 and flat.round.promoted(storages) else flat
+    return Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -108,6 +113,14 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
     """
+    once = flat.round
+    key = fabric, tuple([storages[array] for array in once.arrays])
+    if key not in flat._built:
+        flat._built[key] = _build(flat, {array: storages[array] for array in once.arrays}, fabric)
+    return flat._built[key]
+
+
+def _build(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
     once = flat.round
     kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
     storages = {**storages, **kept}

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar, cast
 
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.nest import Op
+from allo_dse.ir.nest import Op, read_nest
+from allo_dse.program.tasks import TaskClass
 
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
-from ..plan import Item, Planned
+from ..plan import Item, Plan, Planned, planned, sources_in
 from .asap import Time, Walk
 from .binding import Staged, by_array, staged, units
 from .effects import Effects, Use, effects_of
 
 Level = tuple[Item, ...]
+_Made = TypeVar("_Made")
+_NESTS_KEPT = 4096
+"""Of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +76,15 @@ class Round:
 
     def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Those of its arrays that are in registers."""
-        return frozenset(array for array in self._arrays if storages[array].in_registers)
+        return frozenset(array for array in self.arrays if storages[array].in_registers)
 
     @cached_property
     def _everything(self) -> Level:
         return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
 
     @cached_property
-    def _arrays(self) -> frozenset[str]:
+    def arrays(self) -> frozenset[str]:
+        """Those that it uses."""
         return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
 
     @cached_property
@@ -152,10 +158,13 @@ def _ops(items: Iterable[Item]) -> Iterator[Op]:
 
 @dataclass(frozen=True, eq=False)
 class KnownRounds:
-    """The different rounds of a program's loops on a device, in whatever schedules."""
+    """The different nests and rounds of a program's loops on a device, in whatever schedules."""
 
     device: FpgaDevice
     _known: dict[Hashable, Round] = field(default_factory=dict, repr=False)
+    _nests: dict[Hashable, tuple[Item, ...]] = field(default_factory=dict, repr=False)
+    _of_loops: dict[int, tuple[Planned, object]] = field(default_factory=dict, repr=False)
+    _sources: dict[Hashable, list[list[int]]] = field(default_factory=dict, repr=False)
 
     def of(self, variable: int, before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
         """The round that is made of these."""
@@ -163,3 +172,28 @@ class KnownRounds:
         if key not in self._known:
             self._known[key] = Round(self.device, *key)
         return self._known[key]
+
+    def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
+        """What is made of a loop that `planned` has given; of equal loops that it has not given, each time."""
+        if id(loop) not in self._of_loops:
+            if len(self._of_loops) == _NESTS_KEPT:
+                self._of_loops.clear()
+            self._of_loops[id(loop)] = loop, made()
+        return cast(_Made, self._of_loops[id(loop)][1])  # which keeps the loop, and so its number, as well
+
+    def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
+        """What `planned` makes of a task of the class: what stands side by side in it hangs on its own loops alone, and
+        is the same object wherever a plan says the same of these."""
+        own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
+        if own not in self._sources:
+            self._sources[own] = [sorted(sources_in((node,))) for node in body]
+        found: list[Item] = []
+        for place, (node, sources) in enumerate(zip(body, self._sources[own], strict=True)):
+            said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
+            key = (own, place, said, tuple(pids.values()))
+            if key not in self._nests:
+                if len(self._nests) == _NESTS_KEPT:
+                    self._nests.clear()
+                self._nests[key] = planned((node,), plan, pids, self.device.hls.unroll_up_to)
+            found += self._nests[key]
+        return tuple(found)
