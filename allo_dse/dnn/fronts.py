@@ -34,8 +34,9 @@ from .operators.work import Work
 TRIALS = 60
 """Designs that are evaluated for each point of a front; less where the tuner has proved that none is better."""
 
-FRONT = ("lut", "dsp", "bram18")
-"""What designs for FPGAs are to take little of, beside time."""
+FRONT = ("latency_us", "utilization")
+"""Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
+resource as many trials find slower designs: few of them are worse than another one in all."""
 MOST_POINTS, MOST_COPIES = 12, 4
 """Of a work on an FPGA: designs to choose from, and pieces of hardware."""
 
@@ -206,7 +207,7 @@ def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[
             yield point
 
 
-def _in_dram(work: Work) -> list[ScheduleParameter]:
+def in_dram(work: Work) -> list[ScheduleParameter]:
     """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm."""
     ports = [port for own in loaded(work).task_classes for port in own.tensor_ports]
     cut = dict.fromkeys(p.tensor.name for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0])))))
@@ -220,8 +221,8 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
         program=work.program,
         params=work.params,
         device=device,
-        schedules=_in_dram(work),
-        objectives=[minimize(name) for name in ("latency_us", *FRONT)],
+        schedules=in_dram(work),
+        objectives=[minimize(name) for name in FRONT],
         reference=work.reference,
         verify_with=work.verify_with,
     )
@@ -248,7 +249,15 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
 
 def _searched(study: Study, place: Path, options: Options) -> Result:
     """The result of a whole search, or of what was left of one."""
-    result = study.run(options.trials, seed=options.seed, run_dir=place, progress="quiet", verify=False, cache=False)
+    result = study.run(
+        options.trials,
+        seed=options.seed,
+        run_dir=place,
+        progress="quiet",
+        verify=False,
+        export=False,
+        cache=False,
+    )
     if result.stopped in SIGNALS:
         raise StepLeft(result.stopped)
     return result

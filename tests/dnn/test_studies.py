@@ -18,17 +18,20 @@ TOLERANCE = 0.02  # bfloat16, after as many operators as a block has
 
 
 @pytest.mark.parametrize(
-    ("file", "settings"),
+    ("file", "settings", "device"),
     [
-        pytest.param("mlp_npu.py", {"rows": "64", "width": "32", "hidden": "64"}, id="mlp"),
-        pytest.param("llama_layer_npu.py", {"length": "16", "hidden": "64", **HEADS}, id="prefill"),
-        pytest.param("llama_layer_npu.py", {"length": "1", "context": "32", "hidden": "64", **HEADS}, id="decode"),
-        pytest.param("gpt2_block.py", {"length": "16", "width": "32", "heads": "2"}, id="gpt2"),
-        pytest.param("resnet_stage.py", {"side": "4", "inside": "16", "blocks": "1"}, id="resnet"),
+        pytest.param("mlp_npu.py", {"rows": "64", "width": "32", "hidden": "64"}, "npu1_1col", id="mlp"),
+        pytest.param("llama_layer_npu.py", {"length": "16", "hidden": "64", **HEADS}, "npu1_1col", id="prefill"),
+        pytest.param(
+            "llama_layer_npu.py", {"length": "1", "context": "32", "hidden": "64", **HEADS}, "npu1_1col", id="decode"
+        ),
+        pytest.param("gpt2_block.py", {"length": "16", "width": "32", "heads": "2"}, "npu1_1col", id="gpt2"),
+        pytest.param("gpt2_block.py", {"length": "16", "width": "32", "heads": "2"}, "u280", id="gpt2_fpga"),
+        pytest.param("resnet_stage.py", {"side": "4", "inside": "16", "blocks": "1"}, "npu1_1col", id="resnet"),
     ],
 )
 def test_the_composed_designs_compute_what_the_operators_do(
-    file: str, settings: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+    file: str, settings: dict[str, str], device: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if file in {"gpt2_block.py", "resnet_stage.py"}:
         request.getfixturevalue("pytorch")
@@ -38,7 +41,7 @@ def test_the_composed_designs_compute_what_the_operators_do(
         if not array.any():  # a study's own weights, on which designs do not depend
             network.constants[name] = rng.standard_normal(array.shape) / np.sqrt(array.shape[-1])
     given = {name: rng.standard_normal(network.shapes[name]).astype(np.float32) for name in network.inputs}
-    found = compose(search_fronts(network, "npu1_1col", trials=2, cache=tmp_path)).run(given)
+    found = compose(search_fronts(network, device, trials=2, cache=tmp_path)).run(given)
     exact = network.run(given, simulated=False)
     for name in network.outputs:
         assert difference(found[name], exact[name]) < TOLERANCE

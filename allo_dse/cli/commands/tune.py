@@ -91,6 +91,7 @@ _FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "deadline": (list[str], {"metavar": "[NAME=]DURATION"}),
     "fresh": (bool, {"flag": "--fresh"}),
     "verify": (bool, {"flag": "--verify/--no-verify"}),
+    "export": (bool, {"flag": "--export/--no-export"}),
 }
 """The options of a run that are flags: their types there, and what is not as one would expect. Everything else that is
 to say of them, `RunOptions` says."""

@@ -68,7 +68,7 @@ class FpgaBounds:
         mapping = design.mapping.fpga if level else unfolded
         copies = _Copies(mapping, tiles)
         known: dict[str, Interval] = {"pe_count": (nodes, nodes)}
-        if level or not mapping.streamed:  # how often tiles of what stays in DRAM come hangs on the fold
+        if not mapping.streamed:  # how often tiles of what stays in DRAM come takes long to count
             known["dram_bytes"] = (mapping.dram_bytes, mapping.dram_bytes)
         if level == 0:
             return known | _times(mapping.device, copies.cycles)

@@ -126,6 +126,7 @@ class _Builder:
         self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
         self._tiles: dict[str, dict[int, _Tile]] = defaultdict(dict)
         self._fifos: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self._node_of_task = mapping.vmg.node_of_task.tolist()
 
     def tasks(self) -> IntArray:
         program = self._mapping.vmg.program
@@ -148,14 +149,18 @@ class _Builder:
         copied = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
         ports = [port for port in copied if port.tensor.name not in self._mapping.streamed]
         tiles = [port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64) for port in ports]
-        streamed, nodes = self._streamed(task_class), self._mapping.vmg.node_of_task[tasks]
+        streamed = self._streamed(task_class)
+        own = {
+            node: [number for name, does, _ in streamed for number in self._fifo(name, does, node)]
+            for node in {self._node_of_task[one] for one in tasks.tolist()}
+        }
         numbers = []
         for row, pid in enumerate(pids):
             fifos = [int(column[row]) for column in streams]
             arrivals, dones = self._tokens(ports, [int(column[row]) for column in tiles])
             table = self._table(task_class, tuple(int(p) for p in pid), len(arrivals), len(dones))
-            own = [number for name, does, _ in streamed for number in self._fifo(name, does, int(nodes[row]))]
-            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones, *own]))
+            of_node = own[self._node_of_task[int(tasks[row])]]
+            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones, *of_node]))
         return numbers
 
     def _streamed(self, task_class: TaskClass) -> list[tuple[str, str, int]]:
@@ -238,7 +243,7 @@ class _Builder:
         if does == "reads":
             table.wait(external.latency_cycles)
         for one in uses.deliveries(use.tensor.name, does):
-            nodes = dict.fromkeys(self._mapping.vmg.node_of_task[list(one.tasks)].tolist())
+            nodes = dict.fromkeys(self._node_of_task[task] for task in one.tasks)
             fifos = [self._fifo(use.tensor.name, does, node) for node in nodes]
             for room, tile in fifos:
                 if does == "reads":

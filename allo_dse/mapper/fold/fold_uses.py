@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -106,7 +108,7 @@ class FoldUses:
             self._deliveries[tensor, does] = tuple(self._delivered(tensor, does))
         return self._deliveries[tensor, does]
 
-    def _delivered(self, tensor: str, does: Literal["reads", "writes"]) -> list[Delivery]:
+    def _delivered(self, tensor: str, does: Literal["reads", "writes"]) -> Iterator[Delivery]:
         program, words, rows = self._program, 0, [np.empty((0, 3), np.int64)]
         for position, kernel in enumerate(program.kernels):
             tasks = np.arange(program.first_task[position], program.first_task[position + 1])
@@ -122,11 +124,10 @@ class FoldUses:
         every = np.concatenate(rows)
         every = every[np.lexsort(every.T[::-1])]
         apart = (np.diff(every[:, :2], axis=0) != 0).any(axis=1) if does == "reads" else np.ones(len(every) - 1, bool)
-        return [
-            Delivery(int(one[0, 1]), words, tuple(one[:, 2].tolist()))
-            for one in np.split(every, np.flatnonzero(apart) + 1)
-            if len(one)
-        ]
+        first = [0, *(np.flatnonzero(apart) + 1).tolist(), len(every)]
+        tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist()
+        for begin, end in pairwise(first) if len(every) else ():
+            yield Delivery(tiles[begin], words, tuple(tasks[begin:end]))
 
     @cached_property
     def connections(self) -> tuple[StreamCounts, StreamCounts]:

@@ -43,6 +43,7 @@ class RunOptions:
         run_dir: Where log and results go. [default: runs/<study>]
         fresh: Discard an earlier run in that directory.
         verify: Run the designs of the final front and compare their numbers.
+        export: Write the best design for each objective as a folder to build from.
         ray_address: Use the workers of a running Ray cluster.
         progress: auto, live, notebook, plain, json, quiet, or a `Reporter`.
         command: The command line, to be shown where a run can be resumed.
@@ -70,6 +71,7 @@ class RunOptions:
     run_dir: str | Path | None = None
     fresh: bool = False
     verify: bool = True
+    export: bool = True
     ray_address: str | None = None
     progress: Any = "auto"
     command: Sequence[str] = ()

@@ -96,7 +96,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             write_tables(result, directory)
             try:
                 with stop.leaving():
-                    write_best(result, directory)
+                    if options.export:
+                        write_best(result, directory)
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
                 result = replace(result, stopped=stop.requested)
