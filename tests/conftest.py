@@ -20,6 +20,20 @@ settings.load_profile("project")
 gc.disable()  # while tests are collected, of which most objects live to the end: a fifth of the time would go there
 
 
+LONG = (
+    "tune/workers/test_ray.py", "tune/workers/test_isolation.py", "tune/store/test_full_disk.py",
+    "tune/search/exact/test_guided.py", "cli/test_calibrate.py", "eval/rtl/test_rtl.py", "studies/test_npu.py",
+    "studies/test_fpga.py", "dnn/test_studies.py", "test_notebooks.py", "test_guides.py", "test_examples.py",
+)  # fmt: skip
+"""Files of few tests that take long. They come first: at the end one process would be left with them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    count = Counter(item.path for item in items)
+    first = {Path(__file__).parent / name for name in LONG}
+    items.sort(key=lambda item: (item.path not in first, -count[item.path]))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
