@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ StreamCounts = tuple[tuple[str, int], ...]
 """Per stream array its name, and a number of nodes or of pairs of nodes."""
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A tile on its way between DRAM and the nodes whose tasks use it in one turn.
 
     Attributes:
