@@ -18,8 +18,9 @@ from pathlib import Path
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.npu.evaluator import NpuSimulator
-from allo_dse.space.choices.schedules import ScheduleParameter, memory
+from allo_dse.space.choices.schedules import ScheduleParameter, memory, pack
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
@@ -208,25 +209,31 @@ def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[
 
 
 def in_dram(work: Work) -> list[ScheduleParameter]:
-    """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm."""
+    """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
+
+    Two elements of a tile move in a cycle, as many as a memory has ports.
+    """
     ports = [port for own in loaded(work).task_classes for port in own.tensor_ports]
-    cut = dict.fromkeys(p.tensor.name for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0])))))
-    return [memory(name, ["dram"]) for name in cut]
+    cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
+    packed = [pack(name, [2 * tensor.dtype.bits]) for name, tensor in cut.items()]
+    return [*(memory(name, ["dram"]) for name in cut), *packed]
 
 
 def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
     """The designs of the front over latency and resources, at most so many, from the smallest to the fastest."""
+    schedules = in_dram(work)
     study = Study(
         key,
         program=work.program,
         params=work.params,
         device=device,
-        schedules=in_dram(work),
+        schedules=schedules,
         objectives=[minimize(name) for name in FRONT],
         reference=work.reference,
         verify_with=work.verify_with,
     )
-    place = options.cache / f"{key}-{device.key[:12]}-dram-{options.trials}-{options.seed}"
+    asked = hashlib.sha256(repr((FRONT, schedules, FpgaSimulator.version)).encode()).hexdigest()[:12]
+    place = options.cache / f"{key}-{device.key[:12]}-{asked}-{options.trials}-{options.seed}"
     result = _searched(study, place, options)
     designs = sorted(result.front, key=lambda one: -float(one.metrics["latency_us"]))
     if not designs:
