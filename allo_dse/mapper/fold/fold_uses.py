@@ -50,7 +50,6 @@ class FoldUses:
     def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
         self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
         self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
-        self._deliveries: dict[tuple[str, str], tuple[Delivery, ...]] = {}
 
     @cached_property
     def classes(self) -> tuple[tuple[Use, ...], ...]:
@@ -97,16 +96,23 @@ class FoldUses:
             levels[own] = np.where(levels[own] < 0, levels.max() + 1 + np.arange(own.shape[1]), levels[own])
         return levels
 
-    def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[Delivery, ...]:
+    def moved_words(self, tensor: str, does: Literal["reads", "writes"]) -> int:
+        """Elements of all deliveries of a tensor."""
+        _, first, words = self._in_turn(tensor, does)
+        return len(first) * words
+
+    def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Iterator[Delivery]:
         """The tiles of a tensor as tasks need or have written them, turn after turn.
 
         A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
         """
-        if (tensor, does) not in self._deliveries:
-            self._deliveries[tensor, does] = tuple(self._delivered(tensor, does))
-        return self._deliveries[tensor, does]
+        every, first, words = self._in_turn(tensor, does)
+        tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist()
+        for begin, end in pairwise([*first, len(every)]):
+            yield Delivery(tiles[begin], words, tuple(tasks[begin:end]))
 
-    def _delivered(self, tensor: str, does: Literal["reads", "writes"]) -> Iterator[Delivery]:
+    def _in_turn(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[IntArray, list[int], int]:
+        """Rows of turn, tile and task, in order; those with which a delivery begins; and the elements of a tile."""
         program, words, rows = self._program, 0, [np.empty((0, 3), np.int64)]
         for position, kernel in enumerate(program.kernels):
             tasks = np.arange(program.first_task[position], program.first_task[position + 1])
@@ -121,11 +127,10 @@ class FoldUses:
                     rows.append(np.stack([self.turns[tasks[members]], tiles, tasks[members]], axis=1))
         every = np.concatenate(rows)
         every = every[np.lexsort(every.T[::-1])]
-        apart = (np.diff(every[:, :2], axis=0) != 0).any(axis=1) if does == "reads" else np.ones(len(every) - 1, bool)
-        first = [0, *(np.flatnonzero(apart) + 1).tolist(), len(every)]
-        tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist()
-        for begin, end in pairwise(first) if len(every) else ():
-            yield Delivery(tiles[begin], words, tuple(tasks[begin:end]))
+        begins = np.ones(len(every), bool)
+        if does == "reads":
+            begins[1:] = (np.diff(every[:, :2], axis=0) != 0).any(axis=1)
+        return every, np.flatnonzero(begins).tolist(), words
 
     @cached_property
     def connections(self) -> tuple[StreamCounts, StreamCounts]:

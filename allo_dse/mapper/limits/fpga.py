@@ -25,7 +25,6 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import Tensor
 
-from ..fold.fold_uses import Delivery
 from ..fold.vmg import VMG
 
 Pid = tuple[int, ...]
@@ -156,18 +155,18 @@ class FpgaCosts:
     @cached_property
     def dram_bytes(self) -> int:
         """Bytes that are read from DRAM and written there."""
-        bits = 0
+        total = 0
         for use in self.tensors:
             if use.place == "dram":
-                bits += sum(one.words for one in self._deliveries(use)) * use.tensor.dtype.bits
+                total += self._moved_words(use) * use.tensor.dtype.bits // BITS_PER_BYTE
             elif not use.onchip:
-                bits += use.tensor.bytes * (use.reads + use.writes) * BITS_PER_BYTE
-        return bits // BITS_PER_BYTE
+                total += use.tensor.bytes * (use.reads + use.writes)
+        return total
 
-    def _deliveries(self, use: TensorUse) -> Iterator[Delivery]:
-        for does in ("reads", "writes"):
-            if getattr(use, does):
-                yield from self.vmg.uses.deliveries(use.tensor.name, does)
+    def _moved_words(self, use: TensorUse) -> int:
+        """Elements of a tensor that stays in DRAM, as often as they come and go."""
+        reads = self.vmg.uses.moved_words(use.tensor.name, "reads") if use.reads else 0
+        return reads + (self.vmg.uses.moved_words(use.tensor.name, "writes") if use.writes else 0)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Where a tensor is, and if it is copied, elements per cycle and in a word."""

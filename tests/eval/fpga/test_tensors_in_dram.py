@@ -58,7 +58,7 @@ def test_every_task_gets_its_tile_once_and_nodes_of_one_turn_share_it(spatial: t
     vmg = PROGRAM.vmg.fold(fold_of(spatial))
     pids = PROGRAM.pids(0, np.arange(PROGRAM.task_count))
     for tensor, own in (("A", pids[:, [1, 0]]), ("B", pids[:, [0, 2]])):
-        found = vmg.uses.deliveries(tensor, "reads")
+        found = list(vmg.uses.deliveries(tensor, "reads"))
         assert sorted(task for one in found for task in one.tasks) == list(range(PROGRAM.task_count))
         for one in found:
             assert len({tuple(own[task]) for task in one.tasks}) == 1
