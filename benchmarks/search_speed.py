@@ -4,9 +4,10 @@
 
 Runs each study in this process (one worker), without verification, as `allo-tune` would: with its default sampler, to
 the end of its space or for so many trials. A design is *decided* when it was evaluated, breaks a limit, or is never
-built because its bounds say that one that was found is at least as good; a run that only evaluates decides what it
-evaluates. Then with every design evaluated (`sampler="evolution"`) of whatever the device can do (`target="model"`:
-there are few that Allo builds), and once more for the shares.
+built because its bounds say that one that was found is at least as good: in spaces that are searched by bounds, and in
+those in which designs are bred, where it counts once however often it was bred. Then with every design evaluated
+(`sampler="evolution"`) of whatever the device can do (`target="model"`: there are few that Allo builds), and once more
+for the shares.
 
 Seconds are of the processor. Beside them stands how many times the fixed work of `engine_reference.py`, run in the same
 process right before and after, the machine could have done instead: that figure means the same on every machine.
@@ -18,19 +19,21 @@ import argparse
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from allo_dse.lang import install
 from allo_dse.space.programs import CompiledPrograms
-from allo_dse.space.space import Space
+from allo_dse.space.space import Candidate, Space
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run import session
 from allo_dse.tune.run.ledger import Ledger
 from allo_dse.tune.search.least import LeastLosses
+from allo_dse.tune.search.screening import Screen, Verdict
 from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers.evaluate_one import OpenBench
 
@@ -56,6 +59,28 @@ PARTS: dict[tuple[object, str], str] = {
 """What of the package does which part of the work; a part does not count what it has another one do."""
 
 
+@contextmanager
+def passed_over() -> Iterator[set[str]]:
+    """Takes down the keys of the designs that are refused, or that bounds rule out when they have been bred."""
+    found: set[str] = set()
+    judge, examine = Screen.judge, Screen.examine
+
+    def judged(screen: Screen, candidate: Candidate) -> Verdict:
+        verdict = judge(screen, candidate)
+        if verdict == "invalid":
+            found.add(candidate.key)
+        return verdict
+
+    def examined(screen: Screen, *asked: Any) -> tuple[Candidate | None, Verdict]:
+        candidate, verdict = examine(screen, *asked)
+        if verdict == "outdone" and candidate is not None:
+            found.add(candidate.key)
+        return candidate, verdict
+
+    with patch.object(Screen, "judge", judged), patch.object(Screen, "examine", examined):
+        yield found
+
+
 def run(name: str, trials: int, sampler: str = "auto", **settings: str) -> tuple[Result, float]:
     """A run, and the processor seconds that it took."""
     study = load_studies(WHERE / f"{name}.py", settings)[0]
@@ -67,10 +92,12 @@ def run(name: str, trials: int, sampler: str = "auto", **settings: str) -> tuple
         return result, time.process_time() - started
 
 
-def decided(result: Result) -> int:
+def decided(result: Result, passed: set[str]) -> int:
     """Designs that the run has decided."""
     known = result.certificate
-    return len(result.records) if known is None else known.evaluated + known.refused + known.bounded
+    if known is None:
+        return len(passed.union(record.key for record in result.records))
+    return known.evaluated + known.refused + known.bounded
 
 
 def shares(name: str, trials: int) -> dict[str, float]:
@@ -101,10 +128,11 @@ def shares(name: str, trials: int) -> dict[str, float]:
 
 def report(name: str, trials: int) -> None:
     before = reference_seconds()
-    result, seconds = run(name, trials)
+    with passed_over() as passed:
+        result, seconds = run(name, trials)
     bred, each = run(name, BRED, "evolution", target="model")
     reference = (before + reference_seconds()) / 2
-    count = decided(result)
+    count = decided(result, passed)
     print(
         f"{name}: {count:,} designs decided ({len(result.records)} evaluated) in {seconds:.1f} s of CPU: "
         f"{count / seconds:.0f}/s, {seconds / count / reference:.2f} x the reference each; "
