@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from math import gcd, prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
 from .groups import MeshLeaves, NodeGroup
+from .ports import schedule_round
 from .tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
@@ -149,9 +151,19 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
     Only what the tree repeats counts: the tasks of a chain differ from each other.
     """
     body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
+    # Tasks of one class use all of its ports: the last use before a leaf and the first one after it are next to it.
+    near = len(schedule_round(group.tree).classes) == 1
+    known: dict[tuple[int, int], Moves] = {}
     for levels in range(_levels_of_equal_work(program, group, len(trips)), 0, -1):
         period = prod(trips[levels:])
-        if period % body == 0 and _same_pattern(program, group, trips[:levels], period):
+        if period % body:
+            continue
+        starts = [prod(trips[level + 1 :]) for level in range(levels) if trips[level] > 1]
+        patterns = [(start, 1 if near else period) for start in starts]
+        for start, span in patterns:
+            if (start, span) not in known:
+                known[start, span] = _start_pattern(program, group, start, span)
+        if all(known[pattern] == known[patterns[0]] for pattern in patterns):
             return levels
     return 0
 
@@ -172,23 +184,16 @@ def _levels_of_equal_work(program: CompiledProgram, group: NodeGroup, levels: in
     return sum(1 for _ in takewhile(bool, same))
 
 
-def _same_pattern(program: CompiledProgram, group: NodeGroup, outer: tuple[int, ...], period: int) -> bool:
-    """Whether the period that follows an advance of each outer loop starts with the same moves."""
-    patterns = []
-    for level, trips in enumerate(outer):
-        if trips > 1:
-            start = prod(outer[level + 1 :]) * period
-            patterns.append(_start_pattern(program, group, start, period))
-    return all(pattern == patterns[0] for pattern in patterns)
+Moves: TypeAlias = tuple[tuple[PortKey, bool], ...]
+"""For each port whether it needs another tile."""
 
 
-def _start_pattern(
-    program: CompiledProgram, group: NodeGroup, start: int, period: int
-) -> tuple[tuple[PortKey, bool], ...]:
-    """For each port, whether its first use in the period that begins at leaf `start` needs another tile."""
-    tasks = group.leaves.tasks(start - period, start + period)[0]
+def _start_pattern(program: CompiledProgram, group: NodeGroup, start: int, span: int) -> Moves:
+    """For each port, whether its first use from leaf `start` on needs another tile than its last one before, among so
+    many leaves on either side."""
+    tasks = group.leaves.tasks(start - span, start + span)[0]
     return tuple(
-        (key, _changes(tiles, period)) for key, (_, tiles) in sorted(_port_tiles(program, tasks).items(), key=_by_key)
+        (key, _changes(tiles, span)) for key, (_, tiles) in sorted(_port_tiles(program, tasks).items(), key=_by_key)
     )
 
 

@@ -16,6 +16,7 @@ from allo_dse.eval.fpga.depth_front import run
 from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
 from allo_dse.eval.fpga.retime import ReportTimes, retimed
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
@@ -131,6 +132,7 @@ def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directi
             for task_class in kernel.classes:
                 alone = task_cost(program, task_class, mapping.device, mapping.schedule)
                 assert mapping.cost(task_class) == alone
+        assert mapping.tensors == FpgaCosts(VMG.of(program), mapping.device, mapping.schedule).tensors
 
 
 def test_an_explanation_speaks_of_processing_elements() -> None:

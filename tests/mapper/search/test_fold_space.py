@@ -114,6 +114,16 @@ def test_the_space_of_the_gemm() -> None:
     assert space.count() == expected == 170
 
 
+def test_sizes_that_are_listed_once_are_those_made_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = fold_choices(gemm_program(16, 16, 16, 4, 4, 4), 16)
+    listed = [list(space.layouts(nodes)) for nodes in (None, 4, 8, 4)]
+    monkeypatch.setattr("allo_dse.mapper.search.fold_units.MOST_LISTED", 1)
+    again = fold_choices(gemm_program(16, 16, 16, 4, 4, 4), 16)
+    made = [list(again.layouts(nodes)) for nodes in (None, 4, 8, 4)]
+    assert [[layout.sizes for layout in own] for own in made] == [[layout.sizes for layout in own] for own in listed]
+    assert len(listed[0]) > len(listed[1]) > 1
+
+
 def test_a_budget_below_what_must_stay_spatial_leaves_nothing() -> None:
     space = fold_choices(ring_program(20, [(0, 1), (1, 3)]), 16)
     assert space.least_nodes == 20
