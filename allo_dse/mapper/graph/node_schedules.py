@@ -239,12 +239,12 @@ def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tupl
     """For each port the tile that every task uses, -1 where it uses none."""
     result: dict[PortKey, tuple[TensorPort, IntArray]] = {}
     kernels = np.searchsorted(program.first_task, tasks, side="right") - 1
-    for k in np.unique(kernels):
+    for k in sorted(set(kernels.tolist())):  # often a handful, for which `np.unique` takes longer
         kernel = program.kernels[k]
         rows = np.flatnonzero(kernels == k)
-        pids = program.pids(int(k), tasks[rows])
+        pids = program.pids(k, tasks[rows])
         classes = kernel.class_of(pids)
-        for c in np.unique(classes):
+        for c in sorted(set(classes.tolist())):
             here = classes == c
             for port in kernel.classes[c].tensor_ports:
                 for direction in port.directions:
