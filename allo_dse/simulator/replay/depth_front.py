@@ -211,6 +211,9 @@ class _Search:
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
+        # A stream that has got shallow may have become faster, so that others do with less than when they were tried.
+        while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
+            lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
         point = self._point(lossless)
         return DepthFront(self._pareto(), self._built(), int(best.cycles), point, lower, at_least,
@@ -240,6 +243,11 @@ class _Search:
         number, run = self._seen[step.tobytes()]
         depths = dict(zip(self._timed.streams, self._vector(step).tolist(), strict=True))
         return DepthPoint(int(run.cycles), self._memory(step), depths, number)
+
+    def _least_seen(self, target: float) -> IntArray:
+        """The least memory that was run and takes no more cycles than the target."""
+        point = min((p for p in self._points if p.cycles <= target), key=lambda p: (p.memory_bits, p.run))
+        return np.frombuffer(list(self._seen)[point.run - 1], np.int64)
 
     def _least(self, need: IntArray) -> IntArray:
         """The least memory with which the design ends."""

@@ -72,6 +72,24 @@ def test_no_stream_of_the_lossless_point_can_have_less_memory(network: Any) -> N
             assert not 0 <= cycles <= front.best_cycles
 
 
+def test_what_lost_cycles_before_others_got_shallow_and_faster_is_tried_again() -> None:
+    """A stream of 2 tokens has a latency of one cycle less than a deeper one."""
+    first: dict[str, list[Get | Put]] = {
+        "p0": [Put("s0"), Put("s1"), Put("s4")], "p1": [Put("s3")], "p2": [Get("s0"), Put("s2")],
+        "p3": [Get("s2"), Get("s3")], "p4": [Get("s1"), Get("s5")],
+    }  # fmt: skip
+    second: dict[str, list[Get | Put]] = {"p1": [Put("s5")], "p3": [Get("s4")]}
+    network = {
+        name: [Loop(60, 2 if name in second else 1, 0, operations), Loop(60, 1, 0, second.get(name, []))]
+        for name, operations in first.items()
+    }
+    trace = trace_of((network, {f"s{n}": 1 for n in range(6)}))
+    front = find_depth_front([trace], doubling, max_runs=1000)
+    assert [point.cycles for point in front.points[:2]] == [239, 240]
+    assert front.best_cycles == 240
+    assert front.lossless == front.points[1]
+
+
 def slow_start(lead: int = 20) -> Trace:
     """A reader that needs `lead` tokens of one stream before the first of the other."""
     return Trace.build(
