@@ -186,15 +186,17 @@ class Murderer:
     looks at the workers, so that it knows what each had been given.
 
     Attributes:
-        hits: by number of a design how many killed workers had it.
+        hits: by number of a design how many killed workers had it, also of those that were given it before anybody
+            noticed their death.
     """
 
     def __init__(self, monkeypatch: MonkeyPatch, designs: Any, kills: int, seed: int = 7) -> None:
         self.rng = random.Random(seed)
         self.times = sorted(self.rng.sample(range(10, designs * 3 // 4), kills), reverse=True)
-        self.hits: Counter[str] = Counter()
+        self.hits: Counter[int] = Counter()
         self.finished = 0
-        collect = RayExecutor.collect
+        self.killed: set[int] = set()
+        collect, lost = RayExecutor.collect, Pool.lost
 
         def wrapped(executor: Any) -> Any:
             if self.times and self.finished >= self.times[-1]:
@@ -203,7 +205,14 @@ class Murderer:
             self.finished += len(outcomes)
             return outcomes
 
+        def counting(pool: Any, worker: int) -> Any:
+            tasks = lost(pool, worker)
+            if pool.places[worker].process in self.killed:
+                self.hits.update(task.number for task in tasks)
+            return tasks
+
         monkeypatch.setattr(RayExecutor, "collect", wrapped)
+        monkeypatch.setattr(Pool, "lost", counting)
 
     def kill(self, pool: Any) -> None:
         busy = sorted(worker for worker in pool.ready if pool.busy(worker))
@@ -214,7 +223,7 @@ class Murderer:
             os.kill(pool.places[victim].process, signal.SIGKILL)
         except ProcessLookupError:  # killed before, and nobody has noticed yet
             return
-        self.hits.update({t.number for batch in pool.running.values() if batch.worker == victim for t in batch.tasks})
+        self.killed.add(pool.places[victim].process)
         self.times.pop()
 
 
