@@ -4,58 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
-from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import server_on
-from allo_dse.dashboard.app.sockets import bind
+from allo_dse.dashboard.app.server import listen
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_MS = 90_000
-OPTIONS = {"viewport": {"width": 1440, "height": 900}, "accept_downloads": True}
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 # Only what asks for a graphics card has one emulated, which takes longer than the pages themselves.
 ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
-
-
-_free_ports: list[int] = []
-"""Where servers of other tests listened: at the same address the browser knows scripts, and the code made of them."""
-
-
-@contextmanager
-def socket_of_tests() -> Iterator[socket.socket]:
-    """A socket that listens where the server of an earlier test did, if there was one."""
-    listening = None
-    while listening is None and _free_ports:
-        with suppress(StudyError):  # another process has taken it
-            listening = bind("127.0.0.1", _free_ports.pop(0))
-    with listening or bind("127.0.0.1", 0) as found:
-        port = found.getsockname()[1]
-        yield found
-    _free_ports.insert(0, port)
-
-
-@contextmanager
-def answering(server: Any) -> Iterator[None]:
-    """While it lasts a server answers."""
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager
@@ -63,24 +29,27 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
     board = Board.open(list(paths))
     context = Context(board, Programs(board, study))
-    with socket_of_tests() as listening:
-        server = server_on(listening, make_app(context), board)
-        with answering(server):
-            yield f"http://127.0.0.1:{server.port}", context
+    server = listen(make_app(context), board, port=0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}", context
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Debian's Chromium, headless, with a profile on disk for most tests: only there it keeps code made of scripts."""
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, headless."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     if CHROMIUM is None:
         pytest.skip("needs Chromium (apt-get install chromium)")
     with playwright.sync_playwright() as p:
-        profile = tmp_path_factory.mktemp("profile")
-        context = p.chromium.launch_persistent_context(profile, executable_path=CHROMIUM, args=ARGUMENTS, **OPTIONS)
-        context.set_default_timeout(TIMEOUT_MS)
-        yield context
-        context.close()
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
 
 
 def wait_text(page: Any, selector: str, text: str) -> None:
@@ -106,6 +75,18 @@ class Visit:
         return self.page
 
 
+@pytest.fixture(scope="session")
+def shared(browser: Any) -> Any:
+    """One profile for most tests, so that scripts are fetched and compiled once."""
+    return _context(browser)
+
+
+def _context(browser: Any, **options: Any) -> Any:
+    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, **options})
+    context.set_default_timeout(TIMEOUT_MS)
+    return context
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Any]]:
     """Serves runs until the end of the test, when the tabs are closed already."""
@@ -114,14 +95,13 @@ def serve() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def visit(shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
+def visit(browser: Any, shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
     """Opens tabs; at the end nothing may have gone wrong in them, and nothing may have been fetched from elsewhere."""
     contexts, visits = [], []
 
     def make(url: str, **options: bool) -> Visit:
-        if options:  # a profile of its own
-            contexts.append(shared.browser.new_context(**{**OPTIONS, **options}))
-            contexts[-1].set_default_timeout(TIMEOUT_MS)
+        if options:
+            contexts.append(_context(browser, **options))
         visits.append(Visit((contexts[-1] if options else shared).new_page(), url))
         return visits[-1]
 

@@ -30,7 +30,7 @@ from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import encode_line
 
-from .conftest import answering, socket_of_tests, wait_text
+from .conftest import wait_text
 from .data.test_reading import content
 from .synthetic import append, design, write_run
 from .test_browser import DRAWN
@@ -58,12 +58,19 @@ class Gated(Board):
 def opened(board: Any) -> Iterator[Any]:
     """The address of a dashboard that reads its runs while it is up."""
     opening = Opening(board)
-    with socket_of_tests() as listening:
+    with bind("127.0.0.1", 0) as listening:
         app = make_app(Context(board, Programs(board, None), opening=opening))
         server = server_on(listening, app, board, opening)
-        with answering(server):
-            opening.start()
-            yield url_of(listening).replace("localhost", "127.0.0.1")
+        url = url_of(listening).replace("localhost", "127.0.0.1")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    opening.start()
+    try:
+        yield url
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.fixture
