@@ -24,13 +24,15 @@
   }
   setTheme(document.documentElement.dataset.theme);
 
-  window.scatterDrawn = new Promise(function (done) {
+  // The scatter takes clicks when it is made, and has been on the screen when it is drawn.
+  window.scatterMade = new Promise(function (done) {
     const timer = window.setInterval(function () {
       if (!document.querySelector("#scatter .js-plotly-plot:not(.dash-graph--pending)")) return;
       window.clearInterval(timer);
-      window.requestAnimationFrame(() => window.setTimeout(done));
+      done();
     }, 20);
   });
+  window.scatterDrawn = window.scatterMade.then(() => new Promise((done) => window.requestAnimationFrame(() => window.setTimeout(done))));
 
   // Large scripts are fetched and compiled when the scatter has been drawn and their component is needed.
   const { createElement, lazy, Suspense } = window.React;

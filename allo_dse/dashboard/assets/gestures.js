@@ -189,7 +189,7 @@
   // ------------------------------------------------------------------------------------------------ where Dash is
   let page = "front", said = {}, published = {};
 
-  window.scatterDrawn.then(function () {
+  window.scatterMade.then(function () {
     const deselected = () => state.selection && ask({ do: "clear" });
     listen(plotOf("scatter"), { plotly_selected: selected, plotly_deselect: deselected, plotly_click: clicked, plotly_relayout: looked });
   });
