@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 
@@ -18,9 +19,9 @@ RECENT = 100  # designs that the present pace is taken from
 
 def run_status(table: RunTable, pid: int | None) -> JsonObject:
     """The state of a run as plain data; `pid` is the process that runs it, if one does."""
-    statuses = Counter(_text(table, "status", row) for row in range(len(table)))
+    statuses = Counter(_texts(table, "status"))
     killed = Counter(limit for ruled_out in table.ruled_out for limit in ruled_out.limits)
-    reasons = Counter(reason for row in range(len(table)) if (reason := _text(table, "reason", row)))
+    reasons = Counter(filter(None, _texts(table, "reason")))
     proposed = len(table) + len(table.ruled_out)
     at = table.numbers("at")
     last = _log_age(table)
@@ -38,7 +39,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
         "ruled_out": len(table.ruled_out),
         "feasible_share": statuses["ok"] / proposed if proposed else None,
         "reasons": dict((killed + reasons).most_common()),
-        "rungs": dict(Counter(rung.evaluator for rungs in table.rungs.values() for rung in rungs)),
+        "rungs": dict(_given(table)),
         "seconds": float(at[-1]) if len(at) else 0.0,
         "designs_per_second": _pace(at),
         "last_result_seconds_ago": last,
@@ -62,7 +63,7 @@ def design_facts(table: RunTable, row: int) -> JsonObject:
     return {
         **record,
         "values": {name: table.columns[name].value(row) for name in table.objectives if name in table.columns},
-        "rungs": {rung.evaluator: dict(rung.metrics or {}) for rung in table.rungs.get(key, ())},
+        "rungs": {rung.evaluator: dict(rung.metrics or {}) for rung in table.rungs(key)},
         "on_front": row in set(table.front.tolist()),
         "verified": None if verification is None else verification.ok,
         "verification": None if verification is None else verification.message,
@@ -86,10 +87,19 @@ def objective(table: RunTable, row: int, name: str) -> float | None:
     return None if value != value else float(value)
 
 
-def _text(table: RunTable, name: str, row: int) -> str:
+def _texts(table: RunTable, name: str) -> list[str]:
+    """A column as texts; empty where there is nothing."""
     column = table.column(name)
-    value = None if column is None else column.value(row)
-    return "" if value is None else str(value)
+    values = [None] * len(table) if column is None else column.values(np.arange(len(table)))
+    return ["" if value is None else str(value) for value in values]
+
+
+def _given(table: RunTable) -> Counter[str]:
+    """How many designs each evaluator was given."""
+    by_one = zip(table.keys, _texts(table, "evaluator"), strict=True)
+    given = Counter(evaluator for key, evaluator in by_one if key not in table.promoted)
+    given.update(rung.evaluator for rungs in table.promoted.values() for rung in rungs)
+    return given
 
 
 def _pace(at: Any) -> float | None:

@@ -40,7 +40,7 @@ def design_json(board: Board, _: Programs, ref: Ref) -> Content:
         {
             "run": str(table.path),
             "command": list(table.facts.command),
-            "records": [table.record(ref.row, position) for position in range(len(table.rungs[key]))],
+            "records": [table.record(ref.row, position) for position in range(len(table.rungs(key)))],
             "verification": None if verification is None else structs.asdict(verification),
         },
     )

@@ -74,9 +74,9 @@ def dashboard(run: Any) -> Iterator[tuple[str, Context]]:
 
 def failed_and_measured(table: Any) -> Any:
     """A design that the second evaluator failed on, and one that both have measured."""
-    promoted = [key for key, rungs in table.rungs.items() if len(rungs) == 2]
-    failed = next(key for key in promoted if not table.rungs[key][1].metrics)
-    return failed, next(key for key in promoted if table.rungs[key][1].metrics and key in table.verified)
+    promoted = [key for key, rungs in table.promoted.items() if len(rungs) == 2]
+    failed = next(key for key in promoted if not table.rungs(key)[1].metrics)
+    return failed, next(key for key in promoted if table.rungs(key)[1].metrics and key in table.verified)
 
 
 def resources(page: Any) -> Any:
@@ -93,7 +93,7 @@ def test_the_recording_is_of_the_run_that_was_measured(run: Any) -> None:
         ref = Ref(0, board.runs[0].row_of[key])
         found = programs.recorded(ref)
         part = found.part(found.place("middle"))
-        cycles = present(board.runs[0].rungs[key][0].metrics)["latency_cycles"]
+        cycles = present(board.runs[0].rungs(key)[0].metrics)["latency_cycles"]
         assert part.is_whole
         assert part.timeline.cycles == found.cycles == cycles
         for words in (whole_words(found), part_words(found, part)):
@@ -222,7 +222,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     page.wait_for_function(  # what lies above has its height
         "() => document.querySelector('canvas[data-id]')"
     )
-    whole = present(context.board.runs[0].rungs[key][0].metrics)["latency_cycles"]
+    whole = present(context.board.runs[0].rungs(key)[0].metrics)["latency_cycles"]
     start, end = shown()
     assert 0 < start < end < whole
     page.get_by_text(f"Cycles {start:,} to {end:,} of {whole:,}, at the cost").wait_for()

@@ -42,14 +42,14 @@ def status_text(board: Board, ref: Ref) -> str:
         return "on the Pareto front"
     measured = table.measured_rows
     if measured is not None and ref.row not in measured:
-        last = table.rungs[table.keys[int(measured[0])]][-1]
+        last = table.rungs(table.keys[int(measured[0])])[-1]
         return f"not measured by {last.evaluator or 'the most expensive evaluator'}"
     return "dominated"
 
 
 def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     """A design's metrics with a column per evaluator: the head, and a row per metric."""
-    rungs = table.rungs[key]
+    rungs = table.rungs(key)
     found = [rung.metrics or {} for rung in rungs]
     names = dict.fromkeys(n for metrics in found for n, v in metrics.items() if not isinstance(v, dict | list))
     head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]

@@ -72,7 +72,7 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
 
 def measured(table: RunTable) -> Correction:
     """What measured designs say of predictions."""
-    later = [(one.where, key, rungs[0], one) for key, rungs in table.rungs.items() for one in rungs[1:]]
+    later = [(one.where, key, rungs[0], one) for key, rungs in table.promoted.items() for one in rungs[1:]]
     return correction_of(known[1:] for known in sorted(later, key=lambda known: known[0]))
 
 

@@ -207,7 +207,7 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) ->
     assert len(run) == 300
     assert run.columns["latency_us"].value(row) == 1e9
     assert run.columns["power_w"].values(np.array([row, row - 1])) == [3, None]
-    assert [rung.evaluator for rung in run.rungs[best]] == ["made-up 1", "board 1"]
+    assert [rung.evaluator for rung in run.rungs(best)] == ["made-up 1", "board 1"]
     assert run.record(row, 0)["metrics"]["latency_us"] < 1e9
     assert list(run.front) == [row]  # only what the more expensive evaluator has measured can be compared
     assert np.array_equal(run.hypervolume, history, equal_nan=True)

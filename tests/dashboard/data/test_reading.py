@@ -101,7 +101,7 @@ def content(table: RunTable) -> Any:
         for name, c in table.columns.items()
     ]
     found = [table.keys, table.row_of, table.verified, table.ruled_out, table.ticks, columns, table.version]
-    rungs = {key: [(r.rung, r.evaluator, r.where, r.metrics) for r in own] for key, own in table.rungs.items()}
+    rungs = {key: [(r.rung, r.evaluator, r.where, r.metrics) for r in table.rungs(key)] for key in table.keys}
     return repr([*found, rungs, table.front.tolist(), table.hypervolume.tolist(), table.ok.tolist(), table.knee])
 
 

@@ -82,7 +82,7 @@ def test_lines_that_are_there_twice_count_once(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes() * 2)
     table = RunTable(run_dir)
     table.refresh()
-    assert (len(table), {len(rungs) for rungs in table.rungs.values()}) == (20, {1})
+    assert (len(table), {len(table.rungs(key)) for key in table.keys}) == (20, {1})
     again = fake_study().run(20, run_dir=run_dir, progress="quiet", verify=False)
     assert len(again.records) == 20
     assert len(again.trials) == len(set(again.trials["key"])) == 20

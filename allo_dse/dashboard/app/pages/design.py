@@ -135,7 +135,7 @@ def known_of(board: Board, ref: Ref) -> str:
     """What there is to show of a design, in a text that changes with it."""
     run = board.table(ref)
     key = run.keys[ref.row]
-    return f"{key} {len(run.rungs[key])} {run.verified.get(key)}"
+    return f"{key} {len(run.rungs(key))} {run.verified.get(key)}"
 
 
 def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Component]:
@@ -192,7 +192,7 @@ def failure_cards(board: Board, ref: Ref) -> list[Component]:
     """Per evaluator that failed what it said, and the end of what it printed."""
     run = board.table(ref)
     cards: list[Component] = []
-    for position, rung in enumerate(run.rungs[run.keys[ref.row]]):
+    for position, rung in enumerate(run.rungs(run.keys[ref.row])):
         record = run.record(ref.row, position)
         if record.get("error"):
             parts: list[Component] = [html.Pre(str(record["error"]))]

@@ -66,13 +66,13 @@ def _value(table: RunTable, name: str, row: int) -> object:
 
 def measured(table: RunTable, row: int) -> Mapping[str, Any]:
     """A design's metrics by the most expensive evaluator that has measured it; empty before any has."""
-    return next((rung.metrics for rung in reversed(table.rungs[table.keys[row]]) if rung.metrics), {})
+    return next((rung.metrics for rung in reversed(table.rungs(table.keys[row])) if rung.metrics), {})
 
 
 def known(table: RunTable, row: int) -> Mapping[str, Any]:
     """A design's metrics by all of its evaluators, the more expensive ones first."""
     empty: dict[str, Any] = {}
-    return reduce(merged_metrics, (rung.metrics for rung in table.rungs[table.keys[row]]), empty)
+    return reduce(merged_metrics, (rung.metrics for rung in table.rungs(table.keys[row])), empty)
 
 
 @dataclass(frozen=True)

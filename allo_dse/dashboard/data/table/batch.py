@@ -8,10 +8,11 @@ from typing import Any
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
-from .cells import META, Part, Parts, meta, not_metrics, reason
-from .columns import Kind
+from .cells import Described, Parts, meta, not_metrics, reason
+from .columns import Kind, Repeated
 
-Columns = dict[str, tuple[Kind, Sequence[object]]]
+Values = Sequence[object] | Repeated
+Columns = dict[str, tuple[Kind, Values]]
 
 
 class Irregular(Exception):
@@ -28,61 +29,59 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
         Irregular: then they have to be taken one by one.
         TypeError, AttributeError, ValueError: if one of them is no description of a design.
     """
-    described = parts.of(entries)
-    groups = _groups(entries, described)
+    described, said = parts.of(entries), meta(entries)
+    groups = _groups(entries, described, said)
     if len(groups) == 1:
-        return _group(entries, described, facts)
+        return dict(_columns(entries, described, said, facts))
     whole: dict[str, tuple[Kind, list[object]]] = {}
     for members in groups:
-        own = [[column[i] for i in members] for column in described]
-        for name, (kind, values) in _group([entries[i] for i in members], own, facts).items():
+        own = {name: [values[i] for i in members] for name, values in said.items()}
+        some = [entries[i] for i in members]
+        for name, (kind, values) in dict(_columns(some, [d.of(members) for d in described], own, facts)).items():
             column = whole.setdefault(name, (kind, [None] * len(entries)))[1]
-            for position, value in zip(members, values, strict=True):
+            for position, value in zip(members, values.all if isinstance(values, Repeated) else values, strict=True):
                 column[position] = value
     return {**whole}
 
 
-def _groups(entries: Sequence[Record], parts: Sequence[Sequence[Part]]) -> list[Sequence[int]]:
+def _groups(
+    entries: Sequence[Record], described: Sequence[Described], said: Mapping[str, Sequence[object]]
+) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
-    traits: list[list[object]] = [[part.shape for part in column] for column in parts]
-    traits += [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
-    for name in META:
-        said = meta(entries, name)
-        if 0 < said.count(None) < len(said):
-            traits.append([value is None for value in said])
-    telling = [values for values in traits if len(set(values)) > 1]
-    if not telling:
+    traits: list[list[object]] = []
+    for own in described:
+        shapes = [part.shape for part in own.few]
+        if len(set(shapes)) > 1:
+            traits.append([shapes[position] for position in own.which.tolist()])
+    named = [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
+    traits += [[*names] for names in named if len(set(names)) > 1]
+    traits += [[v is None for v in values] for values in said.values() if 0 < values.count(None) < len(values)]
+    if not traits:
         return [range(len(entries))]
     groups: dict[object, list[int]] = {}
-    for position, shape in enumerate(zip(*telling, strict=True)):
+    for position, shape in enumerate(zip(*traits, strict=True)):
         groups.setdefault(shape, []).append(position)
     return list(groups.values())
 
 
-def _group(entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunInfo) -> Columns:
-    """The columns of designs of one shape."""
-    return dict(_columns(entries, parts, facts))
-
-
 def _columns(
-    entries: Sequence[Record], parts: Sequence[Sequence[Part]], facts: RunInfo
-) -> Iterator[tuple[str, tuple[Kind, Sequence[object]]]]:
+    entries: Sequence[Record], described: Sequence[Described], said: Mapping[str, Sequence[object]], facts: RunInfo
+) -> Iterator[tuple[str, tuple[Kind, Values]]]:
+    """The columns of designs of one shape."""
     metrics = _turned([entry.metrics or {} for entry in entries])
     stated = _turned([entry.values or {} for entry in entries])
     absent = (None,) * len(entries)
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name, absent)))
-    for number, own in enumerate(parts):
+    for number, own in enumerate(described):
         kind: Kind = "mapping" if number else "parameter"
-        values = zip(*(part.values for part in own), strict=True)
-        yield from ((name, (kind, column)) for name, column in zip(own[0].names, values, strict=True))
-    taken = not_metrics(parts[0][0], facts)
+        values = zip(*(part.values for part in own.few), strict=True)
+        yield from ((n, (kind, Repeated(few, own.which))) for n, few in zip(own.few[0].names, values, strict=True))
+    taken = not_metrics(described[0].few[0], facts)
     for name, column in metrics.items():
         if name not in taken:
             yield from ((name, ("metric", values)) for name, values in _metric(name, column))
-    for name in META:
-        if (said := meta(entries, name))[0] is not None:
-            yield name, ("meta", said)
+    yield from ((name, ("meta", own)) for name, own in said.items() if own[0] is not None)
     yield "reason", ("meta", [reason(entry) for entry in entries])
 
 

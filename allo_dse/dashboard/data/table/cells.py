@@ -7,15 +7,17 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from allo_dse.tune.results.causes import failure_kind
 from allo_dse.tune.results.choices import TEXTS, mapping_choices
-from allo_dse.tune.store.record import Record, json_value
+from allo_dse.tune.store.record import NOTHING, Record, json_value
 from allo_dse.tune.store.run_info import RunInfo
 
-from .columns import Kind
+from .columns import Codes, Kind
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
+_ABSENT = bytes(NOTHING)
 _TEXTS = tuple(attrgetter(f"{name}_json") for name in TEXTS)
 MAX_PARTS = 50_000
 """Texts that are remembered at once."""
@@ -37,6 +39,24 @@ class Part(NamedTuple):
         return zip(self.names, self.values, strict=True)
 
 
+class Described(NamedTuple):
+    """The same part of many designs.
+
+    Attributes:
+        few: those that differ, in the order in which they first stand.
+        which: the position in it of each design's.
+    """
+
+    few: list[Part]
+    which: Codes
+
+    def of(self, members: Sequence[int]) -> Described:
+        """That of some of the designs."""
+        which = self.which[np.asarray(members)].tolist()
+        places = {position: place for place, position in enumerate(dict.fromkeys(which))}
+        return Described([self.few[i] for i in places], np.array([places[i] for i in which], np.int32))
+
+
 class Parts:
     """What the texts of entries say."""
 
@@ -45,26 +65,27 @@ class Parts:
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
 
-    def of(self, entries: Sequence[Record]) -> list[list[Part]]:
+    def of(self, entries: Sequence[Record]) -> list[Described]:
         """Per text of `TEXTS` the parts of some designs: parameters, then the mapping.
 
         Raises:
             TypeError, AttributeError, ValueError: when a text says something else than a description of a design.
         """
-        return [self._column(number, list(map(bytes, map(text, entries)))) for number, text in enumerate(_TEXTS)]
+        return [self._column(number, list(map(text, entries))) for number, text in enumerate(_TEXTS)]
 
-    def _column(self, number: int, texts: list[bytes]) -> list[Part]:
+    def _column(self, number: int, raw: list[msgspec.Raw]) -> Described:
         known = self._known[number]
         if len(known) >= MAX_PARTS:
             known.clear()
-        distinct = set(texts)
-        for text in distinct - known.keys():
+        texts = [_ABSENT if text is NOTHING else bytes(text) for text in raw]
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        for text in places.keys() - known.keys():
             value = json_value(msgspec.Raw(text))
             pairs = self._parameters(value) if TEXTS[number] == "params" else mapping_choices(TEXTS[number], value)
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
-        return [known[text] for text in texts] if len(distinct) > 1 else [known[texts[0]]] * len(texts)
+        return Described([known[text] for text in places], np.array([places[text] for text in texts], np.int32))
 
     def _parameters(self, value: Any) -> list[tuple[str, object]]:
         taken = {*META, "reason", *self._objectives}
@@ -80,7 +101,7 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
-    parameters, *mapping = (part for (part,) in parts.of([entry]))
+    parameters, *mapping = (described.few[0] for described in parts.of([entry]))
     yield from ((name, ("parameter", value)) for name, value in parameters.cells)
     for part in mapping:
         yield from ((name, ("mapping", value)) for name, value in part.cells)
@@ -94,14 +115,14 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
                     yield f"{name}.{inner}", ("metric", amount)
         elif not isinstance(value, list):
             yield name, ("metric", value)
-    yield from ((name, ("meta", value)) for name in META if (value := meta([entry], name)[0]) is not None)
+    yield from ((name, ("meta", value)) for name, (value,) in meta([entry]).items() if value is not None)
     yield "reason", ("meta", reason(entry))
 
 
-def meta(entries: Sequence[Record], name: str) -> list[Any]:
-    """Something that entries say of themselves; None where they do not."""
-    values = list(map(attrgetter(name), entries))
-    return [value or None for value in values] if name in ("evaluator", "worker", "cached") else values
+def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
+    """What entries say of themselves, by the names of `META`; None where they do not."""
+    said = {name: list(map(attrgetter(name), entries)) for name in META}
+    return said | {name: [value or None for value in said[name]] for name in ("evaluator", "worker", "cached")}
 
 
 def not_metrics(parameters: Part, facts: RunInfo) -> set[str]:

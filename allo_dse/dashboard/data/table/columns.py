@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeGuard
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +15,92 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 HUGE = 1e300
 """Numbers from here on are shown as text."""
-WAITING = 8
-"""Share of a column, as one in so many, that may wait to be moved into its array while a log is read."""
+WAITING = 1024
+"""Values of a column that may wait to be moved into its array."""
 MISSING = -1
 """The code of a row without a value."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class Growing(Generic[Scalar]):
+    """An array that grows along its first axis, with as much room again whenever it is full."""
+
+    def __init__(self, values: NDArray[Scalar]) -> None:
+        self._room, self._length = values, len(values)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def extend(self, values: NDArray[Scalar]) -> None:
+        end = self._length + len(values)
+        if end > len(self._room):
+            room = np.empty((max(end, 2 * self._length), *self._room.shape[1:]), self._room.dtype)
+            room[: self._length] = self.values
+            self._room = room
+        self._room[self._length : end] = values
+        self._length = end
+
+    @property
+    def values(self) -> NDArray[Scalar]:
+        """What is in it, not copied."""
+        return self._room[: self._length]
+
+
+class Repeated(NamedTuple):
+    """Values of many rows of which few differ.
+
+    Attributes:
+        few: those that differ, in the order in which they first stand.
+        which: the position in it of each row's value.
+    """
+
+    few: Sequence[object]
+    which: Codes
+
+    @property
+    def all(self) -> list[object]:
+        """Row by row."""
+        return [self.few[position] for position in self.which.tolist()]
 
 
 class Column:
     """One column. Appending is cheap; arrays are brought up to date when they are read.
+
+    Args:
+        missing: rows before the first, without a value.
+        categories: of a column of texts those that it begins with, by the codes that stand for them.
 
     Attributes:
         kind: what the column says about a design.
         integral: whether all its numbers are whole, for how they are written.
     """
 
-    def __init__(self, name: str, kind: Kind, missing: int = 0) -> None:
+    def __init__(self, name: str, kind: Kind, missing: int = 0, categories: dict[str, int] | None = None) -> None:
         self.name, self.kind = name, kind
         self.integral = True
-        self._numbers: Floats = np.full(missing, np.nan)
-        self._codes: Codes | None = None
-        self._categories: dict[str, int] = {}
+        self._numbers = Growing(np.full(missing if categories is None else 0, np.nan))
+        self._codes = None if categories is None else Growing(np.full(missing, MISSING, np.int32))
+        self._categories: dict[str, int] = {} if categories is None else categories
+        self._names: list[str | None] = [None]
         self._tail: list[object] = []
 
     def append(self, value: object) -> None:
         self._tail.append(value)
 
-    def extend(self, values: Iterable[object]) -> None:
+    def extend(self, values: Sequence[object] | Repeated) -> None:
+        if isinstance(values, Repeated):
+            self.settle()
+            self._add(values.few, values.which)
+            return
         self._tail.extend(values)
+        if len(self._tail) >= WAITING:
+            self.settle()
+
+    def extend_codes(self, codes: Codes) -> None:
+        """Rows whose values are categories that are known, of a column that began with categories."""
+        assert self._codes is not None
+        self._codes.extend(codes)
 
     def replace(self, row: int, value: object) -> None:
         """Change one value."""
@@ -52,10 +111,10 @@ class Column:
         if self._codes is None:
             number = float(value) if is_number(value) else np.nan
             self.integral = self.integral and (value is None or number.is_integer())
-            self._numbers[row] = number
+            self._numbers.values[row] = number
         else:
             known = self._categories
-            self._codes[row] = MISSING if value is None else known.setdefault(_text(value), len(known))
+            self._codes.values[row] = MISSING if value is None else known.setdefault(_text(value), len(known))
 
     def __len__(self) -> int:
         settled = self._numbers if self._codes is None else self._codes
@@ -71,16 +130,17 @@ class Column:
         """The values of a numeric column; of another one the numbers of its categories."""
         self.settle()
         if self._codes is None:
-            return self._numbers
-        return np.where(self._codes == MISSING, np.nan, self._codes)
+            return self._numbers.values
+        codes = self._codes.values
+        return np.where(codes == MISSING, np.nan, codes)
 
     @property
     def codes(self) -> Codes:
         """Positions in `categories`; of a numeric column, its values are the categories."""
         self.settle()
         if self._codes is not None:
-            return self._codes
-        values, codes = np.unique(self._numbers, return_inverse=True)
+            return self._codes.values
+        values, codes = np.unique(self._numbers.values, return_inverse=True)
         return np.where(np.isnan(values)[codes], MISSING, codes).astype(np.int32)
 
     @property
@@ -89,16 +149,15 @@ class Column:
         self.settle()
         if self._codes is not None:
             return list(self._categories)
-        values = np.unique(self._numbers)
+        values = np.unique(self._numbers.values)
         return [_number_text(v, self.integral) for v in values[~np.isnan(values)].tolist()]
 
     def value(self, row: int) -> object:
         """A row's value: a number, a text, or None."""
         self.settle()
         if self._codes is not None:
-            code = int(self._codes[row])
-            return None if code == MISSING else list(self._categories)[code]
-        number = float(self._numbers[row])
+            return self._by_code[int(self._codes.values[row])]
+        number = float(self._numbers.values[row])
         if np.isnan(number):
             return None
         return int(number) if number.is_integer() and self.integral else number
@@ -107,12 +166,19 @@ class Column:
         """The values of some rows."""
         self.settle()
         if self._codes is not None:
-            names = [*self._categories, None]
-            return [names[code] for code in self._codes[rows].tolist()]
-        picked = self._numbers[rows].tolist()
+            names = self._by_code
+            return [names[code] for code in self._codes.values[rows].tolist()]
+        picked = self._numbers.values[rows].tolist()
         if self.integral:
             return [None if v != v else int(v) for v in picked]
         return [None if v != v else v for v in picked]
+
+    @property
+    def _by_code(self) -> list[str | None]:
+        """What codes stand for; the last, which `MISSING` reaches as well, for nothing."""
+        if len(self._names) != len(self._categories) + 1:
+            self._names = [*self._categories, None]
+        return self._names
 
     @property
     def varies(self) -> bool:
@@ -121,31 +187,36 @@ class Column:
         if len(self) < 2:
             return False
         if self._codes is not None:
-            return bool((self._codes != self._codes[0]).any())
-        first = self._numbers[0]
-        if np.isnan(first):
-            return bool((~np.isnan(self._numbers)).any())
-        return bool((self._numbers != first).any())
+            codes = self._codes.values
+            return bool((codes != codes[0]).any())
+        numbers = self._numbers.values
+        if np.isnan(numbers[0]):
+            return bool((~np.isnan(numbers)).any())
+        return bool((numbers != numbers[0]).any())
 
-    def settle(self, *, all_of_it: bool = True) -> None:
-        """Move appended values into the arrays; unless it must be, not before they are many, as all are copied then."""
-        if not self._tail or not (all_of_it or len(self) < WAITING * len(self._tail)):
-            return
-        tail, self._tail = self._tail, []
+    def settle(self) -> None:
+        """Move appended values into the arrays."""
+        if self._tail:
+            tail, self._tail = self._tail, []
+            self._add(tail)
+
+    def _add(self, values: Sequence[object], which: Codes | None = None) -> None:
+        """Rows at the end: these values, or of each row the one at a position among them."""
         if self._codes is None:
-            new = as_numbers(tail)
+            new = as_numbers(values)
             if new is not None:
                 self.integral = self.integral and bool((np.isnan(new) | (new == np.floor(new))).all())
-                self._numbers = np.concatenate([self._numbers, new])
+                self._numbers.extend(new if which is None else new[which])
                 return
             self._become_text()
         assert self._codes is not None
-        self._codes = np.concatenate([self._codes, np.array(self._coded(tail), np.int32)])
+        codes = np.array(self._coded(values), np.int32)
+        self._codes.extend(codes if which is None else codes[which])
 
-    def _coded(self, values: list[object]) -> list[int]:
+    def _coded(self, values: Sequence[object]) -> list[int]:
         """The codes of values, of which new ones become categories."""
         known = self._categories
-        texts: list[Any] = values  # None, or a text
+        texts: Sequence[Any] = values  # None, or a text
         if not set(map(type, values)) <= {str, type(None)}:
             texts = [None if (value := _present(v)) is None else _text(value) for v in values]
         distinct = dict.fromkeys(texts)
@@ -157,8 +228,8 @@ class Column:
 
     def _become_text(self) -> None:
         """A numeric column that turned out to hold something else."""
-        self._codes = np.array(self._coded(self._numbers.tolist()), np.int32)
-        self._numbers = np.empty(0)
+        self._codes = Growing(np.array(self._coded(self._numbers.values.tolist()), np.int32))
+        self._numbers = Growing(np.empty(0))
 
 
 def _present(value: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -15,17 +14,19 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
-from allo_dse.tune.store.record import Entry, Measurement, Record, Revaluation, Tick, Verification
+from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import running
 
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
 from .batch import Columns, Irregular, columns_of
 from .cells import Parts, cells
-from .columns import Column, Floats, Kind, Mask, as_numbers, is_number
+from .columns import Column, Floats, Growing, Kind, Mask, Repeated, as_numbers, is_number
+from .rung import Rung
 
 Rows = NDArray[np.int64]
 OK = "ok"
+KEY = "key"
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,6 @@ class RuledOut:
 
     at: float
     limits: tuple[str, ...]
-
-
-class Rung(Measurement, frozen=True, kw_only=True, gc=False):
-    """What one evaluator found out about a design.
-
-    Attributes:
-        where: offset and length of the entry in the log.
-    """
-
-    where: Where
 
 
 class RunTable:
@@ -68,12 +59,15 @@ class RunTable:
         self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
         self.ruled_out: list[RuledOut] = []
-        self.rungs: dict[str, list[Rung]] = {}
+        self.promoted: dict[str, list[Rung]] = {}
+        """By key, what was found out about designs that have more than one entry."""
         self.ticks: list[Tick] = []
-        self._volumes = array("d")
-        self._first = array("d")  # losses by the first evaluator, row by row; NaN of designs it found infeasible
-        self._top = array("i")  # the highest rung that has measured a design
+        self._where = Growing(np.empty((0, 2), np.int64))  # a design's first entry
         self._front = Front(max(1, len(self.facts.objectives)))
+        self._volumes: Growing[np.float64] = Growing(np.empty(0))
+        # Losses by the first evaluator; NaN of designs it found infeasible.
+        self._first: Growing[np.float64] = Growing(np.empty((0, self._front.objectives)))
+        self._top: Growing[np.int32] = Growing(np.empty(0, np.int32))  # the highest rung that has measured a design
         self._stale = False
         self._found: tuple[int, Rows] = (-1, np.zeros(0, np.int64))
         self.version = 0
@@ -111,8 +105,9 @@ class RunTable:
             self.problem = error
             self.version += 1  # the page has to say so
             raise
-        for column in self.columns.values():  # now, and not while a user waits for a view
-            column.settle(all_of_it=not changed)
+        if not changed:
+            for column in self.columns.values():  # now, and not while a user waits for a view
+                column.settle()
         return changed
 
     def _read_on(self) -> bool:
@@ -192,32 +187,36 @@ class RunTable:
                 self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
 
     def _append(self, new: dict[str, tuple[Record, Where]], columns: Columns) -> None:
-        rungs = [_rung(entry, where) for entry, where in new.values()]
+        entries, before = [entry for entry, _ in new.values()], len(self.keys)
         losses = self._losses_of(
-            [entry.status for entry, _ in new.values()], [columns[name][1] for name in self.objectives]
+            [entry.status for entry in entries],
+            [values.all if isinstance(values := columns[name][1], Repeated) else values for name in self.objectives],
         )
-        before = len(self.keys)
         self.keys += new
         self.row_of.update(zip(new, range(before, len(self.keys)), strict=True))
-        self.rungs.update((key, [rung]) for key, rung in zip(new, rungs, strict=True))
-        self._top.extend(rung.rung for rung in rungs)
+        self._where.extend(np.array([where for _, where in new.values()], np.int64))
+        self._top.extend(np.array([entry.rung for entry in entries], np.int32))
         for name, (kind, _) in columns.items():
             if name not in self.columns:
-                self.columns[name] = Column(name, kind, missing=before)
-        absent = (None,) * len(new)
+                places = self.row_of if name == KEY else None  # of a key, the row is the code
+                self.columns[name] = Column(name, kind, missing=before, categories=places)
+        absent = Repeated((None,), np.zeros(len(new), np.int32))
         for name, column in self.columns.items():
-            column.extend(columns[name][1] if name in columns else absent)
-        self._first.extend(losses.ravel())
+            if name == KEY:
+                column.extend_codes(np.arange(before, len(self.keys), dtype=np.int32))
+            else:
+                column.extend(columns[name][1] if name in columns else absent)
+        self._first.extend(losses)
         self._count(self.keys[before:], losses)
 
     def _promote(self, key: str, entry: Record, where: Where) -> None:
         """A more expensive evaluator's numbers take the place of a cheaper one's."""
-        rung = _rung(entry, where)
-        if any((known.rung, known.evaluator) == (rung.rung, rung.evaluator) for known in self.rungs[key]):
+        before, row = self.rungs(key), self.row_of[key]
+        if any((known.rung, known.evaluator) == (entry.rung, entry.evaluator) for known in before):
             return  # a line that is there twice counts once
-        self.rungs[key].append(rung)
-        row = self.row_of[key]
-        self._top[row] = max(self._top[row], rung.rung)
+        self.promoted[key] = [*before, Rung.of(entry, where)]
+        top = self._top.values
+        top[row] = max(top[row], entry.rung)
         for name, (kind, value) in cells(entry, self._parts, self.facts).items():
             if value is None and kind != "meta":
                 continue
@@ -236,9 +235,7 @@ class RunTable:
         for name, value in {"status": entry.status, **values}.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
-        losses = self._losses_of([entry.status], [[values.get(name)] for name in self.objectives])
-        width = losses.shape[1]
-        self._first[row * width : (row + 1) * width] = array("d", losses.ravel())
+        self._first.values[row] = self._losses_of([entry.status], [[values.get(name)] for name in self.objectives])[0]
         self._stale = True
 
     def _losses_of(self, status: Sequence[object], values: Sequence[Sequence[object]]) -> Floats:
@@ -258,7 +255,7 @@ class RunTable:
 
     def _count(self, keys: Sequence[str], losses: Floats) -> None:
         """Take designs into the front and the hypervolume of the first evaluator."""
-        before = self._volumes[-1] if self._volumes else np.nan
+        before = self._volumes.values[-1] if len(self._volumes) else np.nan
         counted = ~np.isnan(losses[:, 0])
         history = self._front.extend(list(compress(keys, counted)), losses[counted])
         self._volumes.extend(np.concatenate([[before], history])[np.cumsum(counted)])
@@ -270,8 +267,8 @@ class RunTable:
             return
         self._stale = False
         self._front = Front(max(1, len(self.facts.objectives)))
-        self._volumes = array("d")
-        losses = np.array(self._first).reshape(len(self), self._front.objectives)
+        self._volumes = Growing(np.empty(0))
+        losses = self._first.values.copy()
         losses[self._wrong] = np.nan
         self._count(self.keys, losses)
 
@@ -289,7 +286,7 @@ class RunTable:
     def hypervolume(self) -> Floats:
         """The hypervolume after each row, by the first evaluator and by the objectives as they are now."""
         self._settle()
-        return np.array(self._volumes)
+        return self._volumes.values
 
     @property
     def objectives(self) -> list[str]:
@@ -337,7 +334,7 @@ class RunTable:
     @property
     def measured_rows(self) -> Rows | None:
         """Feasible designs that the highest rung with any has measured; None while that is the first rung."""
-        top = np.array(self._top)
+        top = self._top.values
         if not (top > 0).any():
             return None
         usable = self.ok & ~np.isnan(self.losses).any(axis=1) & (top > 0)
@@ -366,7 +363,18 @@ class RunTable:
 
     def record(self, row: int, rung: int = -1) -> JsonObject:
         """A design's entry in the log: the last of its rungs, or the one at a position among them."""
-        return self.log.read(*self.rungs[self.keys[row]][rung].where)
+        more = self.promoted.get(self.keys[row])
+        return self.log.read(*(more[rung].where if more else self._where.values[row].tolist()))
+
+    def rungs(self, key: str) -> list[Rung]:
+        """What each evaluator found out about a design, the cheapest first: as long as one has, it is read again."""
+        return self.promoted.get(key) or [self._read(self.row_of[key])]
+
+    def _read(self, row: int) -> Rung:
+        """The first entry of a design; without anything where the log has been taken away."""
+        offset, length = where = tuple(self._where.values[row].tolist())
+        entry = self.log.entry(offset, length)
+        return Rung.of(entry, where) if isinstance(entry, Record) else Rung(where=where)
 
     def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
         """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""
@@ -377,10 +385,3 @@ class RunTable:
             and (not varying or column.varies)
             and (not numeric or column.numeric)
         ]
-
-
-def _rung(entry: Record, where: Where) -> Rung:
-    return Rung(
-        where=where, number=entry.number, rung=entry.rung, evaluator=entry.evaluator, worker=entry.worker,
-        metrics=entry.metrics, error=entry.error, seconds=entry.seconds, cached=entry.cached, printed=entry.printed,
-    )  # fmt: skip
